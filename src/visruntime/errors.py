@@ -1,0 +1,199 @@
+"""Every error that visruntime raises, named by what happened to the caller.
+
+::
+
+    VisRuntimeError
+    ├── PolicyError (ValueError)          the policy is wrong; nothing was started
+    │   └── PolicyUnsupported             the policy is fine, this machine or version cannot enforce it
+    ├── JailUnavailable                   no jail can be opened here; nothing was started
+    ├── JailClosed                        the jail ended before or during the call
+    ├── CommandError                      something about one program; carries ``.result``
+    │   ├── CommandNotFound (FileNotFoundError)
+    │   ├── CommandNotExecutable (PermissionError)
+    │   ├── CommandTimeout (TimeoutError)
+    │   └── CommandFailed                 ``check=True`` and the program did not exit with 0
+    ├── LimitExceeded                     a limit of the policy ended the work
+    │   └── OutputLimitExceeded
+    ├── PathDenied (PermissionError)      a file operation that the policy refuses
+    ├── WorkerDied                        the Python worker ended during a call
+    ├── ProtocolViolation                 the worker broke its protocol and was ended
+    └── GuestError                        the guest's code raised; type and text are the guest's claim
+
+The message says what to do next; data is on attributes. Where callers already catch a
+builtin, the class inherits it too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = [
+    "CommandError",
+    "CommandFailed",
+    "CommandNotExecutable",
+    "CommandNotFound",
+    "CommandTimeout",
+    "GuestError",
+    "JailClosed",
+    "JailUnavailable",
+    "LimitExceeded",
+    "OutputLimitExceeded",
+    "PathDenied",
+    "PolicyError",
+    "PolicyUnsupported",
+    "ProtocolViolation",
+    "VisRuntimeError",
+    "WorkerDied",
+]
+
+
+class VisRuntimeError(Exception):
+    """Root of the hierarchy; never raised itself."""
+
+
+class PolicyError(VisRuntimeError, ValueError):
+    """The policy is wrong, so nothing was started.
+
+    ``field`` names the policy field (``"write[0]"``, ``"limits.memory"``) and ``value`` what it held.
+    """
+
+    def __init__(self, message: str, *, field: str | None = None, value: object = None) -> None:
+        super().__init__(message)
+        self.field = field
+        self.value = value
+
+
+class PolicyUnsupported(PolicyError):
+    """The policy is well formed, but this machine or version cannot enforce one of its clauses.
+
+    ``field`` names the clause. Nothing was started and nothing was weakened.
+    """
+
+
+class JailUnavailable(VisRuntimeError):
+    """No jail can be opened on this machine, so nothing was started.
+
+    ``stage`` and ``errno`` say which step the kernel refused; ``fix`` is the sentence that
+    tells what would help.
+    """
+
+    def __init__(
+        self, message: str, *, stage: str | None = None, errno: int | None = None, fix: str = ""
+    ) -> None:
+        super().__init__(f"{message}. {fix}" if fix else message)
+        self.stage = stage
+        self.errno = errno
+        self.fix = fix
+
+
+class JailClosed(VisRuntimeError):
+    """The jail is closed, or it ended while the call was under way."""
+
+
+class CommandError(VisRuntimeError):
+    """Something about one program that was run in a jail; ``result`` holds what is known of it."""
+
+    def __init__(self, message: str, *, result: Any = None) -> None:
+        super().__init__(message)
+        self.result = result
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class CommandNotFound(CommandError, FileNotFoundError):
+    """The program does not exist in the jail's view (exit code 127 in a shell)."""
+
+
+class CommandNotExecutable(CommandError, PermissionError):
+    """The program exists in the jail's view but cannot be executed (exit code 126 in a shell)."""
+
+
+class CommandTimeout(CommandError, TimeoutError):
+    """``timeout=`` ran out; the whole process tree was killed. ``result`` holds the output so far."""
+
+
+class CommandFailed(CommandError):
+    """``check=True`` was asked for and the program did not exit with code 0."""
+
+
+class LimitExceeded(VisRuntimeError):
+    """A limit of the policy ended the work.
+
+    ``kind`` is the name of the limit, ``limit`` and ``peak`` are in the unit of that limit
+    (``peak`` is ``None`` where nothing measured it).
+    """
+
+    def __init__(
+        self, message: str, *, kind: str, limit: float | None = None, peak: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.limit = limit
+        self.peak = peak
+
+
+class OutputLimitExceeded(LimitExceeded):
+    """A message or stream was larger than the policy lets through."""
+
+
+class PathDenied(VisRuntimeError, PermissionError):
+    """A file operation on ``path`` was refused by the policy or by the jail."""
+
+    def __init__(self, message: str, *, path: str) -> None:
+        super().__init__(message)
+        self.path = path
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class WorkerDied(VisRuntimeError):
+    """The Python worker ended during the call; its session state is lost.
+
+    ``result`` carries the output so far, ``exit_code`` or ``signal`` the measured end, and
+    ``stopped_by`` the limit or act that ended it, if one did.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        exit_code: int | None = None,
+        signal: int | None = None,
+        stopped_by: str | None = None,
+        result: Any = None,
+    ) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+        self.signal = signal
+        self.stopped_by = stopped_by
+        self.result = result
+
+
+class ProtocolViolation(VisRuntimeError):
+    """The worker sent something that its protocol does not allow, and was ended for it."""
+
+
+class GuestError(VisRuntimeError):
+    """The guest's code raised an exception.
+
+    All of it is the guest's claim: ``type_name``, ``message``, ``frames`` and the rendered
+    ``traceback`` are text that untrusted code produced.
+    """
+
+    def __init__(
+        self,
+        type_name: str,
+        message: str,
+        *,
+        frames: tuple[Any, ...] = (),
+        traceback: str = "",
+        result: Any = None,
+    ) -> None:
+        super().__init__(f"{type_name}: {message}" if message else type_name)
+        self.type_name = type_name
+        self.message = message
+        self.frames = frames
+        self.traceback = traceback
+        self.result = result
