@@ -1,0 +1,438 @@
+#!/usr/bin/env python3
+"""Generate ``native/visjail/seccomp_programs.h``, the system call filters of every jail.
+
+The rules below are compiled by libseccomp into one BPF program per architecture and network
+mode. The result is committed, so that building visruntime needs no libseccomp; ``--check``
+fails when the committed file is not what these rules generate.
+
+Two things decide the order of the rules. Rules on one system call never overlap with
+different answers, because libseccomp does not promise which of them wins. And whatever takes
+an ``int`` is compared on its low 32 bits or refused when any higher bit is set: the kernel
+ignores those bits, so a comparison of all 64 could be dodged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import ctypes.util
+import difflib
+import errno
+import os
+import re
+import struct
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pyseccomp
+
+OUTPUT = Path(__file__).resolve().parent.parent / "native" / "visjail" / "seccomp_programs.h"
+
+LAST_SYSCALL = 450
+"""The highest number that this table was reviewed for (Linux 5.17); above it: ENOSYS."""
+LAST_SYSCALL_NAME = "set_mempolicy_home_node"
+
+ARCHITECTURES = {"x86_64": pyseccomp.Arch.X86_64, "aarch64": pyseccomp.Arch.AARCH64}
+VARIANTS = ("network_off", "network_open")
+
+ABSENT = {
+    "x86_64": frozenset(),
+    "aarch64": frozenset(
+        {"chmod", "creat", "ioperm", "iopl", "mkdir", "mknod", "open", "uselib"}
+    ),
+}
+"""System calls of the table that an architecture never had; anything else missing is an error."""
+
+X32_BIT = 0x40000000
+LOW_32 = 0xFFFFFFFF
+MAX_INSTRUCTIONS = 4096
+
+REFUSED = (
+    # The kernel and the machine.
+    "kexec_load kexec_file_load init_module finit_module delete_module reboot swapon swapoff"
+    " acct quotactl quotactl_fd syslog settimeofday clock_settime clock_adjtime adjtimex iopl"
+    " ioperm vhangup uselib nfsservctl lookup_dcookie"
+    # Large attack surfaces that ordinary programs do without.
+    " bpf perf_event_open userfaultfd io_uring_setup io_uring_enter io_uring_register"
+    # The kernel's key rings are not divided by namespaces.
+    " add_key request_key keyctl"
+    # Other processes.
+    " ptrace process_vm_readv process_vm_writev process_madvise kcmp pidfd_getfd"
+    # Mounts, roots and namespaces (unshare and clone: see below).
+    " setns mount umount2 pivot_root chroot open_tree move_mount fsopen fsconfig fsmount fspick"
+    " mount_setattr"
+    # Files by handle, which no mount confines, and watches over whole mounts.
+    " open_by_handle_at name_to_handle_at fanotify_init fanotify_mark"
+).split()
+"""Answered with EPERM whatever the arguments."""
+
+UNSUPPORTED = ("clone3", "openat2")
+"""Answered with ENOSYS: a filter cannot see their arguments, and every C library falls back."""
+
+CLONE_FLAGS = {
+    "NEWNS": 0x00020000,
+    "NEWCGROUP": 0x02000000,
+    "NEWUTS": 0x04000000,
+    "NEWIPC": 0x08000000,
+    "NEWUSER": 0x10000000,
+    "NEWPID": 0x20000000,
+    "NEWNET": 0x40000000,
+}
+CLONE_NEWTIME = 0x00000080  # unshare only: these bits of clone are the exit signal
+
+ADDR_NO_RANDOMIZE = 0x00040000
+TIOCSTI = 0x5412
+TIOCLINUX = 0x541C
+SET_ID_BITS = (0o4000, 0o2000)
+MODE_ARGUMENT = {
+    "chmod": 1,
+    "fchmod": 1,
+    "fchmodat": 2,
+    "creat": 1,
+    "mkdir": 1,
+    "mkdirat": 2,
+    "mknod": 1,
+    "mknodat": 2,
+}
+OPEN_ARGUMENTS = {"open": (1, 2), "openat": (2, 3)}  # flags, mode
+CREATING_FLAGS = (0o100, 0o20000000)  # O_CREAT, __O_TMPFILE: only these make open read its mode
+
+AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
+SOCKET_TYPE_MASK = 0xF
+SOCK_STREAM, SOCK_DGRAM, SOCK_SEQPACKET = 1, 2, 5
+INTERNET_PROTOCOLS = (0, 6, 17)  # any, TCP, UDP
+NETLINK_ROUTE = 0
+MSG_FASTOPEN = 0x20000000
+SEND_FLAGS_ARGUMENT = {"sendto": 3, "sendmsg": 2, "sendmmsg": 3}
+
+
+class Test(NamedTuple):
+    """One comparison: ``(argument & mask) == value``, or ``argument > value`` without a mask."""
+
+    argument: int
+    value: int
+    mask: int | None = None
+
+
+class Rule(NamedTuple):
+    """Answer *syscall* with *error* when every test holds."""
+
+    syscall: str
+    error: int
+    tests: tuple[Test, ...] = ()
+
+
+def equals(argument: int, value: int) -> Test:
+    """Compare the low 32 bits of an argument, as the kernel does with an ``int``."""
+    return Test(argument, value, LOW_32)
+
+
+def has_bits(argument: int, bits: int) -> Test:
+    """Hold when all of *bits* are set."""
+    return Test(argument, bits, bits)
+
+
+def above(argument: int, value: int) -> Test:
+    """Hold when the whole 64-bit argument is greater than *value*."""
+    return Test(argument, value)
+
+
+def not_in(argument: int, allowed: tuple[int, ...]) -> list[Test]:
+    """Return alternatives that together hold for each value outside *allowed*."""
+    top = max(allowed)
+    return [
+        *(equals(argument, value) for value in range(top) if value not in allowed),
+        above(argument, top),
+    ]
+
+
+def personality_rules() -> list[Rule]:
+    """Refuse every personality but 0, ADDR_NO_RANDOMIZE and the query 0xffffffff.
+
+    Among the other 31 bits, taken as a ring, a value that is neither all ones nor all zeros
+    has a set bit followed by a clear one; one rule for each such pair refuses them all.
+    """
+    ring = [1 << bit for bit in range(32) if 1 << bit != ADDR_NO_RANDOMIZE]
+    pairs = zip(ring, ring[1:] + ring[:1], strict=True)
+    tests = [Test(0, bit, bit | following) for bit, following in pairs]
+    tests.append(equals(0, LOW_32 & ~ADDR_NO_RANDOMIZE))
+    return [Rule("personality", errno.EPERM, (test,)) for test in tests]
+
+
+def file_mode_rules() -> list[Rule]:
+    """Refuse to set a set-user-id or set-group-id bit on anything."""
+    rules = [
+        Rule(name, errno.EPERM, (has_bits(argument, bit),))
+        for name, argument in MODE_ARGUMENT.items()
+        for bit in SET_ID_BITS
+    ]
+    rules += [
+        Rule(name, errno.EPERM, (has_bits(flags, creating), has_bits(mode, bit)))
+        for name, (flags, mode) in OPEN_ARGUMENTS.items()
+        for creating in CREATING_FLAGS
+        for bit in SET_ID_BITS
+    ]
+    return rules
+
+
+def socket_rules(variant: str) -> list[Rule]:
+    """Allow AF_UNIX, TCP and UDP over IP, and where the network is off NETLINK_ROUTE."""
+    families = [AF_UNIX, AF_INET, AF_INET6]
+    if variant == "network_off":
+        families.append(AF_NETLINK)
+    rules = [
+        Rule("socket", errno.EAFNOSUPPORT, (test,)) for test in not_in(0, tuple(families))
+    ]
+    for family in (AF_INET, AF_INET6):
+        for kind in range(SOCKET_TYPE_MASK + 1):
+            of_kind = (equals(0, family), Test(1, kind, SOCKET_TYPE_MASK))
+            if kind in (SOCK_STREAM, SOCK_DGRAM):
+                rules += [
+                    Rule("socket", errno.EPROTONOSUPPORT, (*of_kind, test))
+                    for test in not_in(2, INTERNET_PROTOCOLS)
+                ]
+            else:
+                error = errno.EPROTONOSUPPORT if kind == SOCK_SEQPACKET else errno.EPERM
+                rules.append(Rule("socket", error, of_kind))
+    if variant == "network_off":
+        netlink = (equals(0, AF_NETLINK), above(2, NETLINK_ROUTE))
+        rules.append(Rule("socket", errno.EPROTONOSUPPORT, netlink))
+    rules += [Rule("socketpair", errno.EAFNOSUPPORT, (test,)) for test in not_in(0, (AF_UNIX,))]
+    # TCP Fast Open connects inside a send, where no rule about connect sees it.
+    rules += [
+        Rule(name, errno.EOPNOTSUPP, (has_bits(argument, MSG_FASTOPEN),))
+        for name, argument in SEND_FLAGS_ARGUMENT.items()
+    ]
+    return rules
+
+
+def rules_of(variant: str) -> list[Rule]:
+    """Return the whole table of one network mode, for all architectures."""
+    rules = [Rule(name, errno.EPERM) for name in REFUSED]
+    rules += [Rule(name, errno.ENOSYS) for name in UNSUPPORTED]
+    for bit in (*CLONE_FLAGS.values(), CLONE_NEWTIME):
+        rules.append(Rule("unshare", errno.EPERM, (has_bits(0, bit),)))
+    for bit in CLONE_FLAGS.values():
+        rules.append(Rule("clone", errno.EPERM, (has_bits(0, bit),)))
+    rules += personality_rules()
+    rules += [Rule("ioctl", errno.EPERM, (equals(1, code),)) for code in (TIOCSTI, TIOCLINUX)]
+    rules += file_mode_rules()
+    rules += socket_rules(variant)
+    return rules
+
+
+class Instruction(NamedTuple):
+    """One classic BPF instruction, as ``struct sock_filter`` holds it."""
+
+    code: int
+    jt: int
+    jf: int
+    k: int
+
+
+# The few opcodes that a system call filter consists of.
+LOAD_WORD, AND, RETURN = 0x20, 0x54, 0x06
+JUMP, JUMP_EQUAL, JUMP_GREATER, JUMP_GREATER_EQUAL, JUMP_SET = 0x05, 0x15, 0x25, 0x35, 0x45
+OFFSET_NUMBER, OFFSET_ARCHITECTURE, OFFSET_ARGUMENTS = 0, 4, 16
+
+
+def answer(
+    program: list[Instruction], arch: int, number: int, arguments: tuple[int, ...] = ()
+) -> int:
+    """Run *program* as the kernel would and return its answer (``SECCOMP_RET_*`` and data)."""
+    padded = [*arguments, 0, 0, 0, 0, 0, 0][:6]
+    masked = [value & 0xFFFFFFFFFFFFFFFF for value in padded]
+    data = struct.pack("<IIQ6Q", number & LOW_32, arch, 0, *masked)
+    accumulator = position = 0
+    while True:
+        code, jump_true, jump_false, k = program[position]
+        position += 1
+        if code == LOAD_WORD:
+            (accumulator,) = struct.unpack_from("<I", data, k)
+        elif code == AND:
+            accumulator &= k
+        elif code == RETURN:
+            return k
+        elif code == JUMP:
+            position += k
+        else:
+            taken = {
+                JUMP_EQUAL: accumulator == k,
+                JUMP_GREATER: accumulator > k,
+                JUMP_GREATER_EQUAL: accumulator >= k,
+                JUMP_SET: bool(accumulator & k),
+            }[code]
+            position += jump_true if taken else jump_false
+
+
+def prologue(arch: str) -> list[Instruction]:
+    """Return what comes before libseccomp's part.
+
+    A foreign calling convention ends the process: its numbers mean other calls. A call newer
+    than the table does not exist in the jail, so that programs take their fallbacks.
+    """
+    kill = Instruction(RETURN, 0, 0, pyseccomp.KILL_PROCESS)
+    code = [
+        Instruction(LOAD_WORD, 0, 0, OFFSET_ARCHITECTURE),
+        Instruction(JUMP_EQUAL, 1, 0, ARCHITECTURES[arch]),
+        kill,
+        Instruction(LOAD_WORD, 0, 0, OFFSET_NUMBER),
+    ]
+    if arch == "x86_64":
+        code += [Instruction(JUMP_GREATER_EQUAL, 0, 1, X32_BIT), kill]
+    code += [
+        Instruction(JUMP_GREATER, 0, 1, LAST_SYSCALL),
+        Instruction(RETURN, 0, 0, pyseccomp.ERRNO(errno.ENOSYS)),
+    ]
+    return code
+
+
+def library_version() -> str:
+    """Return the version of the libseccomp in use, such as ``2.5.4``."""
+
+    class Version(ctypes.Structure):
+        _fields_ = [(name, ctypes.c_uint) for name in ("major", "minor", "micro")]
+
+    library = ctypes.CDLL(ctypes.util.find_library("seccomp"))
+    library.seccomp_version.restype = ctypes.POINTER(Version)
+    version = library.seccomp_version().contents
+    return f"{version.major}.{version.minor}.{version.micro}"
+
+
+def number_of(arch: str, name: str) -> int | None:
+    """Return the number of a system call, or None where *arch* has no such call.
+
+    Raises:
+        SystemExit: the library does not know the name at all, or *arch* should have it.
+    """
+    if pyseccomp.resolve_syscall(pyseccomp.Arch.NATIVE, name) == -1:
+        raise SystemExit(f"libseccomp {library_version()} does not know {name}; use >= 2.5.4")
+    number = pyseccomp.resolve_syscall(ARCHITECTURES[arch], name)
+    if (number < 0) != (name in ABSENT[arch]):
+        raise SystemExit(f"{name} on {arch}: number {number}, which ABSENT does not expect")
+    return None if number < 0 else number
+
+
+def compile_rules(arch: str, variant: str) -> list[Instruction]:
+    """Return the complete program for one architecture and network mode."""
+    if number_of(arch, LAST_SYSCALL_NAME) != LAST_SYSCALL:
+        raise SystemExit(f"{LAST_SYSCALL_NAME} is not number {LAST_SYSCALL} on {arch}")
+    program = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
+    program.set_attr(pyseccomp.Attr.ACT_BADARCH, pyseccomp.KILL_PROCESS)
+    program.set_attr(pyseccomp.Attr.CTL_OPTIMIZE, 2)
+    native = pyseccomp.system_arch()
+    if ARCHITECTURES[arch] != native:
+        program.add_arch(ARCHITECTURES[arch])
+        program.remove_arch(native)
+    for rule in rules_of(variant):
+        if number_of(arch, rule.syscall) is None:
+            continue
+        program.add_rule(
+            pyseccomp.ERRNO(rule.error),
+            rule.syscall,
+            *(
+                pyseccomp.Arg(test.argument, pyseccomp.GT, test.value)
+                if test.mask is None
+                else pyseccomp.Arg(test.argument, pyseccomp.MASKED_EQ, test.mask, test.value)
+                for test in rule.tests
+            ),
+        )
+    descriptor = os.memfd_create("program")
+    with os.fdopen(descriptor, "r+b") as file:
+        program.export_bpf(file)
+        file.seek(0)
+        exported = file.read()
+    fields = struct.iter_unpack("<HBBI", exported)
+    code = prologue(arch) + [Instruction(*each) for each in fields]
+    if len(code) > MAX_INSTRUCTIONS:
+        raise SystemExit(f"{arch} {variant}: {len(code)} instructions, the kernel takes 4096")
+    return code
+
+
+def render(programs: dict[tuple[str, str], list[Instruction]]) -> str:
+    """Return the text of the header."""
+    tool = f"scripts/generate_seccomp.py with libseccomp {library_version()}"
+    lines = [
+        "// System call filters of the jail, for each architecture and network mode.",
+        "//",
+        f"// Generated by {tool}: do not edit.",
+        "// Regenerate with `uv run python scripts/generate_seccomp.py`; the rules and the reasons",
+        "// for them are there.",
+        "//",
+        "// clang-format off",
+        "#ifndef VISJAIL_SECCOMP_PROGRAMS_H",
+        "#define VISJAIL_SECCOMP_PROGRAMS_H",
+        "",
+        "#include <linux/filter.h>",
+        "",
+        f"#define SECCOMP_LAST_SYSCALL {LAST_SYSCALL} // {LAST_SYSCALL_NAME}",
+    ]
+    for position, arch in enumerate(ARCHITECTURES):
+        lines += ["", f"#{'el' if position else ''}if defined(__{arch}__)"]
+        for variant in VARIANTS:
+            code = programs[arch, variant]
+            lines += ["", f"// {len(code)} instructions"]
+            lines.append(f"static const struct sock_filter seccomp_{variant}[] = {{")
+            lines += [f"    {{0x{i.code:02x}, {i.jt}, {i.jf}, 0x{i.k:08x}}}," for i in code]
+            lines.append("};")
+    lines += [
+        "",
+        "#else",
+        '#error "no system call filter for this architecture: see scripts/generate_seccomp.py"',
+        "#endif",
+        "",
+        "#endif",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def parse(text: str) -> dict[tuple[str, str], list[Instruction]]:
+    """Read the programs back from the text of a header."""
+    programs: dict[tuple[str, str], list[Instruction]] = {}
+    arch = ""
+    current: list[Instruction] = []
+    for line in text.splitlines():
+        if match := re.match(r"#(?:el)?if defined\(__(\w+)__\)", line):
+            arch = match[1]
+        elif match := re.match(r"static const struct sock_filter seccomp_(\w+)\[\]", line):
+            current = programs[arch, match[1]] = []
+        elif match := re.match(r"    \{(\w+), (\d+), (\d+), (\w+)\},", line):
+            current.append(Instruction(*(int(field, 0) for field in match.groups())))
+    return programs
+
+
+def main() -> int:
+    """Write the header, or compare it with what would be written."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--check", action="store_true", help="exit 1 and print the difference")
+    parser.add_argument("--output", type=Path, default=OUTPUT)
+    options = parser.parse_args()
+    text = render(
+        {(a, v): compile_rules(a, v) for a in ARCHITECTURES for v in VARIANTS},
+    )
+    if not options.check:
+        options.output.write_text(text)
+        return 0
+    committed = options.output.read_text() if options.output.exists() else ""
+    made_with = re.search(r"with libseccomp ([\d.]+)", committed)
+    if made_with and made_with[1] != library_version():
+        sys.exit(
+            f"cannot compare: {options.output.name} was made with libseccomp {made_with[1]} and "
+            f"this machine has {library_version()}; check where the versions are the same"
+        )
+    difference = "".join(
+        difflib.unified_diff(
+            committed.splitlines(keepends=True),
+            text.splitlines(keepends=True),
+            str(options.output.name),
+            "generated now",
+        )
+    )
+    sys.stdout.write(difference)
+    return 1 if difference else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
