@@ -38,9 +38,7 @@ VARIANTS = ("network_off", "network_open")
 
 ABSENT = {
     "x86_64": frozenset(),
-    "aarch64": frozenset(
-        {"chmod", "creat", "ioperm", "iopl", "mkdir", "mknod", "open", "uselib"}
-    ),
+    "aarch64": frozenset({"chmod", "creat", "ioperm", "iopl", "mkdir", "mknod", "open", "uselib"}),
 }
 """System calls of the table that an architecture never had; anything else missing is an error."""
 
@@ -181,9 +179,7 @@ def socket_rules(variant: str) -> list[Rule]:
     families = [AF_UNIX, AF_INET, AF_INET6]
     if variant == "network_off":
         families.append(AF_NETLINK)
-    rules = [
-        Rule("socket", errno.EAFNOSUPPORT, (test,)) for test in not_in(0, tuple(families))
-    ]
+    rules = [Rule("socket", errno.EAFNOSUPPORT, (test,)) for test in not_in(0, tuple(families))]
     for family in (AF_INET, AF_INET6):
         for kind in range(SOCKET_TYPE_MASK + 1):
             of_kind = (equals(0, family), Test(1, kind, SOCKET_TYPE_MASK))
@@ -409,19 +405,17 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="exit 1 and print the difference")
     parser.add_argument("--output", type=Path, default=OUTPUT)
     options = parser.parse_args()
-    text = render(
-        {(a, v): compile_rules(a, v) for a in ARCHITECTURES for v in VARIANTS},
-    )
-    if not options.check:
-        options.output.write_text(text)
-        return 0
     committed = options.output.read_text() if options.output.exists() else ""
     made_with = re.search(r"with libseccomp ([\d.]+)", committed)
-    if made_with and made_with[1] != library_version():
+    if options.check and made_with and made_with[1] != library_version():
         sys.exit(
             f"cannot compare: {options.output.name} was made with libseccomp {made_with[1]} and "
             f"this machine has {library_version()}; check where the versions are the same"
         )
+    text = render({(a, v): compile_rules(a, v) for a in ARCHITECTURES for v in VARIANTS})
+    if not options.check:
+        options.output.write_text(text)
+        return 0
     difference = "".join(
         difflib.unified_diff(
             committed.splitlines(keepends=True),
