@@ -1,0 +1,159 @@
+// Under which host identity the guest runs.
+//
+// An ordinary caller keeps its own uid and gid, mapped to themselves. A root
+// caller's guest gets a host uid that nobody else has, so that a hole in the
+// jail does not end at host uid 0; grants reach it by id-mapped mounts (Linux
+// 5.12; ext4, xfs, btrfs, tmpfs since 6.3, not overlayfs), which show the owner of a
+// grant as the guest and store what the guest makes as that owner.
+
+#include "linux_init.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/prctl.h>
+#include <linux/sched.h>
+#include <signal.h>
+
+static long write_text(const char *path, const char *data, size_t size) {
+    VJ_AUTO_FD file = (int)sys(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CLOEXEC, 0);
+    if (file < 0) return file;
+    long result = sys(SYS_write, file, data, size);
+    return result < 0 ? result : 0;
+}
+
+static void map_line(vj_text *text, uint32_t inside, uint32_t outside, uint32_t count) {
+    if (!count) return;
+    vj_text_number(text, inside, 10);
+    vj_text_string(text, " ");
+    vj_text_number(text, outside, 10);
+    vj_text_string(text, " ");
+    vj_text_number(text, count, 10);
+    vj_text_string(text, "\n");
+}
+
+static long write_map(long pid, const char *name, const char *data, size_t size) {
+    char path[64];
+    vj_text text = {.data = path, .capacity = sizeof path};
+    vj_text_string(&text, "/proc/");
+    vj_text_number(&text, (uint64_t)pid, 10);
+    vj_text_string(&text, name);
+    return write_text(path, data, size);
+}
+
+// The owner becomes the guest; every other id stays what it is.
+static long write_owner_map(long pid, const char *name, uint32_t owner, uint32_t guest) {
+    uint32_t low = owner < guest ? owner : guest;
+    uint32_t high = owner < guest ? guest : owner;
+    char lines[192];
+    vj_text text = {.data = lines, .capacity = sizeof lines};
+    map_line(&text, owner, guest, 1);
+    map_line(&text, 0, 0, low);
+    map_line(&text, low + 1, low + 1, high - low - 1);
+    map_line(&text, high + 1, high + 1, UINT32_MAX - high - 1);
+    return write_map(pid, name, lines, text.length);
+}
+
+long vj_identity_map(uint32_t owner, uint32_t group, uint32_t guest) {
+    // A namespace needs a process to be born in; it only waits to be ended.
+    long pid = sys(SYS_clone, CLONE_NEWUSER | SIGCHLD, 0, 0, 0, 0);
+    if (pid < 0) return pid;
+    if (pid == 0) {
+        for (;;) sys(SYS_ppoll, 0, 0, 0, 0);
+    }
+    long result = write_owner_map(pid, "/uid_map", owner, guest);
+    if (result == 0) result = write_owner_map(pid, "/gid_map", group, guest);
+    if (result == 0) {
+        char path[64];
+        vj_text text = {.data = path, .capacity = sizeof path};
+        vj_text_string(&text, "/proc/");
+        vj_text_number(&text, (uint64_t)pid, 10);
+        vj_text_string(&text, "/ns/user");
+        result = sys(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+    }
+    sys(SYS_kill, pid, SIGKILL);
+    sys(SYS_wait4, pid, 0, 0, 0);
+    return result;
+}
+
+// Keep the capabilities over the change of uid: they are needed until the
+// user namespace exists, where a sysctl lets only root make one.
+static long become(uint32_t guest) {
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[2] = {{0}};
+    long result = sys(SYS_setgroups, 0, 0);
+    if (result == 0) result = sys(SYS_prctl, PR_SET_KEEPCAPS, 1, 0, 0, 0);
+    if (result == 0) result = sys(SYS_setresgid, guest, guest, guest);
+    if (result == 0) result = sys(SYS_setresuid, guest, guest, guest);
+    if (result == 0) result = sys(SYS_capget, &header, data);
+    if (result == 0) {
+        data[0].effective = data[0].permitted;
+        data[1].effective = data[1].permitted;
+        result = sys(SYS_capset, &header, data);
+    }
+    // The change of uid made this process non-dumpable, and its own
+    // /proc/self/uid_map unwritable with it.
+    if (result == 0) result = sys(SYS_prctl, PR_SET_DUMPABLE, 1, 0, 0, 0);
+    return result;
+}
+
+static void write_own_maps(vj_setup *setup, uint32_t user, uint32_t group) {
+    char line[64];
+    vj_text text = {.data = line, .capacity = sizeof line};
+    map_line(&text, user, user, 1);
+    // Before 3.19 the file does not exist; everywhere else it must be written.
+    long result = write_text("/proc/self/setgroups", "deny", 4);
+    if (result == 0 || result == -ENOENT) {
+        result = write_text("/proc/self/uid_map", line, text.length);
+    }
+    if (result < 0) vj_setup_fail(setup, VJ_STAGE_ID_MAP, result);
+    text.length = 0;
+    map_line(&text, group, group, 1);
+    result = write_text("/proc/self/gid_map", line, text.length);
+    if (result < 0) vj_setup_fail(setup, VJ_STAGE_ID_MAP, result);
+}
+
+void vj_identity_enter(vj_setup *setup) {
+    uint32_t user = (uint32_t)sys(SYS_geteuid);
+    uint32_t group = (uint32_t)sys(SYS_getegid);
+    setup->identity = user == 0 ? VJ_IDENTITY_ROOT : VJ_IDENTITY_CALLER;
+    if (user == 0) {
+        // All grants or none: a jail in which some files belong to the guest
+        // and others to nobody would be no use.
+        if (vj_trees_open(setup, 1) == 0 && become(setup->plan->guest_id) == 0) {
+            setup->identity = VJ_IDENTITY_MAPPED;
+            user = group = setup->plan->guest_id;
+        } else {
+            if (sys(SYS_geteuid) != 0) vj_setup_fail(setup, VJ_STAGE_ID_MAP, -EPERM);
+            vj_trees_close(setup);
+        }
+    }
+    setup->guest_id = user;
+    long result = sys(SYS_unshare, CLONE_NEWUSER);
+    if (result < 0) vj_setup_fail(setup, VJ_STAGE_USER_NAMESPACE, result);
+    write_own_maps(setup, user, group);
+}
+
+void vj_capabilities_drop(const vj_setup *setup) {
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct none[2] = {{0}};
+    // Past the last capability the kernel answers EINVAL, which ends the loop.
+    for (unsigned capability = 0; capability < 64; capability++) {
+        if (sys(SYS_prctl, PR_CAPBSET_DROP, capability, 0, 0, 0) < 0) break;
+    }
+    long result = sys(SYS_prctl, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+    if (result == 0) result = sys(SYS_capset, &header, none);
+    if (result == 0) result = sys(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    if (result == 0) result = sys(SYS_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0);
+    // Nothing above is believed: what is in force is read back.
+    struct __user_cap_data_struct left[2] = {{1, 1, 1}, {1, 1, 1}};
+    if (result == 0) result = sys(SYS_capget, &header, left);
+    if (result == 0 && (left[0].effective | left[0].permitted | left[0].inheritable |
+                        left[1].effective | left[1].permitted | left[1].inheritable)) {
+        result = -EPERM;
+    }
+    if (result == 0 && sys(SYS_prctl, PR_CAPBSET_READ, CAP_SYS_ADMIN, 0, 0, 0) != 0) {
+        result = -EPERM;
+    }
+    if (result < 0) vj_setup_fail(setup, VJ_STAGE_CAPABILITIES, result);
+}

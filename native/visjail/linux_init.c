@@ -1,0 +1,265 @@
+// visjail-init: makes one jail, then serves it as pid 1.
+//
+// The host executes it with three descriptors: the control socket, a pidfd of
+// the host, and the plan in a sealed memfd. It enters the namespaces, and its
+// child (CLONE_PARENT: a direct child of the host) builds the mounts, gives up
+// every right, and from then on only forks keepers and makes terminals.
+//
+// The end of the host is seen by the pidfd. The end of the socket alone would
+// not do: a forked child of the host holds it open. PDEATHSIG would not do
+// either: it follows the thread that started us, not the process.
+
+#include "linux_init.h"
+
+#include <asm/ioctls.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/if.h>
+#include <linux/ioctl.h>
+#include <sys/resource.h>
+#include <linux/sched.h>
+#include <linux/sockios.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#define SIGNAL_SET_SIZE 8
+
+long vj_message_send(int socket, const vj_message *message, const void *data, size_t size,
+                     const int *descriptors, uint32_t descriptor_count) {
+    struct iovec parts[2] = {
+        {.iov_base = (void *)(uintptr_t)message, .iov_len = sizeof *message},
+        {.iov_base = (void *)(uintptr_t)data, .iov_len = size},
+    };
+    char control[CMSG_SPACE(VJ_DESCRIPTORS_MAX * sizeof(int))] __attribute__((aligned(8)));
+    memset(control, 0, sizeof control);
+    struct msghdr header = {.msg_iov = parts, .msg_iovlen = size ? 2 : 1};
+    if (descriptor_count) {
+        header.msg_control = control;
+        header.msg_controllen = CMSG_SPACE(descriptor_count * sizeof(int));
+        struct cmsghdr *part = CMSG_FIRSTHDR(&header);
+        part->cmsg_level = SOL_SOCKET;
+        part->cmsg_type = SCM_RIGHTS;
+        part->cmsg_len = CMSG_LEN(descriptor_count * sizeof(int));
+        memcpy(CMSG_DATA(part), descriptors, descriptor_count * sizeof(int));
+    }
+    long result = sys(SYS_sendmsg, socket, &header, MSG_NOSIGNAL);
+    return result < 0 ? result : 0;
+}
+
+_Noreturn void vj_setup_fail(const vj_setup *setup, vj_stage stage, long error) {
+    vj_message failed = {
+        .kind = VJ_MESSAGE_FAILED,
+        .stage = stage,
+        .error = (int32_t)-error,
+        .index = setup->failed_index,
+    };
+    vj_message_send(VJ_FD_CONTROL, &failed, 0, 0, 0, 0);
+    vj_exit_process(125);
+}
+
+// ---- start -----------------------------------------------------------------
+
+static void default_signals(void) {
+    struct {
+        void *handler;
+        unsigned long flags;
+        void *restorer;
+        uint64_t mask;
+    } action = {0};
+    // An ignored SIGCHLD is inherited through exec and would make every wait
+    // fail with ECHILD.
+    for (int number = 1; number <= 64; number++) {
+        sys(SYS_rt_sigaction, number, &action, 0, SIGNAL_SET_SIZE);
+    }
+    uint64_t none = 0;
+    sys(SYS_rt_sigprocmask, SIG_SETMASK, &none, 0, SIGNAL_SET_SIZE);
+}
+
+static void read_plan(vj_setup *setup) {
+    long size = sys(SYS_lseek, VJ_FD_PLAN, 0, 2 /* SEEK_END */);
+    if (size < (long)sizeof(vj_plan) || size > (long)VJ_PLAN_MAX_SIZE) {
+        vj_setup_fail(setup, VJ_STAGE_PLAN, -EMSGSIZE);
+    }
+    long address = sys(SYS_mmap, 0, size, PROT_READ, MAP_PRIVATE, VJ_FD_PLAN);
+    if (address < 0 && address > -4096) vj_setup_fail(setup, VJ_STAGE_PLAN, address);
+    const vj_plan *plan = (const vj_plan *)address;
+    if (vj_plan_check(plan, (size_t)size)) vj_setup_fail(setup, VJ_STAGE_PLAN, -EINVAL);
+    sys(SYS_close, VJ_FD_PLAN);
+    setup->plan = plan;
+    long table = vj_call(SYS_mmap, 0, (long)((plan->operation_count + 1) * sizeof(int)),
+                         PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (table < 0 && table > -4096) vj_setup_fail(setup, VJ_STAGE_PLAN, table);
+    setup->trees = (int *)table;
+}
+
+// Each bind holds a descriptor until it is attached. Raising the soft limit to
+// the hard one needs no right.
+static void raise_descriptor_limit(void) {
+    struct rlimit64 limit;
+    if (sys(SYS_prlimit64, 0, RLIMIT_NOFILE, 0, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        sys(SYS_prlimit64, 0, RLIMIT_NOFILE, &limit, 0);
+    }
+}
+
+static void enter_namespaces(vj_setup *setup) {
+    long flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
+    if (setup->plan->flags & VJ_PLAN_PRIVATE_NETWORK) flags |= CLONE_NEWNET;
+    long result = sys(SYS_unshare, flags);
+    if (result < 0) vj_setup_fail(setup, VJ_STAGE_NAMESPACES, result);
+}
+
+static void raise_loopback(vj_setup *setup) {
+    VJ_AUTO_FD socket = (int)sys(SYS_socket, AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    struct ifreq request;
+    memset(&request, 0, sizeof request);
+    request.ifr_name[0] = 'l';
+    request.ifr_name[1] = 'o';
+    request.ifr_flags = IFF_UP | IFF_RUNNING;
+    long result = socket < 0 ? socket : sys(SYS_ioctl, socket, SIOCSIFFLAGS, &request);
+    if (result < 0) vj_setup_fail(setup, VJ_STAGE_NETWORK, result);
+}
+
+static void build(vj_setup *setup) {
+    const char *name = vj_plan_string(setup->plan, setup->plan->hostname);
+    vj_mounts_build(setup);
+    if (setup->plan->flags & VJ_PLAN_PRIVATE_NETWORK) raise_loopback(setup);
+    long result = sys(SYS_sethostname, name, strlen(name));
+    if (result < 0) vj_setup_fail(setup, VJ_STAGE_NAMESPACES, result);
+    vj_capabilities_drop(setup);
+    vj_landlock_prepare(setup);
+    vj_seccomp_install(setup);
+}
+
+// ---- supervision -----------------------------------------------------------
+
+static void make_keeper(const vj_setup *setup) {
+    int pair[2];
+    vj_message answer = {.kind = VJ_MESSAGE_KEEPER};
+    long result = sys(SYS_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair);
+    if (result == 0) {
+        result = sys(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+        if (result == 0) {
+            // Nothing that reaches the host but the keeper's own channel.
+            sys(SYS_close, VJ_FD_CONTROL);
+            sys(SYS_close, VJ_FD_HOST);
+            sys(SYS_close, pair[0]);
+            vj_keeper_run(setup, pair[1]);
+        }
+        sys(SYS_close, pair[1]);
+    }
+    answer.error = result < 0 ? (int32_t)-result : 0;
+    answer.stage = result < 0 ? VJ_STAGE_PROCESS : VJ_STAGE_NONE;
+    vj_message_send(VJ_FD_CONTROL, &answer, 0, 0, pair, result < 0 ? 0 : 1);
+    if (result >= 0) sys(SYS_close, pair[0]);
+}
+
+// The peer is opened through the master (Linux 4.13), not by a path that
+// something could be mounted over.
+static void make_terminal(void) {
+    int pair[2] = {-1, -1};
+    int unlock = 0;
+    vj_message answer = {.kind = VJ_MESSAGE_TERMINAL};
+    pair[0] = (int)sys(SYS_openat, AT_FDCWD, "/dev/pts/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC, 0);
+    long result = pair[0];
+    if (result >= 0) result = sys(SYS_ioctl, pair[0], TIOCSPTLCK, &unlock);
+    if (result >= 0) {
+        pair[1] = (int)sys(SYS_ioctl, pair[0], TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+        result = pair[1];
+    }
+    answer.error = result < 0 ? (int32_t)-result : 0;
+    answer.stage = result < 0 ? VJ_STAGE_TERMINAL : VJ_STAGE_NONE;
+    vj_message_send(VJ_FD_CONTROL, &answer, 0, 0, pair, result < 0 ? 0 : 2);
+    vj_close_slot(&pair[0]);
+    vj_close_slot(&pair[1]);
+}
+
+// A keeper ends with 0. Anything else means that one was killed, and with it
+// the claim that its run is under control: the jail ends.
+static void reap_keepers(void) {
+    for (;;) {
+        int status;
+        long pid = sys(SYS_wait4, -1, &status, WNOHANG, 0);
+        if (pid <= 0) return;
+        if (status != 0) vj_exit_process(1);
+    }
+}
+
+_Noreturn static void supervise(vj_setup *setup) {
+    uint64_t child_signal = 1ull << (SIGCHLD - 1);
+    sys(SYS_rt_sigprocmask, SIG_BLOCK, &child_signal, 0, SIGNAL_SET_SIZE);
+    long signals = sys(SYS_signalfd4, -1, &child_signal, SIGNAL_SET_SIZE, O_CLOEXEC | O_NONBLOCK);
+    if (signals < 0) vj_setup_fail(setup, VJ_STAGE_SUPERVISOR, signals);
+
+    vj_message ready = {
+        .kind = VJ_MESSAGE_READY,
+        .landlock_abi = setup->landlock_abi,
+        .guest_id = setup->guest_id,
+        .identity = setup->identity,
+    };
+    vj_message_send(VJ_FD_CONTROL, &ready, 0, 0, 0, 0);
+    make_keeper(setup); // the first one, ahead of the first run
+
+    for (;;) {
+        struct pollfd events[3] = {
+            {.fd = VJ_FD_CONTROL, .events = POLLIN},
+            {.fd = (int)signals, .events = POLLIN},
+            {.fd = VJ_FD_HOST, .events = POLLIN},
+        };
+        sys(SYS_ppoll, events, 3, 0, 0, SIGNAL_SET_SIZE);
+        if (events[2].revents) vj_exit_process(0); // the host is gone
+        if (events[1].revents) {
+            char drained[512];
+            while (sys(SYS_read, signals, drained, sizeof drained) > 0) {
+            }
+            reap_keepers();
+        }
+        if (events[0].revents) {
+            vj_message message;
+            long size = sys(SYS_recvfrom, VJ_FD_CONTROL, &message, sizeof message, MSG_DONTWAIT, 0);
+            if (size == -EAGAIN || size == -EINTR) continue;
+            if (size != (long)sizeof message) vj_exit_process(0); // closed by the host
+            if (message.kind == VJ_MESSAGE_KEEPER) make_keeper(setup);
+            else if (message.kind == VJ_MESSAGE_TERMINAL) make_terminal();
+        }
+    }
+}
+
+int vj_main(int argument_count, char **arguments);
+
+int vj_main(int argument_count, char **arguments) {
+    (void)argument_count;
+    (void)arguments;
+    static vj_setup setup = {.root = -1, .ruleset = -1, .failed_index = -1};
+    // Not for the guest, and not for a program that the start might execute.
+    if (sys(SYS_close_range, VJ_FD_FIRST_FREE, ~0u, 0) < 0 ||
+        sys(SYS_fcntl, VJ_FD_CONTROL, F_SETFD, FD_CLOEXEC) < 0 ||
+        sys(SYS_fcntl, VJ_FD_HOST, F_SETFD, FD_CLOEXEC) < 0) {
+        return 125;
+    }
+    default_signals();
+    read_plan(&setup);
+    raise_descriptor_limit();
+    vj_identity_enter(&setup);
+    enter_namespaces(&setup);
+
+    int process = -1;
+    long pid = sys(SYS_clone, CLONE_PARENT | CLONE_PIDFD, 0, &process, 0, 0);
+    if (pid < 0) vj_setup_fail(&setup, VJ_STAGE_PROCESS, pid);
+    if (pid > 0) {
+        vj_message born = {.kind = VJ_MESSAGE_PROCESS, .pid = (int32_t)pid};
+        vj_message_send(VJ_FD_CONTROL, &born, 0, 0, &process, 1);
+        return 0;
+    }
+    // Of the host's descriptors nothing stays, 0 to 2 included.
+    build(&setup);
+    for (int descriptor = 0; descriptor < 3; descriptor++) sys(SYS_close, descriptor);
+    if (sys(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR, 0) != 0 || sys(SYS_dup3, 0, 1, 0) < 0 ||
+        sys(SYS_dup3, 0, 2, 0) < 0) {
+        vj_setup_fail(&setup, VJ_STAGE_SUPERVISOR, -EIO);
+    }
+    supervise(&setup);
+}

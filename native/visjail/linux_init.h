@@ -1,0 +1,74 @@
+// What the files of visjail-init share.
+//
+//   linux_init.c        start, namespaces, identity, then supervision as pid 1
+//   linux_namespaces.c  the mounts of a plan
+//   linux_identity.c    host uid and gid of the guest; id-mapped grants
+//   linux_landlock.c    the ruleset of each program
+//   linux_seccomp.c     the filter of the whole jail
+//   linux_keeper.c      one process per run: owns the run's tree, and ends it
+//   linux_spawn.c       from a request to a running program
+//   linux_files.c       file operations of the host, under the jail's rights
+//
+// A setup step that fails ends the process: nothing continues with less.
+#ifndef VJ_LINUX_INIT_H
+#define VJ_LINUX_INIT_H
+
+#include "linux_system.h"
+#include "message.h"
+#include "plan.h"
+
+typedef struct {
+    const vj_plan *plan;
+    int *trees;   // per operation: the detached mount of its source, or -1
+    int root;     // O_PATH of the new root
+    int ruleset;  // Landlock, or -1 where the kernel has none
+    uint32_t landlock_abi;
+    uint32_t guest_id;
+    vj_identity identity;
+    int32_t failed_index; // operation under way, for error messages
+} vj_setup;
+
+// Report and end. `error` is a negative errno, as the kernel returned it.
+_Noreturn void vj_setup_fail(const vj_setup *setup, vj_stage stage, long error);
+
+// Send one message with descriptors; returns 0 or a negative errno.
+long vj_message_send(int socket, const vj_message *message, const void *data, size_t size,
+                     const int *descriptors, uint32_t descriptor_count);
+
+// Open, check and clone the sources of all binds. With `id_mapped`, grants get
+// the guest's identity; returns -errno when a file system refuses that.
+long vj_trees_open(vj_setup *setup, int id_mapped);
+void vj_trees_close(vj_setup *setup);
+
+// Build the mounts and make them the root of this mount namespace.
+void vj_mounts_build(vj_setup *setup);
+
+// Become the identity that the guest will have, inside a new user namespace.
+void vj_identity_enter(vj_setup *setup);
+// A user namespace that maps the file owner to the guest; its descriptor.
+long vj_identity_map(uint32_t owner, uint32_t group, uint32_t guest);
+void vj_capabilities_drop(const vj_setup *setup);
+
+void vj_landlock_prepare(vj_setup *setup);
+void vj_seccomp_install(const vj_setup *setup);
+
+// Serve one run on `channel`, then end. Never returns.
+_Noreturn void vj_keeper_run(const vj_setup *setup, int channel);
+
+// Start the program of a request in a child of this process. Returns its pid;
+// on failure a negative errno with the stage in `*stage`.
+typedef struct {
+    vj_message message;
+    char *data;         // the strings
+    int descriptors[VJ_DESCRIPTORS_MAX];
+    uint32_t descriptor_count;
+} vj_request;
+long vj_program_start(const vj_setup *setup, vj_request *request, vj_stage *stage);
+
+// Run in a confined child of the keeper: does the operation, returns 0 or errno.
+int vj_file_operation(const vj_request *request);
+
+// Confine the calling process as a program of the jail; 0 or a negative errno.
+long vj_confine(const vj_setup *setup, vj_stage *stage);
+
+#endif

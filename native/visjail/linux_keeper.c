@@ -1,0 +1,353 @@
+// A keeper: one process per run, which owns the run's tree and ends it.
+//
+// Keepers are forked ahead by pid 1 and wait for one request. As child
+// subreaper a keeper inherits every descendant whose parent ended, however
+// often it forked or changed its session, so "no child left" means that
+// nothing of the run is left. Keepers are outside the guest's Landlock domain: a
+// guest cannot signal them. If one is killed all the same, pid 1 ends the jail.
+
+#include "linux_init.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/prctl.h>
+#include <sys/resource.h>
+#include <linux/time_types.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#define SIGNAL_SET_SIZE  8
+#define TREE_MAX         16384 // processes looked at in one pass
+#define STOP_PASSES      64
+#define NANOSECONDS      1000000000ull
+#define KILL_WAIT_NS     20000000 // between passes over a tree that is ending
+
+typedef struct {
+    const vj_setup *setup;
+    int channel;
+    int signals;
+    int pid; // of the direct child, 0 once it has been reaped
+    int status;
+    vj_stop stop;
+    uint32_t killed;
+    int host_gone;
+    uint64_t deadline; // CLOCK_MONOTONIC, 0: none
+} vj_keeper;
+
+typedef struct {
+    int pid;
+    int parent;
+    int descendant;
+    int stopped;
+} tree_entry;
+
+static uint64_t now(void) {
+    struct __kernel_timespec time = {0};
+    sys(SYS_clock_gettime, 1 /* CLOCK_MONOTONIC */, &time);
+    return (uint64_t)time.tv_sec * NANOSECONDS + (uint64_t)time.tv_nsec;
+}
+
+static void reply(vj_keeper *keeper, vj_message *message) {
+    vj_message_send(keeper->channel, message, 0, 0, 0, 0);
+}
+
+// ---- the tree --------------------------------------------------------------
+
+// The parent in /proc/PID/stat: the second field after the name, which may
+// itself hold parentheses.
+static int parent_of(int proc, const char *name) {
+    char path[32];
+    vj_text text = {.data = path, .capacity = sizeof path};
+    vj_text_string(&text, name);
+    vj_text_string(&text, "/stat");
+    if (text.overflow) return -1;
+    VJ_AUTO_FD file = (int)sys(SYS_openat, proc, path, O_RDONLY | O_CLOEXEC, 0);
+    if (file < 0) return -1;
+    char line[512];
+    long size = sys(SYS_read, file, line, sizeof line);
+    long at = size;
+    while (at > 0 && line[at - 1] != ')') at--;
+    at += 3; // ") S "
+    int parent = 0;
+    if (size <= 0 || at >= size) return -1;
+    while (at < size && line[at] >= '0' && line[at] <= '9') {
+        parent = parent * 10 + (line[at++] - '0');
+    }
+    return parent;
+}
+
+static int number_of(const char *name) {
+    int number = 0;
+    for (; *name; name++) {
+        if (*name < '0' || *name > '9' || number > 100000000) return 0;
+        number = number * 10 + (*name - '0');
+    }
+    return number;
+}
+
+static uint32_t read_processes(tree_entry *table) {
+    typedef struct {
+        unsigned long inode;
+        unsigned long offset;
+        unsigned short size;
+        unsigned char type;
+        char name[];
+    } entry;
+    static char data[32768] __attribute__((aligned(8)));
+    VJ_AUTO_FD proc = (int)sys(SYS_openat, AT_FDCWD, "/proc",
+                               O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    uint32_t count = 0;
+    for (;;) {
+        long size = proc < 0 ? 0 : sys(SYS_getdents64, proc, data, sizeof data);
+        if (size <= 0) return count;
+        for (long at = 0; at < size;) {
+            const entry *found = (const void *)(data + at);
+            at += found->size;
+            int pid = number_of(found->name);
+            if (!pid || count == TREE_MAX) continue;
+            int parent = parent_of(proc, found->name);
+            if (parent < 0) continue;
+            table[count++] = (tree_entry){.pid = pid, .parent = parent};
+        }
+    }
+}
+
+// Mark all processes that descend from `root`.
+static void mark_descendants(tree_entry *table, uint32_t count, int root) {
+    int changed = 1;
+    while (changed) {
+        changed = 0;
+        for (uint32_t i = 0; i < count; i++) {
+            if (table[i].descendant) continue;
+            int inside = table[i].parent == root;
+            for (uint32_t j = 0; !inside && j < count; j++) {
+                inside = table[j].descendant && table[j].pid == table[i].parent;
+            }
+            if (inside) table[i].descendant = changed = 1;
+        }
+    }
+}
+
+static int was_stopped(const tree_entry *before, uint32_t count, int pid) {
+    for (uint32_t i = 0; i < count; i++) {
+        if (before[i].pid == pid && before[i].stopped) return 1;
+    }
+    return 0;
+}
+
+// One pass: look at the tree, send `signal` to every descendant that has not
+// had it. Returns how many were new.
+static uint32_t signal_tree(tree_entry *table, tree_entry *before, uint32_t *before_count,
+                            int root, int signal) {
+    uint32_t count = read_processes(table);
+    mark_descendants(table, count, root);
+    uint32_t fresh = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (!table[i].descendant) continue;
+        if (!was_stopped(before, *before_count, table[i].pid)) {
+            sys(SYS_kill, table[i].pid, signal);
+            fresh++;
+        }
+        table[i].stopped = 1;
+    }
+    memcpy(before, table, count * sizeof *table);
+    *before_count = count;
+    return fresh;
+}
+
+static int reap(vj_keeper *keeper) {
+    for (;;) {
+        int status;
+        long pid = sys(SYS_wait4, -1, &status, WNOHANG, 0);
+        if (pid == -ECHILD) return 0;
+        if (pid <= 0) return 1;
+        if (pid == keeper->pid) {
+            keeper->status = status;
+            keeper->pid = 0;
+        }
+    }
+}
+
+// End everything that is left. Stopping first keeps a fork bomb from growing
+// while it is being counted; a stopped process cannot fork, and dies of
+// SIGKILL like any other.
+static void end_tree(vj_keeper *keeper) {
+    static tree_entry table[TREE_MAX];
+    static tree_entry before[TREE_MAX];
+    int self = (int)sys(SYS_getpid);
+    while (reap(keeper)) {
+        uint32_t before_count = 0;
+        for (int pass = 0; pass < STOP_PASSES; pass++) {
+            if (!signal_tree(table, before, &before_count, self, SIGSTOP)) break;
+        }
+        before_count = 0;
+        keeper->killed += signal_tree(table, before, &before_count, self, SIGKILL);
+        struct pollfd wait = {.fd = keeper->signals, .events = POLLIN};
+        struct __kernel_timespec timeout = {.tv_nsec = KILL_WAIT_NS};
+        sys(SYS_ppoll, &wait, 1, &timeout, 0, SIGNAL_SET_SIZE);
+        char drained[512];
+        while (sys(SYS_read, keeper->signals, drained, sizeof drained) > 0) {
+        }
+    }
+}
+
+// ---- the run ---------------------------------------------------------------
+
+static long receive(vj_keeper *keeper, vj_request *request, int wait) {
+    static char data[VJ_INLINE_DATA_MAX];
+    struct iovec parts[2] = {
+        {.iov_base = &request->message, .iov_len = sizeof request->message},
+        {.iov_base = data, .iov_len = sizeof data},
+    };
+    static char control[CMSG_SPACE(VJ_DESCRIPTORS_MAX * sizeof(int))]
+        __attribute__((aligned(8)));
+    struct msghdr header = {
+        .msg_iov = parts,
+        .msg_iovlen = 2,
+        .msg_control = control,
+        .msg_controllen = sizeof control,
+    };
+    long size = sys(SYS_recvmsg, keeper->channel, &header,
+                    MSG_CMSG_CLOEXEC | (wait ? 0 : MSG_DONTWAIT));
+    if (size <= 0) return size;
+    request->descriptor_count = 0;
+    struct cmsghdr *part = CMSG_FIRSTHDR(&header);
+    if (part && part->cmsg_level == SOL_SOCKET && part->cmsg_type == SCM_RIGHTS) {
+        request->descriptor_count =
+            (uint32_t)((part->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+        memcpy(request->descriptors, CMSG_DATA(part), request->descriptor_count * sizeof(int));
+    }
+    if (header.msg_flags & (MSG_CTRUNC | MSG_TRUNC)) return -EMSGSIZE;
+    if (size < (long)sizeof request->message) return -EMSGSIZE;
+    request->data = data;
+    return size;
+}
+
+// Long argument lists come in a sealed memfd, the last descriptor.
+static long map_strings(vj_request *request) {
+    const vj_message *message = &request->message;
+    if (!(message->flags & VJ_SPAWN_MEMFD)) {
+        return message->data_size <= VJ_INLINE_DATA_MAX ? 0 : -E2BIG;
+    }
+    if (!request->descriptor_count || message->data_size > VJ_SPAWN_DATA_MAX) return -E2BIG;
+    int memory = request->descriptors[--request->descriptor_count];
+    long address = sys(SYS_mmap, 0, message->data_size, PROT_READ, MAP_PRIVATE, memory);
+    sys(SYS_close, memory);
+    if (address < 0 && address > -4096) return address;
+    request->data = (char *)address;
+    return 0;
+}
+
+static void close_descriptors(vj_request *request) {
+    for (uint32_t i = 0; i < request->descriptor_count; i++) {
+        sys(SYS_close, request->descriptors[i]);
+    }
+    request->descriptor_count = 0;
+}
+
+static long start(vj_keeper *keeper, vj_request *request, vj_stage *stage) {
+    *stage = VJ_STAGE_REQUEST;
+    if (request->message.kind != VJ_MESSAGE_SPAWN) return -EINVAL;
+    long result = map_strings(request);
+    if (result == 0 && request->descriptor_count != request->message.descriptor_count) {
+        result = -EBADF;
+    }
+    if (result == 0) result = vj_program_start(keeper->setup, request, stage);
+    return result;
+}
+
+static void handle_host(vj_keeper *keeper) {
+    vj_request request;
+    long size = receive(keeper, &request, 0);
+    if (size == -EAGAIN) return;
+    if (size <= 0) {
+        // The host let go of the run: it has no owner left.
+        keeper->host_gone = 1;
+        keeper->stop = VJ_STOP_KILLED;
+        return;
+    }
+    close_descriptors(&request);
+    if (request.message.kind == VJ_MESSAGE_KILL) keeper->stop = VJ_STOP_KILLED;
+    if (request.message.kind == VJ_MESSAGE_SIGNAL && keeper->pid) {
+        sys(SYS_kill, keeper->pid, request.message.status);
+    }
+}
+
+// Wait until the direct child has ended, time is up or the host wants the end.
+static void watch(vj_keeper *keeper) {
+    while (keeper->pid && !keeper->stop) {
+        struct pollfd events[2] = {
+            {.fd = keeper->channel, .events = POLLIN},
+            {.fd = keeper->signals, .events = POLLIN},
+        };
+        struct __kernel_timespec left = {0};
+        if (keeper->deadline) {
+            uint64_t time = now();
+            if (time >= keeper->deadline) {
+                keeper->stop = VJ_STOP_TIMEOUT;
+                return;
+            }
+            left.tv_sec = (long long)((keeper->deadline - time) / NANOSECONDS);
+            left.tv_nsec = (long long)((keeper->deadline - time) % NANOSECONDS);
+        }
+        sys(SYS_ppoll, events, 2, keeper->deadline ? &left : 0, 0, SIGNAL_SET_SIZE);
+        if (events[1].revents) {
+            char drained[512];
+            while (sys(SYS_read, keeper->signals, drained, sizeof drained) > 0) {
+            }
+            // Only the direct child ends the run; adopted ones are just reaped.
+            reap(keeper);
+        }
+        if (keeper->pid && events[0].revents) handle_host(keeper);
+    }
+}
+
+static void report_exit(vj_keeper *keeper) {
+    struct rusage usage;
+    memset(&usage, 0, sizeof usage);
+    // All of the run has been reaped by this process, and nothing else has.
+    sys(SYS_getrusage, RUSAGE_CHILDREN, &usage);
+    vj_message exited = {
+        .kind = VJ_MESSAGE_EXITED,
+        .status = keeper->status,
+        .stop = keeper->stop,
+        .killed = keeper->killed,
+        .user_us = (uint64_t)usage.ru_utime.tv_sec * 1000000 + (uint64_t)usage.ru_utime.tv_usec,
+        .system_us = (uint64_t)usage.ru_stime.tv_sec * 1000000 + (uint64_t)usage.ru_stime.tv_usec,
+        .resident_kib = (uint64_t)usage.ru_maxrss,
+    };
+    reply(keeper, &exited);
+}
+
+_Noreturn void vj_keeper_run(const vj_setup *setup, int channel) {
+    vj_keeper keeper = {.setup = setup, .channel = channel};
+    uint64_t child_signal = 1ull << (SIGCHLD - 1);
+    sys(SYS_prctl, PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    keeper.signals = (int)sys(SYS_signalfd4, -1, &child_signal, SIGNAL_SET_SIZE,
+                              O_CLOEXEC | O_NONBLOCK);
+    if (keeper.signals < 0) vj_exit_process(1);
+
+    vj_request request;
+    long size = receive(&keeper, &request, 1);
+    if (size == 0 || size == -ECONNRESET) vj_exit_process(0); // never needed
+    vj_stage stage = VJ_STAGE_REQUEST;
+    long result = size < 0 ? size : start(&keeper, &request, &stage);
+    if (size > 0) close_descriptors(&request);
+    if (result < 0) {
+        vj_message failed = {.kind = VJ_MESSAGE_FAILED, .stage = stage, .error = (int32_t)-result};
+        reply(&keeper, &failed);
+        vj_exit_process(0);
+    }
+    keeper.pid = (int)result;
+    if (request.message.timeout_ns) keeper.deadline = now() + request.message.timeout_ns;
+    vj_message started = {.kind = VJ_MESSAGE_STARTED, .pid = keeper.pid};
+    reply(&keeper, &started);
+
+    watch(&keeper);
+    end_tree(&keeper);
+    report_exit(&keeper);
+    vj_exit_process(0);
+}

@@ -1,0 +1,94 @@
+// Landlock: the second layer of the file policy.
+//
+// One ruleset allows the union of all grants and nothing else, so that no
+// mistake in the mounts reaches outside them. It cannot take anything away
+// below a grant: denies inside a grant rest on the mounts alone. The rules are
+// opened inside the finished jail. Each program gets a domain of its own, one
+// deeper than the supervisor, which also shields the supervisor and the other
+// runs from its signals and from ptrace.
+
+#include "linux_init.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/landlock.h>
+
+// By ABI; the headers of the build machine may be older than the kernel.
+#define ACCESS_EXECUTE    (1ull << 0)
+#define ACCESS_WRITE_FILE (1ull << 1)
+#define ACCESS_READ_FILE  (1ull << 2)
+#define ACCESS_READ_DIR   (1ull << 3)
+#define ACCESS_TRUNCATE   (1ull << 14) // ABI 3
+#define ACCESS_IOCTL_DEV  (1ull << 15) // ABI 5
+#define SCOPE_ABSTRACT_UNIX_SOCKET (1ull << 0) // ABI 6
+#define SCOPE_SIGNAL               (1ull << 1) // ABI 6
+
+#define ACCESS_OF_FILES                                                                  \
+    (ACCESS_EXECUTE | ACCESS_WRITE_FILE | ACCESS_READ_FILE | ACCESS_TRUNCATE | ACCESS_IOCTL_DEV)
+
+struct ruleset_attributes {
+    uint64_t handled_access_fs;
+    uint64_t handled_access_net;
+    uint64_t scoped;
+};
+
+static uint64_t handled_rights(uint32_t abi) {
+    if (abi >= 5) return (1ull << 16) - 1;
+    if (abi >= 3) return (1ull << 15) - 1;
+    if (abi >= 2) return (1ull << 14) - 1; // with REFER
+    return (1ull << 13) - 1;
+}
+
+static uint64_t rights_of(const vj_access_rule *rule) {
+    uint64_t rights = 0;
+    switch ((vj_access)rule->access) {
+    case VJ_ACCESS_READ: rights = ACCESS_READ_FILE | ACCESS_READ_DIR; break;
+    case VJ_ACCESS_READ_EXEC:
+        rights = ACCESS_READ_FILE | ACCESS_READ_DIR | ACCESS_EXECUTE;
+        break;
+    case VJ_ACCESS_WRITE: rights = ~0ull; break;
+    case VJ_ACCESS_DEVICES:
+        rights = ACCESS_READ_FILE | ACCESS_READ_DIR | ACCESS_WRITE_FILE | ACCESS_TRUNCATE |
+                 ACCESS_IOCTL_DEV;
+        break;
+    case VJ_ACCESS_END: break;
+    }
+    return rule->is_file ? rights & ACCESS_OF_FILES : rights;
+}
+
+void vj_landlock_prepare(vj_setup *setup) {
+    setup->ruleset = -1;
+    long abi = sys(SYS_landlock_create_ruleset, 0, 0, LANDLOCK_CREATE_RULESET_VERSION);
+    // Not built in, or switched off at boot: the report says one layer.
+    if (abi == -ENOSYS || abi == -EOPNOTSUPP) return;
+    if (abi < 0) vj_setup_fail(setup, VJ_STAGE_LANDLOCK, abi);
+    setup->landlock_abi = (uint32_t)abi;
+
+    struct ruleset_attributes attributes = {.handled_access_fs = handled_rights((uint32_t)abi)};
+    size_t size = sizeof attributes.handled_access_fs;
+    if (abi >= 6) {
+        attributes.scoped = SCOPE_SIGNAL;
+        // With a network namespace of its own the jail cannot reach abstract
+        // sockets of the host anyway, and its programs may use their own.
+        if (!(setup->plan->flags & VJ_PLAN_PRIVATE_NETWORK)) {
+            attributes.scoped |= SCOPE_ABSTRACT_UNIX_SOCKET;
+        }
+        size = sizeof attributes;
+    }
+    long ruleset = sys(SYS_landlock_create_ruleset, &attributes, size, 0);
+    if (ruleset < 0) vj_setup_fail(setup, VJ_STAGE_LANDLOCK, ruleset);
+
+    const vj_access_rule *rules = vj_plan_access(setup->plan);
+    for (uint32_t i = 0; i < setup->plan->access_count; i++) {
+        const char *path = vj_plan_string(setup->plan, rules[i].path);
+        VJ_AUTO_FD place = (int)sys(SYS_openat, AT_FDCWD, path, O_PATH | O_CLOEXEC | O_NOFOLLOW, 0);
+        if (place < 0) vj_setup_fail(setup, VJ_STAGE_LANDLOCK, place);
+        struct landlock_path_beneath_attr beneath = {
+            .allowed_access = rights_of(&rules[i]) & attributes.handled_access_fs,
+            .parent_fd = place,
+        };
+        long result = sys(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &beneath, 0);
+        if (result < 0) vj_setup_fail(setup, VJ_STAGE_LANDLOCK, result);
+    }
+    setup->ruleset = (int)ruleset;
+}

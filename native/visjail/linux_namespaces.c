@@ -1,0 +1,479 @@
+// The mounts of a plan.
+//
+// Order matters three times. Sources are opened and cloned before anything is
+// mounted, because the new root covers a part of the host's view. Operations
+// run in the order of the plan, parents before children. Seals come last: a
+// read-only tmpfs takes no more mount points.
+//
+// Every source is bound by descriptor, and every mount point is found without
+// following links: a link that an earlier guest planted in a writable grant
+// leads nowhere (the class of CVE-2026-87766).
+
+#include "linux_init.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <linux/mount.h>
+#include <linux/openat2.h>
+#include <sys/mount.h>
+
+#ifndef AT_RECURSIVE
+#define AT_RECURSIVE 0x8000
+#endif
+
+// An existing directory that the new root is mounted on while it is built.
+// Any directory that every system has will do: sources are cloned before.
+#define BUILD_PLACE "/usr"
+
+#define PRIVATE_MOUNT (MS_NOSUID | MS_NODEV)
+
+// One empty file of mode 000 is bound, read-only, over each denied file: it can
+// neither be opened nor changed nor given another mode. It lives in the jail's
+// own /dev, which every jail has, and loses its name when /dev is sealed.
+#define DEVICES   "/dev"
+#define MASK_NAME DEVICES "/.mask"
+
+static const char *path_of(const vj_setup *setup, const vj_operation *operation) {
+    return vj_plan_string(setup->plan, operation->path);
+}
+
+static const char *source_of(const vj_setup *setup, const vj_operation *operation) {
+    return vj_plan_string(setup->plan, operation->source);
+}
+
+// "/a/b" as a name relative to the new root.
+static const char *relative(const char *path) {
+    return path[1] ? path + 1 : ".";
+}
+
+static long open_no_links(int directory, const char *path) {
+    struct open_how how = {
+        .flags = O_PATH | O_CLOEXEC | O_NOFOLLOW,
+        .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
+    };
+    return sys(SYS_openat2, directory, path, &how, sizeof how);
+}
+
+static long same_object(int descriptor, const vj_operation *operation) {
+    struct statx status;
+    long result = sys(SYS_statx, descriptor, "", AT_EMPTY_PATH, STATX_TYPE | STATX_INO, &status);
+    if (result < 0) return result;
+    uint64_t device = (uint64_t)status.stx_dev_major << 32 | status.stx_dev_minor;
+    return device == operation->device && status.stx_ino == operation->inode ? 0 : -ESTALE;
+}
+
+// ---- sources ---------------------------------------------------------------
+
+// The owner of a grant's root decides how the grant is mapped.
+static long map_owner(vj_setup *setup, int source, struct mount_attr *attributes) {
+    struct statx status;
+    long result =
+        sys(SYS_statx, source, "", AT_EMPTY_PATH, STATX_UID | STATX_GID, &status);
+    if (result < 0) return result;
+    long space = vj_identity_map(status.stx_uid, status.stx_gid, setup->plan->guest_id);
+    if (space < 0) return space;
+    attributes->attr_set |= MOUNT_ATTR_IDMAP;
+    attributes->userns_fd = (uint64_t)space;
+    return 0;
+}
+
+static long open_tree_of(vj_setup *setup, const vj_operation *operation, int id_mapped) {
+    VJ_AUTO_FD source = (int)open_no_links(AT_FDCWD, source_of(setup, operation));
+    if (source < 0) vj_setup_fail(setup, VJ_STAGE_SOURCE, source);
+    if (same_object(source, operation) < 0) {
+        vj_setup_fail(setup, VJ_STAGE_SOURCE_CHANGED, -ESTALE);
+    }
+    long tree = sys(SYS_open_tree, source, "",
+                    AT_EMPTY_PATH | AT_RECURSIVE | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    if (tree < 0) vj_setup_fail(setup, VJ_STAGE_MOUNT, tree);
+
+    struct mount_attr attributes = {
+        .attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
+        .propagation = MS_PRIVATE,
+    };
+    if (operation->flags & VJ_BIND_READ_ONLY) attributes.attr_set |= MOUNT_ATTR_RDONLY;
+    if (operation->flags & VJ_BIND_NO_EXEC) attributes.attr_set |= MOUNT_ATTR_NOEXEC;
+    long result = 0;
+    VJ_AUTO_FD space = -1;
+    if (id_mapped && (operation->flags & VJ_BIND_GRANT)) {
+        result = map_owner(setup, source, &attributes);
+        space = result < 0 ? -1 : (int)attributes.userns_fd;
+    }
+    if (result == 0) {
+        result = sys(SYS_mount_setattr, tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attributes,
+                     sizeof attributes);
+    }
+    if (result == 0) return tree;
+    sys(SYS_close, tree);
+    if (id_mapped) return result; // the caller tries again without
+    vj_setup_fail(setup, VJ_STAGE_MOUNT, result);
+}
+
+static int has_tree(const vj_setup *setup, const vj_operation *operation) {
+    if (operation->kind == VJ_OPERATION_BIND || operation->kind == VJ_OPERATION_COPY) return 1;
+    return operation->kind == VJ_OPERATION_ROOT && source_of(setup, operation)[0];
+}
+
+long vj_trees_open(vj_setup *setup, int id_mapped) {
+    const vj_operation *operations = vj_plan_operations(setup->plan);
+    for (uint32_t i = 0; i < setup->plan->operation_count; i++) setup->trees[i] = -1;
+    for (uint32_t i = 0; i < setup->plan->operation_count; i++) {
+        if (!has_tree(setup, &operations[i])) continue;
+        setup->failed_index = (int32_t)i;
+        long tree;
+        if (operations[i].kind == VJ_OPERATION_COPY) {
+            tree = sys(SYS_openat, AT_FDCWD, source_of(setup, &operations[i]),
+                       O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
+            if (tree < 0) vj_setup_fail(setup, VJ_STAGE_SOURCE, tree);
+        } else {
+            tree = open_tree_of(setup, &operations[i], id_mapped);
+            if (tree < 0) return tree;
+        }
+        setup->trees[i] = (int)tree;
+    }
+    setup->failed_index = -1;
+    return 0;
+}
+
+void vj_trees_close(vj_setup *setup) {
+    for (uint32_t i = 0; i < setup->plan->operation_count; i++) {
+        vj_close_slot(&setup->trees[i]);
+        setup->trees[i] = -1;
+    }
+}
+
+// ---- mount points ----------------------------------------------------------
+
+// Make the directories that lead to `path` (and `path` itself with `last`).
+// Only called where the plan says that they lie on a tmpfs of the jail.
+static void make_directories(vj_setup *setup, const char *path, int last) {
+    char prefix[VJ_PATH_MAX];
+    size_t length = strlen(path);
+    if (length >= sizeof prefix) vj_setup_fail(setup, VJ_STAGE_MOUNT_POINT, -ENAMETOOLONG);
+    memcpy(prefix, path, length + 1);
+    for (size_t i = 1; i <= length; i++) {
+        if (prefix[i] && prefix[i] != '/') continue;
+        if (!prefix[i] && !last) break;
+        prefix[i] = 0;
+        long result = i > 1 ? sys(SYS_mkdirat, setup->root, prefix + 1, 0755) : 0;
+        if (result < 0 && result != -EEXIST) {
+            vj_setup_fail(setup, VJ_STAGE_MOUNT_POINT, result);
+        }
+        prefix[i] = path[i];
+    }
+}
+
+static int open_point(vj_setup *setup, const char *path) {
+    long point = open_no_links(setup->root, relative(path));
+    if (point < 0) vj_setup_fail(setup, VJ_STAGE_MOUNT_POINT, point);
+    return (int)point;
+}
+
+static void attach(vj_setup *setup, int tree, const char *path) {
+    VJ_AUTO_FD point = open_point(setup, path);
+    long result = sys(SYS_move_mount, tree, "", point, "",
+                      MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH);
+    if (result < 0) vj_setup_fail(setup, VJ_STAGE_MOUNT, result);
+}
+
+static void write_file(vj_setup *setup, const char *path, const void *data, size_t size,
+                       unsigned mode) {
+    VJ_AUTO_FD file = (int)sys(SYS_openat, setup->root, relative(path),
+                               O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
+    if (file < 0) vj_setup_fail(setup, VJ_STAGE_MOUNT_POINT, file);
+    if (size && sys(SYS_write, file, data, size) != (long)size) {
+        vj_setup_fail(setup, VJ_STAGE_MOUNT_POINT, -EIO);
+    }
+}
+
+static void seal(vj_setup *setup, const char *path) {
+    sys(SYS_unlinkat, setup->root, relative(MASK_NAME), 0);
+    VJ_AUTO_FD point = open_point(setup, path);
+    struct mount_attr attributes = {.attr_set = MOUNT_ATTR_RDONLY};
+    long result =
+        sys(SYS_mount_setattr, point, "", AT_EMPTY_PATH, &attributes, sizeof attributes);
+    if (result < 0) vj_setup_fail(setup, VJ_STAGE_MOUNT, result);
+}
+
+// mount(2) on a path below the new root. The path is made of the plan's own
+// directories, and is looked up without links first.
+static void mount_at(vj_setup *setup, const char *type, const char *path, unsigned long flags,
+                     const char *options, vj_stage stage) {
+    VJ_AUTO_FD point = open_point(setup, path);
+    char place[64];
+    vj_text text = {.data = place, .capacity = sizeof place};
+    vj_text_string(&text, "/proc/self/fd/");
+    vj_text_number(&text, (uint64_t)point, 10);
+    long result = sys(SYS_mount, type, place, type, flags, options);
+    if (result < 0) vj_setup_fail(setup, stage, result);
+}
+
+static void mount_tmpfs(vj_setup *setup, const char *path, unsigned mode, uint64_t size,
+                        unsigned long flags) {
+    char options[96];
+    vj_text text = {.data = options, .capacity = sizeof options};
+    vj_text_string(&text, "mode=");
+    vj_text_number(&text, mode, 8);
+    vj_text_string(&text, ",size=");
+    vj_text_number(&text, size, 10);
+    mount_at(setup, "tmpfs", path, PRIVATE_MOUNT | flags, options, VJ_STAGE_MOUNT);
+}
+
+// ---- operations ------------------------------------------------------------
+
+static void do_root(vj_setup *setup, const vj_operation *operation, int tree) {
+    if (tree >= 0) {
+        long result = sys(SYS_move_mount, tree, "", AT_FDCWD, BUILD_PLACE, MOVE_MOUNT_F_EMPTY_PATH);
+        if (result < 0) vj_setup_fail(setup, VJ_STAGE_MOUNT, result);
+    } else {
+        char options[64];
+        vj_text text = {.data = options, .capacity = sizeof options};
+        vj_text_string(&text, "mode=755,size=");
+        vj_text_number(&text, operation->size, 10);
+        long result = sys(SYS_mount, "tmpfs", BUILD_PLACE, "tmpfs", PRIVATE_MOUNT, options);
+        if (result < 0) vj_setup_fail(setup, VJ_STAGE_MOUNT, result);
+    }
+    long root = sys(SYS_openat, AT_FDCWD, BUILD_PLACE, O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
+    if (root < 0) vj_setup_fail(setup, VJ_STAGE_MOUNT, root);
+    setup->root = (int)root;
+}
+
+static void do_bind(vj_setup *setup, const vj_operation *operation, int tree) {
+    const char *path = path_of(setup, operation);
+    if (operation->flags & VJ_BIND_MAKE_POINT) {
+        int is_file = (operation->flags & VJ_BIND_FILE) != 0;
+        make_directories(setup, path, !is_file);
+        VJ_AUTO_FD present = (int)open_no_links(setup->root, relative(path));
+        if (is_file && present < 0) write_file(setup, path, 0, 0, 0644);
+    }
+    attach(setup, tree, path);
+}
+
+static void do_copy(vj_setup *setup, const vj_operation *operation, int source) {
+    static char data[65536];
+    const char *path = path_of(setup, operation);
+    make_directories(setup, path, 0);
+    size_t size = 0;
+    while (size < sizeof data) {
+        long count = sys(SYS_read, source, data + size, sizeof data - size);
+        if (count < 0) vj_setup_fail(setup, VJ_STAGE_SOURCE, count);
+        if (count == 0) break;
+        size += (size_t)count;
+    }
+    // Longer than this is no file that belongs into a minimal root.
+    if (size == sizeof data) vj_setup_fail(setup, VJ_STAGE_SOURCE, -EFBIG);
+    write_file(setup, path, data, size, 0644);
+}
+
+static void do_mask_file(vj_setup *setup, const char *path) {
+    long tree = sys(SYS_open_tree, setup->root, relative(MASK_NAME),
+                    OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    if (tree < 0) vj_setup_fail(setup, VJ_STAGE_MOUNT, tree);
+    VJ_AUTO_FD mask = (int)tree;
+    struct mount_attr attributes = {
+        .attr_set =
+            MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
+        .propagation = MS_PRIVATE,
+    };
+    long result = sys(SYS_mount_setattr, mask, "", AT_EMPTY_PATH, &attributes, sizeof attributes);
+    if (result < 0) vj_setup_fail(setup, VJ_STAGE_MOUNT, result);
+    attach(setup, mask, path);
+}
+
+// All private places are directories of one tmpfs, so that its size bounds
+// their sum. Each is bound to its path; then the tmpfs itself is let go.
+static void do_scratch(vj_setup *setup, uint32_t first) {
+    const vj_plan *plan = setup->plan;
+    const vj_operation *operations = vj_plan_operations(plan);
+    const char *stage = path_of(setup, &operations[first]);
+    make_directories(setup, stage, 1);
+    mount_tmpfs(setup, stage, 0755, operations[first].size, 0);
+    VJ_AUTO_FD scratch = open_point(setup, stage);
+
+    uint32_t end = first + 1;
+    while (end < plan->operation_count && operations[end].kind == VJ_OPERATION_SCRATCH_PLACE) {
+        end++;
+    }
+    for (uint32_t i = first + 1; i < end; i++) {
+        char name[24];
+        vj_text text = {.data = name, .capacity = sizeof name};
+        vj_text_number(&text, i - first, 10);
+        long result = sys(SYS_mkdirat, scratch, name, operations[i].mode);
+        // mkdir is subject to the umask, and the sticky bit matters for /tmp.
+        if (result == 0) result = sys(SYS_fchmodat, scratch, name, operations[i].mode);
+        if (result < 0) vj_setup_fail(setup, VJ_STAGE_MOUNT_POINT, result);
+        long tree = sys(SYS_open_tree, scratch, name, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+        if (tree < 0) vj_setup_fail(setup, VJ_STAGE_MOUNT, tree);
+        setup->trees[i] = (int)tree;
+    }
+    char place[64];
+    vj_text text = {.data = place, .capacity = sizeof place};
+    vj_text_string(&text, "/proc/self/fd/");
+    vj_text_number(&text, (uint64_t)scratch, 10);
+    long result = sys(SYS_umount2, place, MNT_DETACH);
+    if (result < 0) vj_setup_fail(setup, VJ_STAGE_MOUNT, result);
+}
+
+static void do_devices(vj_setup *setup) {
+    static const char *const nodes[] = {"null", "zero", "full", "random", "urandom", "tty"};
+    static const char *const links[][2] = {
+        {"fd", "/proc/self/fd"},       {"stdin", "/proc/self/fd/0"},
+        {"stdout", "/proc/self/fd/1"}, {"stderr", "/proc/self/fd/2"},
+        {"ptmx", "pts/ptmx"},
+    };
+    make_directories(setup, DEVICES, 1);
+    mount_tmpfs(setup, DEVICES, 0755, 65536, MS_NOEXEC);
+    VJ_AUTO_FD devices = open_point(setup, DEVICES);
+    for (size_t i = 0; i < sizeof nodes / sizeof *nodes; i++) {
+        char source[32];
+        vj_text text = {.data = source, .capacity = sizeof source};
+        vj_text_string(&text, "/dev/");
+        vj_text_string(&text, nodes[i]);
+        VJ_AUTO_FD tree = (int)sys(SYS_open_tree, AT_FDCWD, source,
+                                   OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+        if (tree < 0) vj_setup_fail(setup, VJ_STAGE_DEVICES, tree);
+        struct mount_attr attributes = {.attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC,
+                                        .propagation = MS_PRIVATE};
+        long result =
+            sys(SYS_mount_setattr, tree, "", AT_EMPTY_PATH, &attributes, sizeof attributes);
+        VJ_AUTO_FD point =
+            (int)sys(SYS_openat, devices, nodes[i], O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+        if (result == 0) result = point < 0 ? point : 0;
+        if (result == 0) {
+            result = sys(SYS_move_mount, tree, "", devices, nodes[i], MOVE_MOUNT_F_EMPTY_PATH);
+        }
+        if (result < 0) vj_setup_fail(setup, VJ_STAGE_DEVICES, result);
+    }
+    for (size_t i = 0; i < sizeof links / sizeof *links; i++) {
+        long result = sys(SYS_symlinkat, links[i][1], devices, links[i][0]);
+        if (result < 0) vj_setup_fail(setup, VJ_STAGE_DEVICES, result);
+    }
+    if (sys(SYS_mkdirat, devices, "pts", 0755) < 0 || sys(SYS_mkdirat, devices, "shm", 0755) < 0) {
+        vj_setup_fail(setup, VJ_STAGE_DEVICES, -EIO);
+    }
+    // No gid=5: that group is not mapped in the jail.
+    mount_at(setup, "devpts", DEVICES "/pts", MS_NOSUID | MS_NOEXEC,
+             "newinstance,ptmxmode=0666,mode=620,max=64", VJ_STAGE_DEVICES);
+    write_file(setup, MASK_NAME, 0, 0, 0);
+}
+
+// Host uid 0 may write most of /proc/sys even without any capability, so
+// these parts are read-only or masked in every jail.
+static void do_proc(vj_setup *setup, const char *path) {
+    static const char *const read_only[] = {"sys", "sysrq-trigger", "irq", "bus", "fs"};
+    static const char *const masked[] = {"kcore",         "keys",        "timer_list",
+                                         "sched_debug",   "timer_stats", "latency_stats",
+                                         "kmsg",          "kallsyms",    "slabinfo",
+                                         "vmallocinfo",   "kpagecount",  "kpageflags",
+                                         "kpagecgroup",   "iomem",       "ioports",
+                                         "pagetypeinfo",  "swaps"};
+    make_directories(setup, path, 1);
+    mount_at(setup, "proc", path, MS_NOSUID | MS_NODEV | MS_NOEXEC, 0, VJ_STAGE_PROC);
+    VJ_AUTO_FD proc = open_point(setup, path);
+    for (size_t i = 0; i < sizeof read_only / sizeof *read_only; i++) {
+        VJ_AUTO_FD tree =
+            (int)sys(SYS_open_tree, proc, read_only[i], OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+        if (tree == -ENOENT) continue; // not built into this kernel
+        if (tree < 0) vj_setup_fail(setup, VJ_STAGE_PROC, tree);
+        struct mount_attr attributes = {
+            .attr_set =
+                MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC,
+            .propagation = MS_PRIVATE,
+        };
+        long result =
+            sys(SYS_mount_setattr, tree, "", AT_EMPTY_PATH, &attributes, sizeof attributes);
+        if (result == 0) {
+            result = sys(SYS_move_mount, tree, "", proc, read_only[i], MOVE_MOUNT_F_EMPTY_PATH);
+        }
+        if (result < 0) vj_setup_fail(setup, VJ_STAGE_PROC, result);
+    }
+    for (size_t i = 0; i < sizeof masked / sizeof *masked; i++) {
+        VJ_AUTO_FD present = (int)open_no_links(proc, masked[i]);
+        if (present < 0) continue;
+        char target[VJ_PATH_MAX];
+        vj_text text = {.data = target, .capacity = sizeof target};
+        vj_text_string(&text, path);
+        vj_text_string(&text, "/");
+        vj_text_string(&text, masked[i]);
+        do_mask_file(setup, target);
+    }
+}
+
+static void do_symlink(vj_setup *setup, const vj_operation *operation) {
+    const char *path = path_of(setup, operation);
+    make_directories(setup, path, 0);
+    long result =
+        sys(SYS_symlinkat, source_of(setup, operation), setup->root, relative(path));
+    if (result < 0 && result != -EEXIST) vj_setup_fail(setup, VJ_STAGE_MOUNT_POINT, result);
+}
+
+static void do_mask_directory(vj_setup *setup, const vj_operation *operation) {
+    mount_tmpfs(setup, path_of(setup, operation), operation->mode, 1u << 20, MS_NOEXEC);
+}
+
+static void do_operation(vj_setup *setup, uint32_t index) {
+    const vj_operation *operation = &vj_plan_operations(setup->plan)[index];
+    const char *path = path_of(setup, operation);
+    switch ((vj_operation_kind)operation->kind) {
+    case VJ_OPERATION_ROOT: do_root(setup, operation, setup->trees[index]); break;
+    case VJ_OPERATION_DIRECTORY: make_directories(setup, path, 1); break;
+    case VJ_OPERATION_SYMLINK: do_symlink(setup, operation); break;
+    case VJ_OPERATION_FILE:
+        make_directories(setup, path, 0);
+        write_file(setup, path, source_of(setup, operation),
+                   strlen(source_of(setup, operation)), 0644);
+        break;
+    case VJ_OPERATION_COPY: do_copy(setup, operation, setup->trees[index]); break;
+    case VJ_OPERATION_BIND: do_bind(setup, operation, setup->trees[index]); break;
+    case VJ_OPERATION_MASK_DIRECTORY: do_mask_directory(setup, operation); break;
+    case VJ_OPERATION_MASK_FILE: do_mask_file(setup, path); break;
+    case VJ_OPERATION_SCRATCH: do_scratch(setup, index); break;
+    case VJ_OPERATION_SCRATCH_PLACE:
+        if (operation->flags & VJ_BIND_MAKE_POINT) make_directories(setup, path, 1);
+        attach(setup, setup->trees[index], path);
+        break;
+    case VJ_OPERATION_DEVICES: do_devices(setup); break;
+    case VJ_OPERATION_PROC: do_proc(setup, path); break;
+    case VJ_OPERATION_SEAL: seal(setup, path); break;
+    case VJ_OPERATION_END: vj_setup_fail(setup, VJ_STAGE_PLAN, -EINVAL);
+    }
+}
+
+// What is visible at each path must be what the policy was compiled for.
+static void verify(vj_setup *setup) {
+    const vj_operation *operations = vj_plan_operations(setup->plan);
+    for (uint32_t i = 0; i < setup->plan->operation_count; i++) {
+        if (operations[i].kind != VJ_OPERATION_BIND) continue;
+        setup->failed_index = (int32_t)i;
+        VJ_AUTO_FD visible =
+            (int)open_no_links(setup->root, relative(path_of(setup, &operations[i])));
+        // Below a mask of mode 000 nothing can be looked up, by us neither.
+        if (visible < 0) vj_setup_fail(setup, VJ_STAGE_VERIFY, visible);
+        long result = same_object(visible, &operations[i]);
+        if (result < 0) vj_setup_fail(setup, VJ_STAGE_VERIFY, result);
+    }
+    setup->failed_index = -1;
+}
+
+void vj_mounts_build(vj_setup *setup) {
+    // First of all: nothing that the host mounts later may appear in here.
+    long result = sys(SYS_mount, 0, "/", 0, MS_REC | MS_PRIVATE, 0);
+    if (result < 0) vj_setup_fail(setup, VJ_STAGE_PROPAGATION, result);
+    if (setup->identity != VJ_IDENTITY_MAPPED) vj_trees_open(setup, 0);
+
+    for (uint32_t i = 0; i < setup->plan->operation_count; i++) {
+        setup->failed_index = (int32_t)i;
+        do_operation(setup, i);
+    }
+    verify(setup);
+
+    result = sys(SYS_fchdir, setup->root);
+    if (result == 0) result = sys(SYS_pivot_root, ".", ".");
+    if (result == 0) result = sys(SYS_umount2, ".", MNT_DETACH);
+    if (result == 0) result = sys(SYS_chdir, "/");
+    if (result < 0) vj_setup_fail(setup, VJ_STAGE_PIVOT, result);
+    vj_trees_close(setup);
+    vj_close_slot(&setup->root);
+    setup->root = -1;
+}

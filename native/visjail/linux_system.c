@@ -1,0 +1,147 @@
+// The parts of visjail-init that a libc would bring. See linux_system.h.
+
+#include "linux_system.h"
+
+#include <linux/sched.h>
+#include <signal.h>
+
+#ifndef VJ_HOSTED
+// Plain loops: the build turns off the optimisation that would make a loop
+// in memcpy call memcpy.
+void *memcpy(void *restrict destination, const void *restrict source, size_t size) {
+    unsigned char *to = destination;
+    const unsigned char *from = source;
+    for (size_t i = 0; i < size; i++) to[i] = from[i];
+    return destination;
+}
+
+void *memmove(void *destination, const void *source, size_t size) {
+    unsigned char *to = destination;
+    const unsigned char *from = source;
+    if (to < from) {
+        for (size_t i = 0; i < size; i++) to[i] = from[i];
+    } else {
+        for (size_t i = size; i > 0; i--) to[i - 1] = from[i - 1];
+    }
+    return destination;
+}
+
+void *memset(void *destination, int value, size_t size) {
+    unsigned char *to = destination;
+    for (size_t i = 0; i < size; i++) to[i] = (unsigned char)value;
+    return destination;
+}
+
+int memcmp(const void *left, const void *right, size_t size) {
+    const unsigned char *a = left;
+    const unsigned char *b = right;
+    for (size_t i = 0; i < size; i++) {
+        if (a[i] != b[i]) return a[i] < b[i] ? -1 : 1;
+    }
+    return 0;
+}
+
+size_t strlen(const char *text) {
+    size_t length = 0;
+    while (text[length]) length++;
+    return length;
+}
+
+// The kernel enters with the arguments on the stack; there is nothing to set up.
+int vj_main(int argument_count, char **arguments);
+
+__attribute__((used)) _Noreturn static void enter(long *stack) {
+    vj_exit_process(vj_main((int)stack[0], (char **)(stack + 1)));
+}
+
+#if defined(__x86_64__)
+__asm__(".globl _start\n"
+        ".type _start, @function\n"
+        "_start:\n"
+        "    xor %ebp, %ebp\n"
+        "    mov %rsp, %rdi\n"
+        "    and $-16, %rsp\n"
+        "    call enter\n");
+#elif defined(__aarch64__)
+__asm__(".globl _start\n"
+        ".type _start, %function\n"
+        "_start:\n"
+        "    mov x29, #0\n"
+        "    mov x30, #0\n"
+        "    mov x0, sp\n"
+        "    bl enter\n");
+#endif
+#endif // VJ_HOSTED
+
+long vj_spawn_shared(int (*function)(void *), void *argument, void *stack_top) {
+    long flags = CLONE_VM | CLONE_VFORK | SIGCHLD;
+#if defined(__x86_64__)
+    // The child finds the function and its argument in registers that the
+    // call preserves; it never returns into this frame.
+    long result;
+    register void *r12 __asm__("r12") = (void *)function;
+    register void *r13 __asm__("r13") = argument;
+    register long r10 __asm__("r10") = 0;
+    register long r8 __asm__("r8") = 0;
+    __asm__ volatile("syscall\n"
+                     "    test %%rax, %%rax\n"
+                     "    jnz 1f\n"
+                     "    xor %%ebp, %%ebp\n"
+                     "    mov %%r13, %%rdi\n"
+                     "    call *%%r12\n"
+                     "    mov %%eax, %%edi\n"
+                     "    mov %[leave], %%eax\n"
+                     "    syscall\n"
+                     "    hlt\n"
+                     "1:\n"
+                     : "=a"(result)
+                     : "a"(SYS_clone), "D"(flags), "S"(stack_top), "d"(0), "r"(r10), "r"(r8),
+                       "r"(r12), "r"(r13), [leave] "i"(SYS_exit_group)
+                     : "rcx", "r11", "memory");
+    return result;
+#elif defined(__aarch64__)
+    register long x8 __asm__("x8") = SYS_clone;
+    register long x0 __asm__("x0") = flags;
+    register void *x1 __asm__("x1") = stack_top;
+    register long x2 __asm__("x2") = 0;
+    register long x3 __asm__("x3") = 0;
+    register long x4 __asm__("x4") = 0;
+    register void *x19 __asm__("x19") = (void *)function;
+    register void *x20 __asm__("x20") = argument;
+    __asm__ volatile("svc #0\n"
+                     "    cbnz x0, 1f\n"
+                     "    mov x29, #0\n"
+                     "    mov x0, x20\n"
+                     "    blr x19\n"
+                     "    mov x8, %[leave]\n"
+                     "    svc #0\n"
+                     "    brk #0\n"
+                     "1:\n"
+                     : "+r"(x0)
+                     : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x19), "r"(x20),
+                       [leave] "i"(SYS_exit_group)
+                     : "memory");
+    return x0;
+#endif
+}
+
+void vj_text_string(vj_text *text, const char *string) {
+    size_t size = strlen(string);
+    if (text->overflow || size >= text->capacity - text->length) {
+        text->overflow = 1;
+        return;
+    }
+    memcpy(text->data + text->length, string, size + 1);
+    text->length += size;
+}
+
+void vj_text_number(vj_text *text, uint64_t number, unsigned base) {
+    char digits[24];
+    size_t at = sizeof digits - 1;
+    digits[at] = 0;
+    do {
+        digits[--at] = "0123456789abcdef"[number % base];
+        number /= base;
+    } while (number);
+    vj_text_string(text, digits + at);
+}

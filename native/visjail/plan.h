@@ -1,0 +1,129 @@
+// The plan: what visjail-init does to make one jail, in order.
+//
+// policy.c writes it, visjail-init reads it. It is one block without
+// pointers, handed over in a sealed memfd. Strings are offsets into the string
+// table at its end, each ended by a NUL. All numbers are in native order: the
+// writer and the reader are built together and run on one machine.
+#ifndef VJ_PLAN_H
+#define VJ_PLAN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define VJ_PLAN_MAGIC          0x4e4c5056u // "VPLN"
+#define VJ_PLAN_VERSION        1u
+#define VJ_PLAN_MAX_SIZE       (16u << 20)
+#define VJ_PLAN_MAX_OPERATIONS 65536u
+#define VJ_PATH_MAX            4096u
+
+enum {
+    // Own network namespace with nothing but loopback, and the stricter filter.
+    VJ_PLAN_PRIVATE_NETWORK = 1u << 0,
+    // A caller with host uid 0: run the guest as another host uid if the file
+    // systems of the grants allow id-mapped mounts.
+    VJ_PLAN_ROOT_CALLER = 1u << 1,
+    // Only open, report and leave; used by probes.
+};
+
+typedef enum {
+    // The root of the jail: an empty tmpfs, sealed at the end.
+    VJ_OPERATION_ROOT = 1,
+    VJ_OPERATION_DIRECTORY,
+    VJ_OPERATION_SYMLINK, // path -> source
+    VJ_OPERATION_FILE,    // path with the text of source
+    VJ_OPERATION_COPY,    // path with the bytes of the host file source
+    VJ_OPERATION_BIND,    // the host object source at path
+    // A denied directory: an empty, sealed tmpfs of the given mode.
+    VJ_OPERATION_MASK_DIRECTORY,
+    // A denied file or socket: an empty file of mode 000.
+    VJ_OPERATION_MASK_FILE,
+    // Private, writable places on one tmpfs of `size` bytes; path is its
+    // first place, the others follow as VJ_OPERATION_SCRATCH_PLACE.
+    VJ_OPERATION_SCRATCH,
+    VJ_OPERATION_SCRATCH_PLACE,
+    VJ_OPERATION_DEVICES, // a private /dev
+    VJ_OPERATION_PROC,    // a private /proc
+    VJ_OPERATION_SEAL,    // the mount at path becomes read-only
+    VJ_OPERATION_END,
+} vj_operation_kind;
+
+enum {
+    VJ_BIND_READ_ONLY = 1u << 0,
+    VJ_BIND_NO_EXEC = 1u << 1,
+    VJ_BIND_FILE = 1u << 2, // the object is not a directory
+    // The mount point lies on a tmpfs of the jail and may be made. Without
+    // it a missing mount point is an error: nothing is made on the host.
+    VJ_BIND_MAKE_POINT = 1u << 3,
+    // A grant of the policy: id-mapped for a root caller.
+    VJ_BIND_GRANT = 1u << 4,
+};
+
+typedef struct {
+    uint32_t kind;
+    uint32_t flags;
+    uint32_t path;
+    uint32_t source;
+    uint64_t device; // st_dev and st_ino that the source had when the policy
+    uint64_t inode;  // was compiled; another object there ends the start
+    uint64_t size;
+    uint32_t mode;
+    uint32_t rule; // index of the policy rule behind it, or UINT32_MAX
+} vj_operation;
+
+// What one Landlock rule allows beneath its path.
+typedef enum {
+    VJ_ACCESS_READ = 1,    // read and list
+    VJ_ACCESS_READ_EXEC,   // and execute
+    VJ_ACCESS_WRITE,       // everything
+    VJ_ACCESS_DEVICES,     // read, write, truncate, device ioctls; no new names
+    VJ_ACCESS_END,
+} vj_access;
+
+typedef struct {
+    uint32_t path;
+    uint32_t access;
+    uint32_t is_file;
+    uint32_t reserved;
+} vj_access_rule;
+
+// Resource limits of each process in the jail; 0 means "leave as it is".
+typedef struct {
+    uint64_t open_files;
+    uint64_t processes; // per user namespace; without effect for host uid 0
+    uint64_t file_size;
+    uint64_t data;
+    uint64_t cpu_seconds;
+} vj_process_limits;
+
+typedef struct {
+    uint32_t magic;
+    uint32_t version;
+    uint32_t size; // of the whole block
+    uint32_t flags;
+    uint32_t operation_count;
+    uint32_t access_count;
+    uint32_t strings; // offset of the string table
+    uint32_t hostname;
+    uint32_t guest_id; // host uid and gid of the guest for a root caller
+    uint32_t reserved;
+    vj_process_limits limits;
+} vj_plan;
+
+// Check a block before anything in it is used: sizes, kinds, and that every
+// string ends inside the block. Returns 0, or the offset of what is wrong + 1.
+uint32_t vj_plan_check(const void *block, size_t size);
+
+static inline const vj_operation *vj_plan_operations(const vj_plan *plan) {
+    return (const vj_operation *)(const void *)(plan + 1);
+}
+
+static inline const vj_access_rule *vj_plan_access(const vj_plan *plan) {
+    return (const vj_access_rule *)(const void *)(vj_plan_operations(plan) +
+                                                  plan->operation_count);
+}
+
+static inline const char *vj_plan_string(const vj_plan *plan, uint32_t offset) {
+    return (const char *)plan + offset;
+}
+
+#endif

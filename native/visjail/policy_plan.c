@@ -1,0 +1,479 @@
+// From a policy to a plan. Pure; see policy.h and plan.h.
+//
+// Rule paths are visited as a tree, parents first. Each knows the rights in
+// force at its parent, so a rule that changes nothing there costs no mount.
+//
+// A rule inside a writable grant would be worth nothing if a guest could move
+// its parent directory aside. So each directory between the grant and the rule
+// is pinned: the grant is bound once, the directories are bound inside it, and
+// the grant is bound again over both. The hidden copies keep those directories
+// mount points (rename and rmdir answer EBUSY), and the visible grant has no seam
+// inside it, so that rename and link between its directories work.
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "message.h"
+#include "policy.h"
+
+#define ROOT_SIZE (16u << 20) // directories, links and small files only
+
+typedef struct {
+    bool read;
+    bool write;
+    bool exec;
+} rights;
+
+typedef struct node {
+    const char *path;
+    size_t length;
+    const vj_rule *grant; // a rule here that may bind, or NULL
+    uint32_t rule;        // index of the rule that last spoke here
+    bool is_private;      // the jail's own place from here down
+    bool denies_exec;
+    uint8_t kinds; // bit per vj_rule_kind
+    rights in_force;
+    // What is mounted here, if anything.
+    bool binds;
+    bool masks;
+    struct node *parent; // nearest node above
+} node;
+
+typedef struct {
+    const vj_plan_settings *settings;
+    const vj_fact *facts;
+    size_t fact_count;
+    node *nodes;
+    size_t node_count;
+    vj_operation *operations;
+    size_t operation_count;
+    size_t operation_capacity;
+    vj_access_rule *access;
+    size_t access_count;
+    size_t access_capacity;
+    char *strings;
+    size_t strings_size;
+    size_t strings_capacity;
+    bool failed; // out of memory
+} builder;
+
+// ---- order and lookup ------------------------------------------------------
+
+// By segments: '/' sorts before everything, so a subtree is contiguous.
+static int compare_paths(const char *left, const char *right) {
+    size_t i = 0;
+    while (left[i] && left[i] == right[i]) i++;
+    int a = left[i] == '/' ? 1 : left[i] == 0 ? 0 : (unsigned char)left[i] + 1;
+    int b = right[i] == '/' ? 1 : right[i] == 0 ? 0 : (unsigned char)right[i] + 1;
+    return (a > b) - (a < b);
+}
+
+static int compare_nodes(const void *left, const void *right) {
+    return compare_paths(((const node *)left)->path, ((const node *)right)->path);
+}
+
+static int compare_facts(const void *left, const void *right) {
+    return compare_paths(((const vj_fact *)left)->path, ((const vj_fact *)right)->path);
+}
+
+static const vj_fact *fact_of(const builder *build, const char *path) {
+    vj_fact key = {.path = path};
+    return bsearch(&key, build->facts, build->fact_count, sizeof *build->facts, compare_facts);
+}
+
+static bool beneath(const char *path, const node *above) {
+    if (above->length == 1) return true;
+    return !strncmp(path, above->path, above->length) &&
+           (path[above->length] == 0 || path[above->length] == '/');
+}
+
+// ---- growing tables --------------------------------------------------------
+
+static void *grow(builder *build, void *table, size_t *capacity, size_t needed, size_t size) {
+    if (needed <= *capacity) return table;
+    size_t wanted = *capacity ? *capacity * 2 : 64;
+    while (wanted < needed) wanted *= 2;
+    void *larger = realloc(table, wanted * size);
+    if (!larger) {
+        build->failed = true;
+        return table;
+    }
+    *capacity = wanted;
+    return larger;
+}
+
+// Offset within the string table; the caller adds the table's own offset.
+static uint32_t add_string(builder *build, const char *string) {
+    size_t size = strlen(string) + 1;
+    build->strings = grow(build, build->strings, &build->strings_capacity,
+                          build->strings_size + size, 1);
+    if (build->failed) return 0;
+    uint32_t offset = (uint32_t)build->strings_size;
+    memcpy(build->strings + offset, string, size);
+    build->strings_size += size;
+    return offset;
+}
+
+static vj_operation *add_operation(builder *build, vj_operation_kind kind, const char *path,
+                                   const char *source) {
+    static vj_operation nowhere;
+    build->operations = grow(build, build->operations, &build->operation_capacity,
+                             build->operation_count + 1, sizeof *build->operations);
+    uint32_t path_offset = add_string(build, path);
+    uint32_t source_offset = add_string(build, source);
+    if (build->failed) return &nowhere;
+    vj_operation *operation = &build->operations[build->operation_count++];
+    *operation = (vj_operation){
+        .kind = kind, .path = path_offset, .source = source_offset, .rule = UINT32_MAX};
+    return operation;
+}
+
+static void add_access(builder *build, const char *path, vj_access access, bool is_file) {
+    build->access = grow(build, build->access, &build->access_capacity, build->access_count + 1,
+                         sizeof *build->access);
+    uint32_t path_offset = add_string(build, path);
+    if (build->failed) return;
+    build->access[build->access_count++] =
+        (vj_access_rule){.path = path_offset, .access = access, .is_file = is_file};
+}
+
+// ---- rights ----------------------------------------------------------------
+
+static bool has(const node *at, vj_rule_kind kind) {
+    return at->kinds & (1u << kind);
+}
+
+// The rights in force at a node: its own rules over those of its parent.
+// The same table as in policy.c, said per path instead of per rule.
+static void settle(node *at) {
+    bool outer_write = at->parent ? at->parent->in_force.write : false;
+    bool outer_read = at->parent ? at->parent->in_force.read : false;
+    bool hides = has(at, VJ_RULE_DENY) || has(at, VJ_RULE_DENY_READ);
+    bool grants = has(at, VJ_RULE_READ) || has(at, VJ_RULE_WRITE);
+    at->denies_exec =
+        has(at, VJ_RULE_DENY_EXEC) || (at->parent && at->parent->denies_exec);
+    at->in_force.read = hides ? false : grants ? true : outer_read;
+    if (hides || has(at, VJ_RULE_DENY_WRITE)) at->in_force.write = false;
+    else if (has(at, VJ_RULE_WRITE)) at->in_force.write = true;
+    else if (has(at, VJ_RULE_READ)) at->in_force.write = false;
+    else at->in_force.write = outer_write;
+    at->in_force.write = at->in_force.write && at->in_force.read;
+    at->in_force.exec = at->in_force.read && !at->denies_exec;
+}
+
+static bool same_rights(rights left, rights right) {
+    return left.read == right.read && left.write == right.write && left.exec == right.exec;
+}
+
+// The rules as nodes: one per path, sorted, each with its parent.
+static void collect(builder *build, const vj_rule *rules, size_t count) {
+    build->nodes = calloc(count + 1, sizeof *build->nodes);
+    if (!build->nodes) {
+        build->failed = true;
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        build->nodes[i] = (node){.path = rules[i].path,
+                                 .length = strlen(rules[i].path),
+                                 .kinds = (uint8_t)(1u << rules[i].kind),
+                                 .is_private = rules[i].flags & VJ_RULE_PRIVATE,
+                                 .grant = rules[i].kind <= VJ_RULE_WRITE ? &rules[i] : NULL,
+                                 .rule = (uint32_t)i};
+    }
+    qsort(build->nodes, count, sizeof *build->nodes, compare_nodes);
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++) {
+        node *last = kept ? &build->nodes[kept - 1] : NULL;
+        if (last && !strcmp(last->path, build->nodes[i].path)) {
+            last->kinds |= build->nodes[i].kinds;
+            // The caller's grant of a private place shows the host's own.
+            const vj_rule *grant = build->nodes[i].grant;
+            if (grant && (!last->grant || last->is_private)) {
+                last->grant = grant;
+                last->is_private = last->is_private && build->nodes[i].is_private;
+            }
+        } else {
+            build->nodes[kept++] = build->nodes[i];
+        }
+    }
+    build->node_count = kept;
+    for (size_t i = 0; i < kept; i++) {
+        node *above = i ? &build->nodes[i - 1] : NULL;
+        while (above && !beneath(build->nodes[i].path, above)) above = above->parent;
+        build->nodes[i].parent = above;
+        settle(&build->nodes[i]);
+    }
+}
+
+// ---- mounts ----------------------------------------------------------------
+
+// The nearest mount above: where a mount point would be looked up.
+static const node *mounted_above(const node *at) {
+    const node *above = at->parent;
+    while (above && !above->binds && !above->masks && !above->is_private) above = above->parent;
+    return above;
+}
+
+// Whether the jail's own tmpfs is there, so that a mount point may be made.
+static bool point_is_ours(const builder *build, const node *at) {
+    const node *above = mounted_above(at);
+    return above ? !above->binds : !build->settings->host_root;
+}
+
+static bool is_file(const vj_fact *fact) {
+    return fact && fact->object == VJ_OBJECT_FILE;
+}
+
+static void add_bind(builder *build, const node *at, const char *path, uint32_t flags) {
+    const vj_fact *fact = fact_of(build, path);
+    vj_operation *operation = add_operation(build, VJ_OPERATION_BIND, path, path);
+    operation->flags = flags | (is_file(fact) ? VJ_BIND_FILE : 0);
+    operation->device = fact ? fact->device : 0;
+    operation->inode = fact ? fact->inode : 0;
+    operation->rule = at->rule;
+}
+
+// Whether `directory` (a prefix of a node's path) has been pinned below `top`
+// already: some earlier node beneath `top` shares it.
+static bool pinned_before(const node *top, const node *at, size_t length) {
+    for (const node *earlier = top + 1; earlier < at; earlier++) {
+        if ((earlier->binds || earlier->masks) && earlier->length > length &&
+            !strncmp(earlier->path, at->path, length) && earlier->path[length] == '/' &&
+            mounted_above(earlier) == top) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// Pins of one writable grant, shallow first within each chain.
+static void add_pins(builder *build, const node *top) {
+    bool hidden = false;
+    const node *end = build->nodes + build->node_count;
+    for (const node *at = top + 1; at < end && beneath(at->path, top); at++) {
+        if ((!at->binds && !at->masks) || mounted_above(at) != top) continue;
+        for (size_t length = top->length + 1; length < at->length; length++) {
+            if (at->path[length] != '/' || pinned_before(top, at, length)) continue;
+            if (!hidden) {
+                add_bind(build, top, top->path, VJ_BIND_READ_ONLY |
+                         (point_is_ours(build, top) ? VJ_BIND_MAKE_POINT : 0));
+                hidden = true;
+            }
+            char directory[VJ_PATH_MAX];
+            memcpy(directory, at->path, length);
+            directory[length] = 0;
+            add_bind(build, top, directory, VJ_BIND_READ_ONLY);
+        }
+    }
+}
+
+static uint32_t bind_flags(const builder *build, const node *at) {
+    uint32_t flags = 0;
+    if (!at->in_force.write) flags |= VJ_BIND_READ_ONLY;
+    if (!at->in_force.exec) flags |= VJ_BIND_NO_EXEC;
+    if (point_is_ours(build, at)) flags |= VJ_BIND_MAKE_POINT;
+    return flags;
+}
+
+// The hidden copies and pins belong to the caller's grant like the visible one.
+static void mark_grants(builder *build, size_t from, const node *at) {
+    const node *source = at;
+    while (source && !source->grant) source = source->parent;
+    if (!source || !(source->grant->flags & VJ_RULE_GRANT)) return;
+    for (size_t i = from; i < build->operation_count; i++) {
+        build->operations[i].flags |= VJ_BIND_GRANT;
+    }
+}
+
+// Decide what each node mounts, parents before children.
+static void choose(builder *build, node *at) {
+    const vj_fact *fact = fact_of(build, at->path);
+    bool own_grant = at->grant && !at->is_private;
+    if (at->is_private && at->grant) {
+        // Made by an operation of its own; masked where the policy wants less.
+        at->masks = !at->in_force.read || (has(at, VJ_RULE_WRITE) && !at->in_force.write);
+        return;
+    }
+    if (build->settings->host_root && !at->path[1]) return; // the root itself
+    const node *above = mounted_above(at);
+    bool host_above = above ? above->binds : build->settings->host_root;
+    bool own_above = above && (above->is_private || above->masks);
+    if (!at->in_force.read) {
+        // Inside a private place there is nothing of the host to hide, but a
+        // write there must not seem to succeed.
+        bool visible = above && above->in_force.read;
+        at->masks = visible && (own_above || (fact && fact->object != VJ_OBJECT_ABSENT));
+        return;
+    }
+    if (own_above && !own_grant && above->is_private) {
+        at->masks = !at->in_force.write; // deny_write on a place of the jail's own
+        return;
+    }
+    if (!fact || fact->object == VJ_OBJECT_ABSENT) return;
+    at->binds = !host_above || !at->parent || !same_rights(at->in_force, at->parent->in_force);
+}
+
+static void emit_mask(builder *build, const node *at) {
+    const vj_fact *fact = fact_of(build, at->path);
+    if (is_file(fact) && mounted_above(at)->binds) {
+        add_operation(build, VJ_OPERATION_MASK_FILE, at->path, "")->rule = at->rule;
+        return;
+    }
+    bool reopened = at->in_force.read;
+    const node *end = build->nodes + build->node_count;
+    for (const node *below = at + 1; below < end && beneath(below->path, at); below++) {
+        if (below->binds) reopened = true;
+    }
+    if (point_is_ours(build, at)) {
+        add_operation(build, VJ_OPERATION_DIRECTORY, at->path, "")->rule = at->rule;
+    }
+    vj_operation *mask = add_operation(build, VJ_OPERATION_MASK_DIRECTORY, at->path, "");
+    mask->mode = at->in_force.read ? 0555 : reopened ? 0111 : 0;
+    mask->rule = at->rule;
+}
+
+static void emit_mounts(builder *build) {
+    for (size_t i = 0; i < build->node_count; i++) choose(build, &build->nodes[i]);
+    for (size_t i = 0; i < build->node_count; i++) {
+        const node *at = &build->nodes[i];
+        if (at->masks) emit_mask(build, at);
+        if (!at->binds) continue;
+        size_t from = build->operation_count;
+        if (at->in_force.write) add_pins(build, at);
+        add_bind(build, at, at->path, bind_flags(build, at));
+        mark_grants(build, from, at);
+        vj_access access = at->in_force.write  ? VJ_ACCESS_WRITE
+                           : at->in_force.exec ? VJ_ACCESS_READ_EXEC
+                                               : VJ_ACCESS_READ;
+        add_access(build, at->path, access, is_file(fact_of(build, at->path)));
+    }
+}
+
+// Read-only last, and deepest first: a sealed tmpfs takes no mount points.
+static void emit_seals(builder *build) {
+    for (size_t i = build->node_count; i > 0; i--) {
+        const node *at = &build->nodes[i - 1];
+        bool directory = at->masks && !(is_file(fact_of(build, at->path)) &&
+                                        mounted_above(at)->binds);
+        if (directory) add_operation(build, VJ_OPERATION_SEAL, at->path, "");
+    }
+    add_operation(build, VJ_OPERATION_SEAL, "/dev", "");
+    if (!build->settings->host_root) add_operation(build, VJ_OPERATION_SEAL, "/", "");
+}
+
+// ---- the jail's own places -------------------------------------------------
+
+static void emit_extras(builder *build, const vj_extra *extras, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        vj_operation *operation = add_operation(build, (vj_operation_kind)extras[i].kind,
+                                                extras[i].path, extras[i].source);
+        operation->mode = extras[i].mode;
+        switch (extras[i].kind) {
+        case VJ_OPERATION_SCRATCH: operation->size = build->settings->scratch_size; break;
+        case VJ_OPERATION_SCRATCH_PLACE:
+            if (!build->settings->host_root || !strncmp(extras[i].path, "/tmp/", 5)) {
+                operation->flags |= VJ_BIND_MAKE_POINT;
+            }
+            add_access(build, extras[i].path, VJ_ACCESS_WRITE, false);
+            break;
+        case VJ_OPERATION_DEVICES:
+        case VJ_OPERATION_PROC:
+            add_access(build, extras[i].path, VJ_ACCESS_DEVICES, false);
+            break;
+        case VJ_OPERATION_FILE:
+        case VJ_OPERATION_COPY:
+            add_access(build, extras[i].path, VJ_ACCESS_READ, true);
+            break;
+        default: break;
+        }
+    }
+}
+
+static void emit_root(builder *build) {
+    bool host = build->settings->host_root != 0;
+    vj_operation *root = add_operation(build, VJ_OPERATION_ROOT, "/", host ? "/" : "");
+    root->size = ROOT_SIZE;
+    if (!host) return;
+    const vj_fact *fact = fact_of(build, "/");
+    root->flags = VJ_BIND_READ_ONLY;
+    root->device = fact ? fact->device : 0;
+    root->inode = fact ? fact->inode : 0;
+    add_access(build, "/", VJ_ACCESS_READ_EXEC, false);
+}
+
+// ---- the block -------------------------------------------------------------
+
+static vj_status assemble(builder *build, void **block, size_t *size, vj_error *error) {
+    uint32_t hostname = add_string(build, build->settings->hostname);
+    if (build->failed) {
+        return vj_fail(error, VJ_NO_MEMORY, VJ_STAGE_PLAN, 0, "out of memory");
+    }
+    size_t operations = build->operation_count * sizeof(vj_operation);
+    size_t access = build->access_count * sizeof(vj_access_rule);
+    size_t tables = sizeof(vj_plan) + operations + access;
+    size_t total = tables + build->strings_size;
+    if (total > VJ_PLAN_MAX_SIZE || build->operation_count > VJ_PLAN_MAX_OPERATIONS) {
+        return vj_fail(error, VJ_REFUSED, VJ_STAGE_PLAN, 0, "the policy is too large");
+    }
+    for (size_t i = 0; i < build->operation_count; i++) {
+        build->operations[i].path += (uint32_t)tables;
+        build->operations[i].source += (uint32_t)tables;
+    }
+    for (size_t i = 0; i < build->access_count; i++) build->access[i].path += (uint32_t)tables;
+    char *bytes = malloc(total);
+    if (!bytes) return vj_fail(error, VJ_NO_MEMORY, VJ_STAGE_PLAN, 0, "out of memory");
+    vj_plan plan = {
+        .magic = VJ_PLAN_MAGIC,
+        .version = VJ_PLAN_VERSION,
+        .size = (uint32_t)total,
+        .flags = build->settings->flags,
+        .operation_count = (uint32_t)build->operation_count,
+        .access_count = (uint32_t)build->access_count,
+        .strings = (uint32_t)tables,
+        .hostname = hostname + (uint32_t)tables,
+        .guest_id = build->settings->guest_id,
+        .limits = build->settings->limits,
+    };
+    memcpy(bytes, &plan, sizeof plan);
+    memcpy(bytes + sizeof plan, build->operations, operations);
+    if (access) memcpy(bytes + sizeof plan + operations, build->access, access);
+    memcpy(bytes + tables, build->strings, build->strings_size);
+    *block = bytes;
+    *size = total;
+    return VJ_OK;
+}
+
+vj_status vj_policy_compile(const vj_plan_settings *settings, const vj_rule *rules,
+                            size_t rule_count, const vj_fact *facts, size_t fact_count,
+                            const vj_extra *extras, size_t extra_count, void **block,
+                            size_t *size, vj_error *error) {
+    builder build = {.settings = settings, .fact_count = fact_count};
+    *block = NULL;
+    *size = 0;
+    vj_fact *sorted = calloc(fact_count + 1, sizeof *sorted);
+    if (sorted) {
+        if (fact_count) memcpy(sorted, facts, fact_count * sizeof *sorted);
+        qsort(sorted, fact_count, sizeof *sorted, compare_facts);
+        build.facts = sorted;
+        emit_root(&build);
+        collect(&build, rules, rule_count);
+    } else {
+        build.failed = true;
+    }
+    if (!build.failed) {
+        emit_extras(&build, extras, extra_count);
+        emit_mounts(&build);
+        emit_seals(&build);
+    }
+    vj_status status = assemble(&build, block, size, error);
+    free(sorted);
+    free(build.nodes);
+    free(build.operations);
+    free(build.access);
+    free(build.strings);
+    return status;
+}
+
+void vj_plan_free(void *block) {
+    free(block);
+}

@@ -1,0 +1,178 @@
+// Output of a run: read while it runs, bounded in memory, never blocking it.
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "posix_process.h"
+
+#define READ_SIZE     65536u
+#define POLL_SLICE_MS 1000 // so that a signal taken by another thread is noticed
+
+// Byte i of the stream lies at i while i < limit; after that the second half is
+// a ring, so the first bytes and the last ones are kept.
+struct vj_capture {
+    int descriptor;
+    uint64_t limit;
+    uint64_t total;
+    char *bytes;
+    uint64_t capacity;
+};
+
+vj_capture *vj_capture_new(int descriptor, uint64_t limit) {
+    vj_capture *capture = calloc(1, sizeof *capture);
+    if (!capture) return NULL;
+    capture->descriptor = descriptor;
+    capture->limit = limit < 2 ? 2 : limit;
+    int flags = fcntl(descriptor, F_GETFL);
+    if (flags >= 0) fcntl(descriptor, F_SETFL, flags | O_NONBLOCK);
+    return capture;
+}
+
+static void end_stream(vj_capture *capture) {
+    if (capture->descriptor >= 0) close(capture->descriptor);
+    capture->descriptor = -1;
+}
+
+void vj_capture_free(vj_capture *capture) {
+    if (!capture) return;
+    end_stream(capture);
+    free(capture->bytes);
+    free(capture);
+}
+
+uint64_t vj_capture_total(const vj_capture *capture) {
+    return capture->total;
+}
+
+uint64_t vj_capture_size(const vj_capture *capture) {
+    return capture->total < capture->limit ? capture->total : capture->limit;
+}
+
+void vj_capture_copy(const vj_capture *capture, char *to) {
+    uint64_t size = vj_capture_size(capture);
+    if (capture->total <= capture->limit) {
+        if (size) memcpy(to, capture->bytes, size);
+        return;
+    }
+    uint64_t head = capture->limit / 2;
+    uint64_t ring = capture->limit - head;
+    uint64_t at = (capture->total - head) % ring;
+    memcpy(to, capture->bytes, head);
+    memcpy(to + head, capture->bytes + head + at, ring - at);
+    memcpy(to + head + ring - at, capture->bytes + head, at);
+}
+
+// Where the next byte goes, and how many fit there in one piece.
+static char *room(vj_capture *capture, size_t *size) {
+    uint64_t head = capture->limit / 2;
+    uint64_t at = capture->total;
+    uint64_t end = capture->limit;
+    if (at >= capture->limit) at = head + (capture->total - head) % (capture->limit - head);
+    if (at >= capture->capacity) {
+        uint64_t wanted = capture->capacity ? capture->capacity * 2 : READ_SIZE;
+        if (wanted > capture->limit) wanted = capture->limit;
+        char *larger = realloc(capture->bytes, wanted);
+        if (!larger) return NULL;
+        capture->bytes = larger;
+        capture->capacity = wanted;
+    }
+    if (end > capture->capacity) end = capture->capacity;
+    *size = (size_t)(end - at);
+    return capture->bytes + at;
+}
+
+// Read what is there. Returns false only when memory ran out.
+static bool drain(vj_capture *capture) {
+    for (;;) {
+        size_t size;
+        char *to = room(capture, &size);
+        if (!to) return false;
+        ssize_t count = read(capture->descriptor, to, size);
+        if (count > 0) {
+            capture->total += (uint64_t)count;
+            if ((size_t)count < size) return true;
+            continue;
+        }
+        if (count < 0 && errno == EINTR) continue;
+        if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return true;
+        end_stream(capture); // end of file, or EIO from a terminal: the same
+        return true;
+    }
+}
+
+static void feed(const char *input, uint64_t size, uint64_t *offset, int *descriptor) {
+    while (*offset < size) {
+        ssize_t count = write(*descriptor, input + *offset, (size_t)(size - *offset));
+        if (count < 0 && errno == EINTR) continue;
+        if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+        if (count < 0) break; // EPIPE: the program does not want the rest
+        *offset += (uint64_t)count;
+    }
+    close(*descriptor);
+    *descriptor = -1;
+}
+
+static bool is_open(const vj_capture *capture) {
+    return capture && capture->descriptor >= 0;
+}
+
+static int slice_of(int64_t deadline) {
+    if (deadline < 0) return POLL_SLICE_MS;
+    int64_t left = deadline - vj_now_ns();
+    if (left <= 0) return 0;
+    int64_t milliseconds = (left + 999999) / 1000000;
+    return milliseconds < POLL_SLICE_MS ? (int)milliseconds : POLL_SLICE_MS;
+}
+
+vj_status vj_run_communicate(vj_run *run, const char *input, uint64_t input_size,
+                             uint64_t *input_offset, int *input_descriptor,
+                             vj_capture *output, vj_capture *errors, int64_t timeout_ns,
+                             vj_exit *result, vj_error *error) {
+    int64_t deadline = timeout_ns < 0 ? -1 : vj_now_ns() + timeout_ns;
+    vj_capture *captures[2] = {output, errors};
+    for (;;) {
+        if (run->ended) {
+            // All writers are gone. What the pipes still hold is read; a
+            // descriptor that found its way into another run is not waited for.
+            for (int i = 0; i < 2; i++) {
+                if (is_open(captures[i]) && !drain(captures[i])) {
+                    return vj_fail(error, VJ_NO_MEMORY, VJ_STAGE_HOST, ENOMEM, "out of memory");
+                }
+                if (is_open(captures[i])) end_stream(captures[i]);
+            }
+            if (*input_descriptor >= 0) close(*input_descriptor);
+            *input_descriptor = -1;
+            *result = run->result;
+            vj_jail_prepare(run->jail);
+            return VJ_OK;
+        }
+        struct pollfd events[4] = {
+            {.fd = run->channel, .events = POLLIN},
+            {.fd = is_open(output) ? output->descriptor : -1, .events = POLLIN},
+            {.fd = is_open(errors) ? errors->descriptor : -1, .events = POLLIN},
+            {.fd = *input_descriptor, .events = POLLOUT},
+        };
+        int slice = slice_of(deadline);
+        int ready = poll(events, 4, slice);
+        if (ready < 0 && errno == EINTR) {
+            return vj_fail(error, VJ_INTERRUPTED, VJ_STAGE_HOST, EINTR, "interrupted");
+        }
+        if (ready == 0) {
+            if (deadline >= 0 && vj_now_ns() >= deadline) {
+                return vj_fail(error, VJ_TIMED_OUT, VJ_STAGE_HOST, 0, "still running");
+            }
+            return vj_fail(error, VJ_INTERRUPTED, VJ_STAGE_HOST, 0, "look around");
+        }
+        if (events[3].revents) feed(input, input_size, input_offset, input_descriptor);
+        for (int i = 0; i < 2; i++) {
+            if (events[1 + i].revents && !drain(captures[i])) {
+                return vj_fail(error, VJ_NO_MEMORY, VJ_STAGE_HOST, ENOMEM, "out of memory");
+            }
+        }
+        if (events[0].revents) vj_run_collect(run, error);
+    }
+}

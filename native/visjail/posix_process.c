@@ -1,0 +1,537 @@
+// The host side of a jail: start visjail-init, keep the sockets, start runs.
+//
+// The host never forks its own memory: visjail-init is started with
+// posix_spawn, everything in the jail by visjail-init.
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "message.h"
+#include "plan.h"
+#include "posix_process.h"
+
+#define OPEN_TIMEOUT_MS 30000
+
+struct vj_jail {
+    pthread_mutex_t lock; // over everything below
+    pid_t owner;          // the process that opened it
+    int control;
+    int process;       // pidfd of pid 1
+    int spare;         // channel of the keeper that waits, or -1
+    int keepers_asked; // requests whose answer has not come
+    bool closed;
+};
+
+// ---- messages --------------------------------------------------------------
+
+vj_status vj_send(int socket, const vj_message *message, const void *data, size_t size,
+                  const int *descriptors, uint32_t count, vj_error *error) {
+    struct iovec parts[2] = {
+        {.iov_base = (void *)(uintptr_t)message, .iov_len = sizeof *message},
+        {.iov_base = (void *)(uintptr_t)data, .iov_len = size},
+    };
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(VJ_DESCRIPTORS_MAX * sizeof(int))];
+    } control = {0};
+    struct msghdr header = {.msg_iov = parts, .msg_iovlen = size ? 2 : 1};
+    if (count) {
+        header.msg_control = control.space;
+        header.msg_controllen = CMSG_SPACE(count * sizeof(int));
+        struct cmsghdr *part = CMSG_FIRSTHDR(&header);
+        part->cmsg_level = SOL_SOCKET;
+        part->cmsg_type = SCM_RIGHTS;
+        part->cmsg_len = CMSG_LEN(count * sizeof(int));
+        memcpy(CMSG_DATA(part), descriptors, count * sizeof(int));
+    }
+    ssize_t sent;
+    do {
+        sent = sendmsg(socket, &header, MSG_NOSIGNAL);
+    } while (sent < 0 && errno == EINTR);
+    if (sent >= 0) return VJ_OK;
+    if (errno == EPIPE || errno == ECONNRESET || errno == ENOTCONN) {
+        return vj_fail(error, VJ_CLOSED, VJ_STAGE_HOST, errno, "the jail has ended");
+    }
+    if (errno == ETOOMANYREFS) {
+        return vj_fail(error, VJ_SYSTEM, VJ_STAGE_HOST, errno,
+                       "too many descriptors in flight for this user");
+    }
+    return vj_fail(error, VJ_SYSTEM, VJ_STAGE_HOST, errno, "cannot send to the jail");
+}
+
+// Receive one message. `descriptors` has room for VJ_DESCRIPTORS_MAX.
+vj_status vj_receive(int socket, int flags, vj_message *message, int *descriptors,
+                     uint32_t *count, vj_error *error) {
+    struct iovec part = {.iov_base = message, .iov_len = sizeof *message};
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(VJ_DESCRIPTORS_MAX * sizeof(int))];
+    } control;
+    struct msghdr header = {
+        .msg_iov = &part,
+        .msg_iovlen = 1,
+        .msg_control = control.space,
+        .msg_controllen = sizeof control.space,
+    };
+    *count = 0;
+    ssize_t size = recvmsg(socket, &header, flags | MSG_CMSG_CLOEXEC);
+    if (size < 0 && errno == EINTR) {
+        return vj_fail(error, VJ_INTERRUPTED, VJ_STAGE_HOST, EINTR, "interrupted");
+    }
+    if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+        return vj_fail(error, VJ_TIMED_OUT, VJ_STAGE_HOST, EAGAIN, "nothing there");
+    }
+    if (size <= 0) return vj_fail(error, VJ_CLOSED, VJ_STAGE_HOST, 0, "the jail has ended");
+    struct cmsghdr *first = CMSG_FIRSTHDR(&header);
+    if (first && first->cmsg_level == SOL_SOCKET && first->cmsg_type == SCM_RIGHTS) {
+        *count = (uint32_t)((first->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+        memcpy(descriptors, CMSG_DATA(first), *count * sizeof(int));
+    }
+    if (size != sizeof *message || (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
+        for (uint32_t i = 0; i < *count; i++) close(descriptors[i]);
+        *count = 0;
+        return vj_fail(error, VJ_CLOSED, VJ_STAGE_HOST, EBADMSG, "a malformed message");
+    }
+    return VJ_OK;
+}
+
+static vj_status failure_of(const vj_message *message, vj_error *error) {
+    vj_fail(error, VJ_SYSTEM, message->stage, message->error, vj_stage_name(message->stage));
+    error->index = message->index;
+    return VJ_SYSTEM;
+}
+
+int64_t vj_now_ns(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+// ---- open ------------------------------------------------------------------
+
+static int sealed_memory(const char *name, const void *data, size_t size) {
+    int memory = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (memory < 0) return -1;
+    size_t done = 0;
+    while (done < size) {
+        ssize_t count = write(memory, (const char *)data + done, size - done);
+        if (count < 0 && errno == EINTR) continue;
+        if (count <= 0) break;
+        done += (size_t)count;
+    }
+    int seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
+    if (done == size && fcntl(memory, F_ADD_SEALS, seals) == 0) return memory;
+    close(memory);
+    return -1;
+}
+
+// A descriptor that the dup2 actions of the start cannot overwrite.
+static int above_reserved(int descriptor) {
+    if (descriptor < 0 || descriptor >= VJ_FD_FIRST_FREE) return descriptor;
+    int moved = fcntl(descriptor, F_DUPFD_CLOEXEC, VJ_FD_FIRST_FREE);
+    int saved = errno;
+    close(descriptor);
+    errno = saved;
+    return moved;
+}
+
+static int start_init(const char *path, int control, int host, int plan, pid_t *pid) {
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    sigset_t all, none;
+    sigfillset(&all);
+    sigemptyset(&none);
+    char *arguments[] = {"visjail-init", NULL};
+    char *environment[] = {NULL};
+    int result = posix_spawn_file_actions_init(&actions);
+    if (result) return result;
+    result = posix_spawnattr_init(&attributes);
+    if (!result) {
+        posix_spawnattr_setsigdefault(&attributes, &all);
+        posix_spawnattr_setsigmask(&attributes, &none);
+        posix_spawnattr_setflags(&attributes,
+                                 POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+        result = posix_spawn_file_actions_adddup2(&actions, control, VJ_FD_CONTROL);
+        if (!result) result = posix_spawn_file_actions_adddup2(&actions, host, VJ_FD_HOST);
+        if (!result) result = posix_spawn_file_actions_adddup2(&actions, plan, VJ_FD_PLAN);
+        if (!result) {
+            result = posix_spawn(pid, path, &actions, &attributes, arguments, environment);
+        }
+        posix_spawnattr_destroy(&attributes);
+    }
+    posix_spawn_file_actions_destroy(&actions);
+    return result;
+}
+
+static void wait_for(pid_t pid) {
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
+    }
+}
+
+static void kill_and_wait(int process) {
+    if (process < 0) return;
+    syscall(SYS_pidfd_send_signal, process, SIGKILL, NULL, 0);
+    siginfo_t info;
+    while (waitid(P_PIDFD, (id_t)process, &info, WEXITED) < 0 && errno == EINTR) {
+    }
+}
+
+// Read messages until pid 1 exists and the jail is ready, or it has failed.
+static vj_status await_ready(vj_jail *jail, vj_jail_info *info, vj_error *error) {
+    bool ready = false;
+    int64_t deadline = vj_now_ns() + (int64_t)OPEN_TIMEOUT_MS * 1000000;
+    while (!ready || jail->process < 0 || jail->spare < 0) {
+        struct pollfd event = {.fd = jail->control, .events = POLLIN};
+        int64_t left = (deadline - vj_now_ns()) / 1000000;
+        if (left <= 0) {
+            return vj_fail(error, VJ_SYSTEM, VJ_STAGE_HOST, ETIMEDOUT, "the start took too long");
+        }
+        // A signal may not leave half a jail behind: keep waiting.
+        if (poll(&event, 1, (int)left) <= 0) continue;
+        vj_message message;
+        int descriptors[VJ_DESCRIPTORS_MAX];
+        uint32_t count;
+        vj_status status =
+            vj_receive(jail->control, 0, &message, descriptors, &count, error);
+        if (status == VJ_INTERRUPTED) continue;
+        if (status != VJ_OK) return status;
+        if (message.kind == VJ_MESSAGE_FAILED) return failure_of(&message, error);
+        if (message.kind == VJ_MESSAGE_PROCESS && count == 1) {
+            jail->process = descriptors[0];
+            info->pid = message.pid;
+        } else if (message.kind == VJ_MESSAGE_READY) {
+            ready = true;
+            info->landlock_abi = message.landlock_abi;
+            info->guest_id = message.guest_id;
+            info->identity = message.identity;
+        } else if (message.kind == VJ_MESSAGE_KEEPER && count == 1) {
+            jail->spare = descriptors[0];
+        } else {
+            return vj_fail(error, VJ_SYSTEM, message.stage, message.error,
+                           vj_stage_name(message.stage));
+        }
+    }
+    return VJ_OK;
+}
+
+static vj_status start_jail(const char *init_path, const void *plan, size_t plan_size,
+                            vj_jail *jail, vj_jail_info *info, vj_error *error) {
+    int pair[2] = {-1, -1};
+    int host = above_reserved((int)syscall(SYS_pidfd_open, getpid(), 0));
+    int memory = above_reserved(sealed_memory("visjail-plan", plan, plan_size));
+    pid_t outer = -1;
+    int result = 0;
+    if (host < 0 || memory < 0 ||
+        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
+        result = errno;
+    } else {
+        jail->control = above_reserved(pair[0]);
+        pair[1] = above_reserved(pair[1]);
+        result = jail->control < 0 || pair[1] < 0
+                     ? errno
+                     : start_init(init_path, pair[1], host, memory, &outer);
+    }
+    if (host >= 0) close(host);
+    if (memory >= 0) close(memory);
+    if (pair[1] >= 0) close(pair[1]);
+    if (result) return vj_fail(error, VJ_SYSTEM, VJ_STAGE_HOST, result, init_path);
+    vj_status status = await_ready(jail, info, error);
+    wait_for(outer);
+    return status;
+}
+
+vj_status vj_jail_open(const char *init_path, const void *plan, uint64_t plan_size,
+                       vj_jail **out, vj_jail_info *info, vj_error *error) {
+    *out = NULL;
+    memset(info, 0, sizeof *info);
+    if (vj_plan_check(plan, plan_size)) {
+        return vj_fail(error, VJ_REFUSED, VJ_STAGE_PLAN, EINVAL, "the plan is malformed");
+    }
+    vj_jail *jail = calloc(1, sizeof *jail);
+    if (!jail) return vj_fail(error, VJ_NO_MEMORY, VJ_STAGE_HOST, ENOMEM, "out of memory");
+    pthread_mutex_init(&jail->lock, NULL);
+    jail->owner = getpid();
+    jail->control = jail->process = jail->spare = -1;
+    vj_status status = start_jail(init_path, plan, plan_size, jail, info, error);
+    if (status == VJ_OK) {
+        *out = jail;
+    } else {
+        vj_jail_free(jail);
+    }
+    return status;
+}
+
+// ---- close -----------------------------------------------------------------
+
+static void close_slot(int *descriptor) {
+    if (*descriptor >= 0) close(*descriptor);
+    *descriptor = -1;
+}
+
+void vj_jail_close(vj_jail *jail) {
+    pthread_mutex_lock(&jail->lock);
+    if (!jail->closed) {
+        jail->closed = true;
+        // A forked child shares the jail with its parent: it must not end it.
+        if (jail->owner == getpid()) kill_and_wait(jail->process);
+        close_slot(&jail->spare);
+        close_slot(&jail->control);
+        close_slot(&jail->process);
+    }
+    pthread_mutex_unlock(&jail->lock);
+}
+
+void vj_jail_free(vj_jail *jail) {
+    if (!jail) return;
+    vj_jail_close(jail);
+    pthread_mutex_destroy(&jail->lock);
+    free(jail);
+}
+
+int vj_jail_alive(vj_jail *jail) {
+    pthread_mutex_lock(&jail->lock);
+    struct pollfd event = {.fd = jail->process, .events = POLLIN};
+    int alive = !jail->closed && poll(&event, 1, 0) == 0;
+    pthread_mutex_unlock(&jail->lock);
+    return alive;
+}
+
+// ---- requests to pid 1 -----------------------------------------------------
+
+static vj_status ask(vj_jail *jail, vj_message_kind kind, vj_error *error) {
+    if (jail->closed) {
+        return vj_fail(error, VJ_CLOSED, VJ_STAGE_HOST, 0, "the jail is closed");
+    }
+    vj_message message = {.kind = kind};
+    return vj_send(jail->control, &message, NULL, 0, NULL, 0, error);
+}
+
+// Read answers until the wanted kind has come; keepers that come on the way
+// are kept.
+static vj_status await_answer(vj_jail *jail, vj_message_kind kind, int *descriptors,
+                              uint32_t wanted, vj_error *error) {
+    for (;;) {
+        vj_message message;
+        int received[VJ_DESCRIPTORS_MAX];
+        uint32_t count;
+        vj_status status = vj_receive(jail->control, 0, &message, received, &count, error);
+        if (status == VJ_INTERRUPTED) continue; // pid 1 answers within microseconds
+        if (status != VJ_OK) return status;
+        if (message.kind == VJ_MESSAGE_KEEPER) jail->keepers_asked--;
+        if (message.error) {
+            if (message.kind == (uint32_t)kind) return failure_of(&message, error);
+            continue;
+        }
+        if (message.kind == (uint32_t)kind && count == wanted) {
+            memcpy(descriptors, received, wanted * sizeof(int));
+            return VJ_OK;
+        }
+        if (message.kind == VJ_MESSAGE_KEEPER && count == 1 && jail->spare < 0) {
+            jail->spare = received[0];
+            continue;
+        }
+        for (uint32_t i = 0; i < count; i++) close(received[i]);
+    }
+}
+
+static vj_status take_keeper(vj_jail *jail, int *channel, vj_error *error) {
+    vj_status status = VJ_OK;
+    pthread_mutex_lock(&jail->lock);
+    if (jail->spare >= 0) {
+        *channel = jail->spare;
+        jail->spare = -1;
+    } else {
+        if (!jail->keepers_asked) {
+            status = ask(jail, VJ_MESSAGE_KEEPER, error);
+            if (status == VJ_OK) jail->keepers_asked++;
+        }
+        if (status == VJ_OK) {
+            status = await_answer(jail, VJ_MESSAGE_KEEPER, channel, 1, error);
+        }
+    }
+    pthread_mutex_unlock(&jail->lock);
+    return status;
+}
+
+void vj_jail_prepare(vj_jail *jail) {
+    vj_error ignored; // the next start finds out for itself
+    pthread_mutex_lock(&jail->lock);
+    if (!jail->closed && jail->spare < 0 && !jail->keepers_asked &&
+        ask(jail, VJ_MESSAGE_KEEPER, &ignored) == VJ_OK) {
+        jail->keepers_asked++;
+    }
+    pthread_mutex_unlock(&jail->lock);
+}
+
+vj_status vj_jail_terminal(vj_jail *jail, int *master, int *slave, vj_error *error) {
+    int pair[2] = {-1, -1};
+    pthread_mutex_lock(&jail->lock);
+    vj_status status = ask(jail, VJ_MESSAGE_TERMINAL, error);
+    if (status == VJ_OK) status = await_answer(jail, VJ_MESSAGE_TERMINAL, pair, 2, error);
+    pthread_mutex_unlock(&jail->lock);
+    *master = pair[0];
+    *slave = pair[1];
+    return status;
+}
+
+// ---- runs ------------------------------------------------------------------
+
+static vj_status check_spawn(const vj_spawn *spawn, vj_error *error) {
+    if (spawn->strings_size > VJ_SPAWN_DATA_MAX ||
+        spawn->argument_count + (uint64_t)spawn->environment_count > VJ_STRINGS_MAX) {
+        return vj_fail(error, VJ_REFUSED, VJ_STAGE_REQUEST, E2BIG,
+                       "arguments and environment are too long");
+    }
+    if (spawn->descriptor_count >= VJ_DESCRIPTORS_MAX || !spawn->argument_count) {
+        return vj_fail(error, VJ_REFUSED, VJ_STAGE_REQUEST, EINVAL, "a malformed request");
+    }
+    return VJ_OK;
+}
+
+static vj_status send_spawn(int channel, const vj_spawn *spawn, vj_error *error) {
+    vj_message message = {
+        .kind = VJ_MESSAGE_SPAWN,
+        .flags = spawn->flags,
+        .file = spawn->file,
+        .argument_count = spawn->argument_count,
+        .environment_count = spawn->environment_count,
+        .data_size = (uint32_t)spawn->strings_size,
+        .descriptor_count = spawn->descriptor_count,
+        .timeout_ns = spawn->timeout_ns,
+        .limit = spawn->limit,
+    };
+    int descriptors[VJ_DESCRIPTORS_MAX];
+    uint32_t count = spawn->descriptor_count;
+    for (uint32_t i = 0; i < count; i++) {
+        descriptors[i] = spawn->descriptors[i];
+        message.descriptor_numbers[i] = spawn->numbers[i];
+    }
+    if (spawn->strings_size <= VJ_INLINE_DATA_MAX) {
+        return vj_send(channel, &message, spawn->strings, spawn->strings_size, descriptors,
+                       count, error);
+    }
+    int memory = sealed_memory("visjail-spawn", spawn->strings, spawn->strings_size);
+    if (memory < 0) {
+        return vj_fail(error, VJ_SYSTEM, VJ_STAGE_HOST, errno, "cannot make a memfd");
+    }
+    message.flags |= VJ_SPAWN_MEMFD;
+    descriptors[count++] = memory;
+    vj_status status = vj_send(channel, &message, NULL, 0, descriptors, count, error);
+    close(memory);
+    return status;
+}
+
+static vj_status await_started(int channel, int32_t *pid, vj_error *error) {
+    for (;;) {
+        vj_message message;
+        int descriptors[VJ_DESCRIPTORS_MAX];
+        uint32_t count;
+        vj_status status = vj_receive(channel, 0, &message, descriptors, &count, error);
+        // The keeper answers as soon as execve has; a signal changes nothing.
+        if (status == VJ_INTERRUPTED) continue;
+        if (status != VJ_OK) return status;
+        for (uint32_t i = 0; i < count; i++) close(descriptors[i]);
+        if (message.kind == VJ_MESSAGE_FAILED) return failure_of(&message, error);
+        if (message.kind == VJ_MESSAGE_STARTED) {
+            *pid = message.pid;
+            return VJ_OK;
+        }
+        return vj_fail(error, VJ_CLOSED, VJ_STAGE_HOST, EBADMSG, "an unexpected message");
+    }
+}
+
+vj_status vj_run_start(vj_jail *jail, const vj_spawn *spawn, vj_run **out, int32_t *pid,
+                       vj_error *error) {
+    *out = NULL;
+    *pid = 0;
+    int channel = -1;
+    vj_run *run = NULL;
+    vj_status status = check_spawn(spawn, error);
+    if (status == VJ_OK) status = take_keeper(jail, &channel, error);
+    if (status == VJ_OK) status = send_spawn(channel, spawn, error);
+    if (status == VJ_OK) status = await_started(channel, pid, error);
+    if (status == VJ_OK) {
+        run = calloc(1, sizeof *run);
+        if (!run) status = vj_fail(error, VJ_NO_MEMORY, VJ_STAGE_HOST, ENOMEM, "out of memory");
+    }
+    if (status != VJ_OK) {
+        if (channel >= 0) close(channel);
+        return status;
+    }
+    run->jail = jail;
+    run->channel = channel;
+    *out = run;
+    return VJ_OK;
+}
+
+vj_status vj_run_collect(vj_run *run, vj_error *error) {
+    if (run->ended) return VJ_OK;
+    vj_message message;
+    int descriptors[VJ_DESCRIPTORS_MAX];
+    uint32_t count;
+    vj_status status =
+        vj_receive(run->channel, MSG_DONTWAIT, &message, descriptors, &count, error);
+    if (status == VJ_TIMED_OUT || status == VJ_INTERRUPTED) return VJ_TIMED_OUT;
+    for (uint32_t i = 0; i < count; i++) close(descriptors[i]);
+    run->ended = true;
+    if (status != VJ_OK || message.kind != VJ_MESSAGE_EXITED) {
+        // The keeper went with the jail; how the program ended is not known.
+        run->result = (vj_exit){.status = SIGKILL, .stop = 3};
+        return VJ_OK;
+    }
+    run->result = (vj_exit){
+        .status = message.status,
+        .stop = message.stop,
+        .killed = message.killed,
+        .user_us = message.user_us,
+        .system_us = message.system_us,
+        .resident_kib = message.resident_kib,
+    };
+    return VJ_OK;
+}
+
+vj_status vj_run_wait(vj_run *run, int64_t timeout_ns, vj_exit *result, vj_error *error) {
+    int input = -1;
+    uint64_t offset = 0;
+    return vj_run_communicate(run, NULL, 0, &offset, &input, NULL, NULL, timeout_ns, result,
+                              error);
+}
+
+static vj_status tell_keeper(vj_run *run, vj_message_kind kind, int32_t signal_number) {
+    vj_error ignored; // a run that has just ended needs no signal any more
+    vj_message message = {.kind = kind, .status = signal_number};
+    if (run->ended) return VJ_OK;
+    return vj_send(run->channel, &message, NULL, 0, NULL, 0, &ignored);
+}
+
+vj_status vj_run_signal(vj_run *run, int32_t signal_number) {
+    return tell_keeper(run, VJ_MESSAGE_SIGNAL, signal_number);
+}
+
+vj_status vj_run_kill(vj_run *run) {
+    return tell_keeper(run, VJ_MESSAGE_KILL, 0);
+}
+
+int vj_run_descriptor(const vj_run *run) {
+    return run->channel;
+}
+
+void vj_run_free(vj_run *run) {
+    if (!run) return;
+    // The keeper takes the end of the channel as the order to end the run.
+    close(run->channel);
+    free(run);
+}

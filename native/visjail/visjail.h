@@ -1,0 +1,100 @@
+// libvisjail: open jails and run programs in them, from a threaded host.
+//
+// A jail is opened once from a plan (policy.h) and serves any number of runs.
+// All calls may be made from any thread; one run is waited for by one thread
+// at a time. Nothing here prints, logs, exits or touches signal handlers, and
+// every descriptor is close-on-exec.
+#ifndef VISJAIL_H
+#define VISJAIL_H
+
+#include <stdint.h>
+
+#include "error.h"
+
+typedef struct vj_jail vj_jail;
+typedef struct vj_run vj_run;
+
+typedef struct {
+    int32_t pid;           // of pid 1, in the caller's pid namespace
+    uint32_t landlock_abi; // 0: the kernel has no Landlock
+    uint32_t guest_id;     // host uid under which the guest runs
+    uint32_t identity;     // 1 the caller's own, 2 another uid, 3 uid 0 without capabilities
+} vj_jail_info;
+
+// Start `init_path` with the plan and wait until the jail is complete.
+// Fails with stage and errno; nothing of the attempt is left.
+vj_status vj_jail_open(const char *init_path, const void *plan, uint64_t plan_size,
+                       vj_jail **jail, vj_jail_info *info, vj_error *error);
+
+// End everything in the jail and wait for it. Idempotent; the handle stays
+// valid until vj_jail_free. In a forked child of the opener it only lets go.
+void vj_jail_close(vj_jail *jail);
+void vj_jail_free(vj_jail *jail);
+
+// 1 while pid 1 lives.
+int vj_jail_alive(vj_jail *jail);
+
+// A pseudo-terminal of the jail's own devpts: master for the host, slave for a
+// program's descriptors 0 to 2.
+vj_status vj_jail_terminal(vj_jail *jail, int *master, int *slave, vj_error *error);
+
+typedef struct {
+    const char *strings;   // cwd, arguments, environment entries: each ended by NUL
+    uint64_t strings_size;
+    uint32_t argument_count;
+    uint32_t environment_count;
+    uint32_t flags;        // VJ_SPAWN_* of message.h
+    uint32_t file;         // file operation, or 0
+    uint64_t timeout_ns;   // until the keeper ends the run; 0: none
+    uint64_t limit;        // of a file operation, in bytes
+    uint32_t descriptor_count;
+    const int32_t *descriptors; // of the host; they stay open here
+    const int32_t *numbers;     // what they become in the program
+} vj_spawn;
+
+// Start a program. VJ_SYSTEM with stage "execute" and ENOENT or EACCES is the
+// program's own fault, everything else the jail's. `*pid` counts inside the jail.
+vj_status vj_run_start(vj_jail *jail, const vj_spawn *spawn, vj_run **run, int32_t *pid,
+                       vj_error *error);
+
+typedef struct {
+    int32_t status;   // wait status of the direct child
+    uint32_t stop;    // 0 it ended by itself, 1 timeout, 2 killed on request, 3 jail closed
+    uint32_t killed;  // descendants that had to be ended
+    uint32_t reserved;
+    uint64_t user_us; // of the whole run, as the jail's supervisor measured it
+    uint64_t system_us;
+    uint64_t resident_kib; // largest of any process of the run
+} vj_exit;
+
+// Wait until nothing of the run is left; -1 waits for ever.
+vj_status vj_run_wait(vj_run *run, int64_t timeout_ns, vj_exit *result, vj_error *error);
+vj_status vj_run_signal(vj_run *run, int32_t signal_number);
+vj_status vj_run_kill(vj_run *run);
+// The descriptor that becomes readable when the run has ended, for event loops.
+int vj_run_descriptor(const vj_run *run);
+void vj_run_free(vj_run *run); // ends the run if it has not ended
+
+// Output of one stream: the first and the last bytes, `limit` in all.
+typedef struct vj_capture vj_capture;
+vj_capture *vj_capture_new(int descriptor, uint64_t limit); // takes the descriptor
+void vj_capture_free(vj_capture *capture);
+uint64_t vj_capture_total(const vj_capture *capture);
+uint64_t vj_capture_size(const vj_capture *capture);
+void vj_capture_copy(const vj_capture *capture, char *to); // vj_capture_size bytes
+
+// Feed `input` to `input_descriptor` (closed when done; -1: none), read the
+// captures (NULL: none) and wait for the run, all at once. `*input_offset` keeps
+// the place between calls. VJ_TIMED_OUT and VJ_INTERRUPTED: call again.
+vj_status vj_run_communicate(vj_run *run, const char *input, uint64_t input_size,
+                             uint64_t *input_offset, int *input_descriptor,
+                             vj_capture *output, vj_capture *errors, int64_t timeout_ns,
+                             vj_exit *result, vj_error *error);
+
+// Socket files below a directory, for masking: their paths, each ended by NUL.
+// Stops with VJ_REFUSED once more than `most_entries` have been looked at.
+vj_status vj_find_sockets(const char *directory, uint64_t most_entries, char **paths,
+                          uint64_t *size, vj_error *error);
+void vj_free(void *memory);
+
+#endif
