@@ -1,0 +1,400 @@
+// The decoding half of the value codec: everything it reads is hostile.
+//
+// Order in every function: check what the data claims against what is there and against
+// the limits, then allocate. Each byte is read once.
+#include <string.h>
+#include <time.h>
+
+#include "codec.h"
+
+// Sets and dicts above this many keys are filled under the clock.
+#define KEYS_UNTIMED 64
+
+// CPU time that filling sets and dicts may take. Hashes of ints are predictable, so keys
+// can be chosen to collide and make filling quadratic; honest keys stay far below this.
+#define WORK_FREE_NS     200000000LL
+#define WORK_PER_NODE_NS 2000LL
+#define WORK_PER_BYTE_NS 10LL
+
+struct reader {
+    struct codec_state *state;
+    const struct codec_options *options;
+    const unsigned char *start;
+    const unsigned char *at;
+    const unsigned char *end;
+    Py_ssize_t nodes_left;
+    long long work_ns;
+};
+
+static PyObject *read_value(struct reader *reader, int depth);
+
+// Raise ValueError with the offset of `where`. Always NULL.
+static PyObject *fail(const struct reader *reader, const unsigned char *where,
+                      const char *what) {
+    PyErr_Format(PyExc_ValueError, "cannot decode: %s at byte %zd", what,
+                 (Py_ssize_t)(where - reader->start));
+    return NULL;
+}
+
+// `size` bytes, or NULL with an exception where the data is too short.
+static const unsigned char *take(struct reader *reader, Py_ssize_t size) {
+    if (size > reader->end - reader->at) {
+        fail(reader, reader->at, "the data ends too early");
+        return NULL;
+    }
+    const unsigned char *bytes = reader->at;
+    reader->at += size;
+    return bytes;
+}
+
+static uint64_t get_little(const unsigned char *bytes, int width) {
+    uint64_t bits = 0;
+    for (int i = 0; i < width; i++)
+        bits |= (uint64_t)bytes[i] << (8 * i);
+    return bits;
+}
+
+// A 32-bit length of things that take at least `unit` bytes each; -1 with an exception.
+static Py_ssize_t read_length(struct reader *reader, Py_ssize_t unit) {
+    const unsigned char *bytes = take(reader, 4);
+    if (bytes == NULL) return -1;
+    Py_ssize_t length = (Py_ssize_t)get_little(bytes, 4);
+    if (length > (reader->end - reader->at) / unit) {
+        fail(reader, bytes, "a length is larger than the data that is left");
+        return -1;
+    }
+    return length;
+}
+
+// The length of a container, with its members paid for in advance: what a claimed length
+// makes us allocate is bounded over the whole value, not for each container.
+static Py_ssize_t read_count(struct reader *reader, Py_ssize_t each) {
+    const unsigned char *where = reader->at;
+    Py_ssize_t count = read_length(reader, each);
+    if (count < 0) return -1;
+    if (count > reader->nodes_left / each) {
+        fail(reader, where, "more parts than allowed");
+        return -1;
+    }
+    reader->nodes_left -= count * each;
+    return count;
+}
+
+// ---- scalars ----
+
+static PyObject *read_int(struct reader *reader, int tag) {
+    const unsigned char *where = reader->at - 1;
+    int width = tag == TAG_INT8 ? 1 : tag == TAG_INT32 ? 4 : 8;
+    const unsigned char *bytes = take(reader, width);
+    if (bytes == NULL) return NULL;
+    uint64_t bits = get_little(bytes, width);
+    long long number = tag == TAG_INT8    ? (int8_t)bits
+                       : tag == TAG_INT32 ? (int32_t)bits
+                                          : (int64_t)bits;
+    int too_wide = (tag == TAG_INT32 && number >= INT8_MIN && number <= INT8_MAX) ||
+                   (tag == TAG_INT64 && number >= INT32_MIN && number <= INT32_MAX);
+    if (too_wide) return fail(reader, where, "an int is not in its shortest form");
+    return PyLong_FromLongLong(number);
+}
+
+static PyObject *read_big_int(struct reader *reader) {
+    const unsigned char *where = reader->at - 1;
+    Py_ssize_t length = read_length(reader, 1);
+    if (length < 0) return NULL;
+    const unsigned char *bytes = take(reader, length);
+    if (bytes == NULL) return NULL;
+    // Nine bytes and minimal is the same as: it does not fit in INT64.
+    int redundant = length < 9 ||
+                    (bytes[length - 1] == 0x00 && bytes[length - 2] < 0x80) ||
+                    (bytes[length - 1] == 0xFF && bytes[length - 2] >= 0x80);
+    if (redundant) return fail(reader, where, "an int is not in its shortest form");
+    struct codec_state *state = reader->state;
+    PyObject *arguments =
+        Py_BuildValue("(y#O)", (const char *)bytes, length, state->little);
+    if (arguments == NULL) return NULL;
+    PyObject *number =
+        PyObject_Call(state->int_from_bytes, arguments, state->signed_keyword);
+    Py_DECREF(arguments);
+    return number;
+}
+
+static double get_double(const unsigned char *bytes) {
+    uint64_t bits = get_little(bytes, 8);
+    double number;
+    memcpy(&number, &bits, sizeof number);
+    return number;
+}
+
+static PyObject *read_float(struct reader *reader) {
+    const unsigned char *bytes = take(reader, 8);
+    return bytes == NULL ? NULL : PyFloat_FromDouble(get_double(bytes));
+}
+
+static PyObject *read_complex(struct reader *reader) {
+    const unsigned char *bytes = take(reader, 16);
+    if (bytes == NULL) return NULL;
+    return PyComplex_FromDoubles(get_double(bytes), get_double(bytes + 8));
+}
+
+static PyObject *read_str(struct reader *reader) {
+    const unsigned char *where = reader->at - 1;
+    Py_ssize_t length = read_length(reader, 1);
+    if (length < 0) return NULL;
+    const char *bytes = (const char *)take(reader, length);
+    if (bytes == NULL) return NULL;
+    PyObject *text = PyUnicode_DecodeUTF8(bytes, length, "surrogatepass");
+    if (text == NULL && PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) {
+        PyErr_Clear();
+        return fail(reader, where, "a str is not UTF-8");
+    }
+    return text;
+}
+
+static PyObject *read_bytes(struct reader *reader, int tag) {
+    Py_ssize_t length = read_length(reader, 1);
+    if (length < 0) return NULL;
+    const char *bytes = (const char *)take(reader, length);
+    if (bytes == NULL) return NULL;
+    return tag == TAG_BYTES ? PyBytes_FromStringAndSize(bytes, length)
+                            : PyByteArray_FromStringAndSize(bytes, length);
+}
+
+// ---- sequences ----
+
+// Places are filled with None first: builders run Python code meanwhile, and another
+// thread must never find an empty place through the garbage collector.
+static PyObject *read_list(struct reader *reader, int depth) {
+    Py_ssize_t count = read_count(reader, 1);
+    if (count < 0) return NULL;
+    PyObject *list = PyList_New(count);
+    if (list == NULL) return NULL;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        Py_INCREF(Py_None);
+        if (PyList_SetItem(list, i, Py_None) < 0) goto failed;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *item = read_value(reader, depth);
+        if (item == NULL || PyList_SetItem(list, i, item) < 0) goto failed;
+    }
+    return list;
+failed:
+    Py_DECREF(list);
+    return NULL;
+}
+
+// `count` values as a tuple; the caller has paid for them.
+static PyObject *read_items(struct reader *reader, Py_ssize_t count, int depth) {
+    PyObject *tuple = PyTuple_New(count);
+    if (tuple == NULL) return NULL;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        Py_INCREF(Py_None);
+        if (PyTuple_SetItem(tuple, i, Py_None) < 0) goto failed;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *item = read_value(reader, depth);
+        if (item == NULL || PyTuple_SetItem(tuple, i, item) < 0) goto failed;
+    }
+    return tuple;
+failed:
+    Py_DECREF(tuple);
+    return NULL;
+}
+
+static PyObject *read_tuple(struct reader *reader, int depth) {
+    Py_ssize_t count = read_count(reader, 1);
+    return count < 0 ? NULL : read_items(reader, count, depth);
+}
+
+// ---- sets and dicts ----
+
+// A key raised while it was hashed or compared: the data's fault, unless memory ran out.
+static int key_failed(const struct reader *reader, const unsigned char *where) {
+    if (PyErr_ExceptionMatches(PyExc_Exception) &&
+        !PyErr_ExceptionMatches(PyExc_MemoryError)) {
+        PyErr_Clear();
+        fail(reader, where, "a key cannot be hashed");
+    }
+    return -1;
+}
+
+static int add_key(const struct reader *reader, PyObject *target, PyObject *key,
+                   PyObject *value, const unsigned char *where) {
+    Py_ssize_t before = value == NULL ? PySet_Size(target) : PyDict_Size(target);
+    int status =
+        value == NULL ? PySet_Add(target, key) : PyDict_SetItem(target, key, value);
+    if (status < 0) return key_failed(reader, where);
+    Py_ssize_t after = value == NULL ? PySet_Size(target) : PyDict_Size(target);
+    if (after == before + 1) return 0;
+    fail(reader, where, "a key appears twice");
+    return -1;
+}
+
+static long long cpu_time(void) {
+    struct timespec now = {0};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (long long)now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+static int work_allowed(struct reader *reader, long long spent,
+                        const unsigned char *where) {
+    reader->work_ns += spent;
+    long long nodes = reader->options->max_nodes - reader->nodes_left;
+    long long bytes = reader->at - reader->start;
+    if (reader->work_ns <=
+        WORK_FREE_NS + nodes * WORK_PER_NODE_NS + bytes * WORK_PER_BYTE_NS)
+        return 0;
+    fail(reader, where, "keys that collide on purpose");
+    return -1;
+}
+
+// Move `items` (keys, or keys and values in turn) into `target` under the clock.
+static int fill_timed(struct reader *reader, PyObject *target, PyObject *items, int pairs,
+                      const unsigned char *where) {
+    Py_ssize_t count = PyTuple_Size(items);
+    Py_ssize_t width = pairs ? 2 : 1;
+    // Hash first, off the clock: types that keep their hash then only pay for the
+    // insertion.
+    for (Py_ssize_t i = 0; i < count; i += width)
+        if (PyObject_Hash(PyTuple_GetItem(items, i)) == -1)
+            return key_failed(reader, where);
+    long long before = cpu_time();
+    for (Py_ssize_t i = 0; i < count; i += width) {
+        PyObject *value = pairs ? PyTuple_GetItem(items, i + 1) : NULL;
+        if (add_key(reader, target, PyTuple_GetItem(items, i), value, where) < 0)
+            return -1;
+        if (i % (KEYS_UNTIMED * width) != 0) continue;
+        long long now = cpu_time();
+        if (work_allowed(reader, now - before, where) < 0) return -1;
+        before = now;
+    }
+    return work_allowed(reader, cpu_time() - before, where);
+}
+
+static int fill(struct reader *reader, PyObject *target, Py_ssize_t count, int pairs,
+                int depth) {
+    const unsigned char *where = reader->at;
+    if (count > KEYS_UNTIMED) {
+        PyObject *items = read_items(reader, pairs ? count * 2 : count, depth);
+        if (items == NULL) return -1;
+        int status = fill_timed(reader, target, items, pairs, where);
+        Py_DECREF(items);
+        return status;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        where = reader->at;
+        PyObject *key = read_value(reader, depth);
+        if (key == NULL) return -1;
+        PyObject *value = pairs ? read_value(reader, depth) : NULL;
+        int status = pairs && value == NULL ? -1 : 0;
+        if (status == 0) status = add_key(reader, target, key, value, where);
+        Py_XDECREF(value);
+        Py_DECREF(key);
+        if (status < 0) return -1;
+    }
+    return 0;
+}
+
+static PyObject *read_keyed(struct reader *reader, int tag, int depth) {
+    int pairs = tag == TAG_DICT;
+    Py_ssize_t count = read_count(reader, pairs ? 2 : 1);
+    if (count < 0) return NULL;
+    PyObject *target = pairs            ? PyDict_New()
+                       : tag == TAG_SET ? PySet_New(NULL)
+                                        : PyFrozenSet_New(NULL);
+    if (target == NULL) return NULL;
+    if (fill(reader, target, count, pairs, depth) < 0) {
+        Py_DECREF(target);
+        return NULL;
+    }
+    return target;
+}
+
+// ---- composites ----
+
+static PyObject *read_composite(struct reader *reader, int tag, int depth) {
+    const unsigned char *where = reader->at - 1;
+    PyObject *builders = reader->state->builders;
+    if (builders == NULL) return fail(reader, where, "a type that is not bound");
+    Py_ssize_t arity = codec_arity[tag - COMPOSITE_FIRST];
+    if (arity > reader->nodes_left) return fail(reader, where, "more parts than allowed");
+    reader->nodes_left -= arity;
+    PyObject *fields = read_items(reader, arity, depth);
+    if (fields == NULL) return NULL;
+    PyObject *builder = PyTuple_GetItem(builders, tag - COMPOSITE_FIRST);
+    PyObject *value = builder == NULL ? NULL : PyObject_CallObject(builder, fields);
+    Py_DECREF(fields);
+    if (value == NULL && PyErr_ExceptionMatches(PyExc_Exception) &&
+        !PyErr_ExceptionMatches(PyExc_MemoryError)) {
+        PyErr_Clear();
+        return fail(reader, where, "fields that its type does not allow");
+    }
+    return value;
+}
+
+// A value that holds others. `depth` counts the levels that are open already.
+static PyObject *read_nested(struct reader *reader, int tag, int depth) {
+    const unsigned char *where = reader->at - 1;
+    int composite = tag >= COMPOSITE_FIRST && tag < COMPOSITE_FIRST + COMPOSITE_COUNT;
+    if (!composite && (tag < TAG_LIST || tag > TAG_DICT))
+        return fail(reader, where, "an unknown tag");
+    if (depth >= reader->options->max_depth)
+        return fail(reader, where, "more levels than allowed");
+    if (composite) return read_composite(reader, tag, depth + 1);
+    if (tag == TAG_LIST) return read_list(reader, depth + 1);
+    if (tag == TAG_TUPLE) return read_tuple(reader, depth + 1);
+    return read_keyed(reader, tag, depth + 1);
+}
+
+static PyObject *read_value(struct reader *reader, int depth) {
+    const unsigned char *byte = take(reader, 1);
+    if (byte == NULL) return NULL;
+    switch (*byte) {
+    case TAG_NONE:
+        Py_INCREF(Py_None);
+        return Py_None;
+    case TAG_FALSE:
+        return PyBool_FromLong(0);
+    case TAG_TRUE:
+        return PyBool_FromLong(1);
+    case TAG_INT8:
+    case TAG_INT32:
+    case TAG_INT64:
+        return read_int(reader, *byte);
+    case TAG_BIGINT:
+        return read_big_int(reader);
+    case TAG_FLOAT:
+        return read_float(reader);
+    case TAG_COMPLEX:
+        return read_complex(reader);
+    case TAG_STR:
+        return read_str(reader);
+    case TAG_BYTES:
+    case TAG_BYTEARRAY:
+        return read_bytes(reader, *byte);
+    default:
+        return read_nested(reader, *byte, depth);
+    }
+}
+
+PyObject *codec_decode(struct codec_state *state, const unsigned char *data,
+                       Py_ssize_t size, const struct codec_options *options) {
+    struct reader reader = {
+        .state = state,
+        .options = options,
+        .start = data,
+        .at = data,
+        .end = data + size,
+        .nodes_left = options->max_nodes - 1,
+    };
+    if (size > options->max_bytes) return fail(&reader, data, "more bytes than allowed");
+    const unsigned char *version = take(&reader, 1);
+    if (version == NULL) return NULL;
+    if (*version != CODEC_VERSION)
+        return fail(&reader, version, "an unknown format version");
+    PyObject *value = read_value(&reader, 0);
+    if (value != NULL && reader.at != reader.end) {
+        Py_DECREF(value);
+        return fail(&reader, reader.at, "bytes after the value");
+    }
+    return value;
+}

@@ -1,0 +1,97 @@
+"""Run Python and programs that you do not trust, jailed by the kernel of the machine you have.
+
+::
+
+    import visruntime as vr
+
+    policy = vr.JailPolicy(read=["/data/in"], write=["/data/out"])
+    with vr.Jail(policy) as jail:
+        result = jail.run(["sort", "/data/in/names"])
+
+Names are imported when they are first used, so ``import visruntime`` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from visruntime.doctor import DoctorReport, doctor
+    from visruntime.errors import (
+        CommandError,
+        CommandFailed,
+        CommandNotExecutable,
+        CommandNotFound,
+        CommandTimeout,
+        GuestError,
+        JailClosed,
+        JailUnavailable,
+        LimitExceeded,
+        OutputLimitExceeded,
+        PathDenied,
+        PolicyError,
+        PolicyUnsupported,
+        ProtocolViolation,
+        VisRuntimeError,
+        WorkerDied,
+    )
+    from visruntime.jail import CommandResult, EnforcementReport, Jail, JailProcess, Terminal
+    from visruntime.policy import Decision, Egress, JailPolicy, Limits, Rule, Secret
+    from visruntime.runtime import RunResult, Runtime, TrustedRuntime
+
+__all__ = [
+    "CommandError",
+    "CommandFailed",
+    "CommandNotExecutable",
+    "CommandNotFound",
+    "CommandResult",
+    "CommandTimeout",
+    "Decision",
+    "DoctorReport",
+    "Egress",
+    "EnforcementReport",
+    "GuestError",
+    "Jail",
+    "JailClosed",
+    "JailPolicy",
+    "JailProcess",
+    "JailUnavailable",
+    "LimitExceeded",
+    "Limits",
+    "OutputLimitExceeded",
+    "PathDenied",
+    "PolicyError",
+    "PolicyUnsupported",
+    "ProtocolViolation",
+    "Rule",
+    "RunResult",
+    "Runtime",
+    "Secret",
+    "Terminal",
+    "TrustedRuntime",
+    "VisRuntimeError",
+    "WorkerDied",
+    "doctor",
+]
+
+_HOMES = {
+    "doctor": ("DoctorReport", "doctor"),
+    "jail": ("CommandResult", "EnforcementReport", "Jail", "JailProcess", "Terminal"),
+    "policy": ("Decision", "Egress", "JailPolicy", "Limits", "Rule", "Secret"),
+    "runtime": ("RunResult", "Runtime", "TrustedRuntime"),
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import the module that *name* lives in."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    home = next((module for module, names in _HOMES.items() if name in names), "errors")
+    value = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,202 @@
+"""Paths of a policy: how they are checked, written and compared.
+
+Pure but for `existing_minimal_read`, which looks at the host: everything else works on
+text, so that a policy means the same on every machine that reads it.
+"""
+
+from __future__ import annotations
+
+import os
+
+from visruntime.errors import PolicyError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = [
+    "FORBIDDEN_GRANTS",
+    "MAX_PATH_BYTES",
+    "MINIMAL_READ",
+    "PRIVATE_READ",
+    "PRIVATE_WRITE",
+    "ancestors",
+    "existing_minimal_read",
+    "has_glob",
+    "is_within",
+    "normalise",
+    "resolve_beside",
+]
+
+MAX_PATH_BYTES = 4096
+"""Longest path of a policy, in bytes of the file system's encoding (Linux's PATH_MAX)."""
+
+MINIMAL_READ = (
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/etc/R",
+    "/etc/alternatives",
+    "/etc/bash.bashrc",
+    "/etc/ca-certificates",
+    "/etc/ca-certificates.conf",
+    "/etc/debian_version",
+    "/etc/fonts",
+    "/etc/gai.conf",
+    "/etc/host.conf",
+    "/etc/inputrc",
+    "/etc/java-*",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/localtime",
+    "/etc/lsb-release",
+    "/etc/magic",
+    "/etc/mime.types",
+    "/etc/nsswitch.conf",
+    "/etc/os-release",
+    "/etc/perl",
+    "/etc/pki",
+    "/etc/profile",
+    "/etc/protocols",
+    "/etc/python3*",
+    "/etc/rpc",
+    "/etc/services",
+    "/etc/ssl",
+    "/etc/terminfo",
+    "/etc/timezone",
+    "/etc/xdg",
+)
+"""What ``system="minimal"`` lets a guest read; a last ``*`` stands for the rest of one name.
+
+Programs, the loader, certificates and the few files of /etc that ordinary programs open.
+Nothing here names a user, a host or a secret: /etc/passwd, /etc/hosts and
+/etc/resolv.conf are made by the jail, not taken from the host.
+"""
+
+PRIVATE_WRITE = ("/tmp", "/var/tmp", "/dev/shm", "/home/user")  # noqa: S108 - names, not uses
+"""Places that each jail has for itself, empty at first, writable, and gone with it."""
+
+PRIVATE_READ = ("/proc", "/dev")
+"""Places that each jail has for itself and that a guest can read but not change."""
+
+FORBIDDEN_GRANTS = ("/proc", "/dev", "/sys")
+"""Trees of which nothing can be granted: they hold the kernel's objects, not files."""
+
+
+def normalise(value: object, field: str) -> str:
+    """Return *value* as an absolute path without ``//``, ``.`` and a trailing ``/``.
+
+    Purely lexical: links stay as they are, and ``..`` is refused because its meaning
+    depends on links.
+
+    Raises:
+        PolicyError: naming *field*, for anything but an absolute path in text.
+    """
+    text = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if not isinstance(text, str):
+        kind = type(value).__name__
+        raise PolicyError(
+            f"{field}: a path is text or os.PathLike of text, not {kind}: {_short(value)}",
+            field=field,
+            value=value,
+        )
+    if not text:
+        raise PolicyError(f"{field}: the path is empty", field=field, value=value)
+    if "\0" in text:
+        raise PolicyError(f"{field}: NUL in the path {_short(text)}", field=field, value=value)
+    if not text.startswith("/"):
+        raise PolicyError(
+            f"{field}: {_short(text)} is not absolute; write the whole path, from /",
+            field=field,
+            value=value,
+        )
+    try:
+        length = len(os.fsencode(text))
+    except UnicodeEncodeError:
+        raise PolicyError(
+            f"{field}: {_short(text)} cannot be written as a file name", field=field, value=value
+        ) from None
+    if length > MAX_PATH_BYTES:
+        raise PolicyError(
+            f"{field}: {length} bytes, and a path has at most {MAX_PATH_BYTES}: {_short(text)}",
+            field=field,
+            value=value,
+        )
+    parts = [part for part in text.split("/") if part not in ("", ".")]
+    if ".." in parts:
+        raise PolicyError(
+            f"{field}: '..' in {_short(text)}; write the path that you mean without it",
+            field=field,
+            value=value,
+        )
+    return "/" + "/".join(parts)
+
+
+def resolve_beside(value: object, folder: str, field: str) -> str:
+    """Return *value* as an absolute path, a relative one taken from *folder*.
+
+    Here ``..`` is allowed and followed through the links that exist, as a shell does.
+
+    Raises:
+        PolicyError: naming *field*; also for a leading ``~``, which only a shell expands.
+    """
+    text = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if isinstance(text, str) and text and "\0" not in text:
+        if text.startswith("~"):
+            raise PolicyError(
+                f"{field}: {_short(text)}: '~' is not expanded here; write the whole path",
+                field=field,
+                value=value,
+            )
+        text = os.path.join(folder, text)
+        if ".." in text.split("/"):
+            text = os.path.realpath(text)
+    return normalise(text, field)
+
+
+def is_within(path: str, top: str) -> bool:
+    """Tell whether normalised *path* is *top* or below it."""
+    return top in ("/", path) or path.startswith(top + "/")
+
+
+def ancestors(path: str) -> Iterator[str]:
+    """Yield ``/`` and then each longer leading part of normalised *path*, itself last."""
+    yield "/"
+    if path != "/":
+        end = path.find("/", 1)
+        while end != -1:
+            yield path[:end]
+            end = path.find("/", end + 1)
+        yield path
+
+
+def has_glob(path: str) -> bool:
+    """Tell whether *path* holds a character that a shell would expand."""
+    return any(character in path for character in "*?[")
+
+
+def existing_minimal_read() -> tuple[str, ...]:
+    """Return the entries of `MINIMAL_READ` that exist on this host, patterns expanded."""
+    found = []
+    for entry in MINIMAL_READ:
+        if not entry.endswith("*"):
+            if os.path.lexists(entry):
+                found.append(entry)
+            continue
+        folder, prefix = os.path.split(entry[:-1])
+        try:
+            names = sorted(os.listdir(folder))
+        except OSError:
+            continue
+        found += [f"{folder}/{name}" for name in names if name.startswith(prefix)]
+    return tuple(found)
+
+
+def _short(value: object) -> str:
+    """Return *value* quoted for a message, without control characters and not too long."""
+    text = ascii(value)
+    return text if len(text) <= 120 else text[:100] + "...'"

@@ -1,0 +1,107 @@
+"""Which clauses of a policy this version cannot enforce.
+
+They are accepted by the type, so that a policy file can be written today for a later
+version, and refused by `Jail` before anything starts.
+"""
+
+from __future__ import annotations
+
+import os
+
+from visruntime._paths import FORBIDDEN_GRANTS, ancestors, has_glob, is_within
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from visruntime.policy import JailPolicy
+
+__all__ = ["unsupported"]
+
+LATER_LISTS = {
+    "reveal": "secret paths are not hidden by themselves yet, so none can be lifted; "
+    "deny the others by deny=",
+    "caches": "private tool caches are not made yet; grant a folder of your own by write=",
+    "services": "credential and system services are not passed on yet",
+    "inbound": "ports into a jail are not forwarded yet",
+    "host_ports": "single ports of the host cannot be opened yet; egress=Egress.OPEN shares "
+    "the whole network, which is more",
+    "sockets": "single AF_UNIX sockets cannot be opened yet",
+}
+
+
+def unsupported(policy: JailPolicy) -> list[tuple[str, str]]:
+    """Return (field, sentence) for each clause of *policy* that cannot be enforced yet."""
+    found = [(field, why) for field, why in LATER_LISTS.items() if getattr(policy, field)]
+    if policy.egress.mode == "proxy":
+        found.append(("egress", "the proxy is not built yet; Egress.OFF gives no network at all"))
+    limits = policy.limits
+    if limits.cpus is not None:
+        found.append(("limits.cpus", "a share of processor time needs a cgroup, not used yet"))
+    if limits.memory is not None and limits.memory_by != "process":
+        found.append(
+            (
+                "limits.memory",
+                (
+                    f'memory_by="{limits.memory_by}" bounds the sum of all processes and is not '
+                    'built yet; memory_by="process" bounds each process'
+                ),
+            )
+        )
+    return found + _globs(policy) + _links_out(policy) + _absent_denies(policy)
+
+
+def _globs(policy: JailPolicy) -> list[tuple[str, str]]:
+    return [
+        (rule.origin, f"{rule.path} does not exist, and patterns are not expanded yet")
+        for rule in policy.rules()
+        if rule.origin not in ("system", "private")
+        and has_glob(rule.path)
+        and not os.path.lexists(rule.path)
+    ]
+
+
+def _links_out(policy: JailPolicy) -> list[tuple[str, str]]:
+    """Find grants that are links to what cannot be granted."""
+    return [
+        (rule.origin, f"it leads to {rule.path}, and nothing of that can be granted")
+        for rule in policy.resolved_rules()
+        if rule.kind in ("read", "write")
+        and rule.origin not in ("system", "private")
+        and (rule.path == "/" or any(is_within(rule.path, top) for top in FORBIDDEN_GRANTS))
+    ]
+
+
+def _absent_denies(policy: JailPolicy) -> list[tuple[str, str]]:
+    """Find denies of names that do not exist inside a grant of the host's files.
+
+    A mount can only cover a name that is there: the guest, or the host later, would make
+    the file and the deny would not hold.
+    """
+    grants: dict[str, list[tuple[str, str]]] = {}
+    rules = policy.resolved_rules()
+    for rule in rules:
+        if rule.kind in ("read", "write"):
+            grants.setdefault(rule.path, []).append((rule.kind, rule.origin))
+    found = []
+    seen = set()
+    for rule in rules:
+        if not rule.kind.startswith("deny") or os.path.lexists(rule.path):
+            continue
+        covering = [path for path in ancestors(rule.path) if path in grants]
+        if not covering or has_glob(rule.path) or rule.origin in seen:
+            continue
+        nearest = covering[-1]
+        if all(origin == "private" for _, origin in grants[nearest]):
+            continue  # the jail makes that place itself, so it can make the name too
+        if rule.kind == "deny_write" and not any(kind == "write" for kind, _ in grants[nearest]):
+            continue
+        seen.add(rule.origin)
+        found.append(
+            (
+                rule.origin,
+                (
+                    f"{rule.path} does not exist, and a name that does not exist yet cannot be "
+                    f"denied inside the granted {nearest}; create it first, or leave the rule out"
+                ),
+            )
+        )
+    return found

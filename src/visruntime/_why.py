@@ -1,0 +1,136 @@
+"""The answer to "may the guest do this?", in words."""
+
+from __future__ import annotations
+
+import os
+
+from visruntime._native import decide
+from visruntime._paths import FORBIDDEN_GRANTS, _short, is_within, normalise
+from visruntime._policy_values import Decision, Rule, split_host
+from visruntime.errors import PolicyError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from visruntime.policy import JailPolicy
+
+__all__ = ["why"]
+
+VERBS = {"read": "read", "write": "change", "exec": "execute"}
+
+
+def why(policy: JailPolicy, op: str, target: object) -> Decision:
+    """Answer for *op* on *target*; see `JailPolicy.why`."""
+    if op == "connect":
+        return _why_connect(policy, target)
+    if op not in VERBS:
+        raise PolicyError(
+            f'op: "read", "write", "exec" or "connect", not {_short(op)}', field="op", value=op
+        )
+    path = normalise(target, "target")
+    rule, allowed = _decide(policy.rules(), op, path)
+    real = path
+    # What a jail has for itself is not the host's: the host's links say nothing about it.
+    if rule is None or rule.origin != "private":
+        real = os.path.realpath(path)
+        rule, allowed = _decide(policy.resolved_rules(), op, real)
+    shown = path if real == path else f"{path} (which is {real})"
+    if allowed:
+        reason = f"the guest can {VERBS[op]} {shown}: {_origin(rule)}"
+    else:
+        reason = _cannot(op, shown, real, rule)
+    return Decision(allowed=allowed, rule=rule, reason=reason)
+
+
+def _decide(rules: Sequence[Rule], op: str, path: str) -> tuple[Rule | None, bool]:
+    allowed, index = decide([(rule.kind, rule.path) for rule in rules], op, path)
+    return (rules[index] if index >= 0 else None), allowed
+
+
+def _cannot(op: str, shown: str, real: str, rule: Rule | None) -> str:
+    start = f"the guest cannot {VERBS[op]} {shown}: "
+    grant = f"{'write' if op == 'write' else 'read'}=[{real!r}]"
+    if any(is_within(real, tree) for tree in FORBIDDEN_GRANTS) or real == "/":
+        reason = f"{_origin(rule)}; " if rule else ""
+        return f"{start}{reason}nothing in /proc, /dev or /sys, nor the root, can be granted"
+    if rule is None:
+        return f"{start}no rule grants it; add {grant}"
+    if rule.kind == "deny_exec":
+        return f"{start}{_origin(rule)}; only removing that rule allows it"
+    if rule.kind.startswith("deny") and rule.path == real:
+        return f"{start}{_origin(rule)}; at the same path deny wins, so remove that rule"
+    return f"{start}{_origin(rule)}; add {grant}, which is more specific"
+
+
+def _origin(rule: Rule | None) -> str:
+    if rule is None:
+        return "no rule speaks of it"
+    if rule.origin == "private":
+        return f"{rule.path} is the jail's own, not the host's ({rule.kind})"
+    if rule.origin == "system":
+        return f"{rule.path} belongs to the system roots (read)"
+    return f"{rule.origin} = {rule.path!r} ({rule.kind})"
+
+
+def _why_connect(policy: JailPolicy, target: object) -> Decision:
+    text = os.fspath(target) if isinstance(target, os.PathLike) else target
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise PolicyError(
+            f'target: "host:port", "[v6]:port" or a socket\'s path, not {_short(target)}',
+            field="target",
+            value=target,
+        )
+    if text.startswith("/"):
+        return _why_socket(policy, normalise(text, "target"))
+    host, port_text = split_host(text)
+    port = int(port_text) if port_text.isascii() and port_text.isdigit() else 0
+    if not host or not 1 <= port <= 65535:
+        raise PolicyError(
+            f'target: "host:port" with a port from 1 to 65535, not {_short(text)}',
+            field="target",
+            value=target,
+        )
+    if host.lower() in ("localhost", "127.0.0.1", "::1") and port in policy.host_ports:
+        origin = f"host_ports[{policy.host_ports.index(port)}]"
+        rule = Rule(kind="egress", path=str(port), origin=origin)
+        return Decision(
+            allowed=True, rule=rule, reason=f"the guest can connect to {text}: {origin} = {port}"
+        )
+    return _why_egress(policy, text, host, port)
+
+
+def _why_egress(policy: JailPolicy, text: str, host: str, port: int) -> Decision:
+    mode = policy.egress.mode
+    rule = Rule(kind="egress", path=mode, origin="egress")
+    if mode == "open":
+        reason = f"the guest can connect to {text}: egress is open (it shares the host's network)"
+        return Decision(allowed=True, rule=rule, reason=reason)
+    start = f"the guest cannot connect to {text}: "
+    grant = f"egress=vr.Egress.proxy(allow=[{f'{host}:{port}'!r}])"
+    if mode == "off":
+        reason = f"{start}egress is off; add {grant}, or egress=vr.Egress.OPEN for everything"
+        return Decision(allowed=False, rule=rule, reason=reason)
+    allowed, origin, pattern = policy.egress.match(host, port)
+    if pattern:
+        rule = Rule(kind="egress", path=pattern, origin=origin)
+    if allowed:
+        reason = f"the guest can connect to {text}: {origin} = {pattern!r}"
+    elif pattern:
+        reason = f"{start}{origin} = {pattern!r}; deny wins, so remove that entry"
+    else:
+        reason = f"{start}no entry of egress.allow matches; add {f'{host}:{port}'!r} to it"
+    return Decision(allowed=allowed, rule=rule, reason=reason)
+
+
+def _why_socket(policy: JailPolicy, path: str) -> Decision:
+    if path in policy.sockets:
+        origin = f"sockets[{policy.sockets.index(path)}]"
+        rule = Rule(kind="egress", path=path, origin=origin)
+        reason = f"the guest can connect to the socket {path}: {origin}"
+        return Decision(allowed=True, rule=rule, reason=reason)
+    reason = (
+        f"the guest cannot connect to the socket {path}: no entry of sockets names it; "
+        f"add sockets=[{path!r}]"
+    )
+    return Decision(allowed=False, rule=None, reason=reason)

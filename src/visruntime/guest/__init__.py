@@ -1,0 +1,1 @@
+"""What runs inside workers: standard library only, no import from outside this package."""

@@ -1,0 +1,557 @@
+"""What a guest may do: one frozen, checked value.
+
+A `JailPolicy` is made on the host, is the same on every machine that reads it, and is
+enforced by the kernel or refused (`visruntime.Jail`). Deny beats allow at the same path,
+the most specific path wins, and the order of rules never matters.
+"""
+
+from __future__ import annotations
+
+import os
+from types import MappingProxyType
+
+from visruntime._environment_names import check_env, check_inherit_env
+from visruntime._paths import (
+    FORBIDDEN_GRANTS,
+    MAX_PATH_BYTES,
+    MINIMAL_READ,
+    PRIVATE_READ,
+    PRIVATE_WRITE,
+    _short,
+    existing_minimal_read,
+    is_within,
+    normalise,
+    resolve_beside,
+)
+from visruntime._policy_values import (
+    Decision,
+    Egress,
+    Frozen,
+    Limits,
+    Rule,
+    Secret,
+    check_list,
+)
+from visruntime.errors import PolicyError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any, Literal, NoReturn
+
+__all__ = [
+    "FORBIDDEN_GRANTS",
+    "MAX_PATH_BYTES",
+    "MAX_RULES",
+    "MINIMAL_READ",
+    "PRIVATE_READ",
+    "PRIVATE_WRITE",
+    "PROTECTED_NAMES",
+    "Decision",
+    "Egress",
+    "JailPolicy",
+    "Limits",
+    "Rule",
+    "Secret",
+]
+
+MAX_RULES = 10_000
+"""Most paths in all rule fields of a policy together."""
+MAX_NAMES = 1000
+"""Most entries in each of the other lists of a policy."""
+MAX_SOCKET_BYTES = 107
+"""Longest path of an AF_UNIX socket, in bytes (``sun_path`` without its end)."""
+
+KINDS = ("read", "write", "deny", "deny_read", "deny_write", "deny_exec")
+"""The kinds of rules; each is also the name of its field."""
+
+PROTECTED_NAMES = (
+    ".git/hooks",
+    ".git/config",
+    ".git/config.worktree",
+    ".git/info/attributes",
+    ".gitmodules",
+    ".github/workflows",
+    ".gitlab-ci.yml",
+    ".husky",
+    ".pre-commit-config.yaml",
+    ".envrc",
+    ".vscode",
+    ".idea",
+    ".devcontainer",
+    ".claude",
+    ".cursor",
+    ".codex",
+    ".gemini",
+    ".agents",
+    ".mcp.json",
+    "visruntime.toml",
+)
+"""Names in a workspace that the host's tools run or obey; `JailPolicy.workspace` denies
+writing them."""
+
+
+class JailPolicy(Frozen):
+    """What a guest may read, write, execute, reach and use.
+
+    Args:
+        read: files and trees that it may read and execute, absolute; a read grant inside a
+            write grant is read-only.
+        write: files and trees that it may read, execute and change.
+        deny: neither readable nor writable nor executable.
+        deny_read: as *deny*, since what cannot be read can be neither changed nor run.
+        deny_write: readable as far as granted, but not to be changed.
+        deny_exec: not executable; no grant below lifts this.
+        reveal: secret paths that a preset would hide, lifted one by one.
+        caches: tool caches private to this policy.
+        services: credential and system services, by name.
+        system: "minimal" (programs, libraries, certificates), "host" (the whole root,
+            read-only) or "none".
+        egress: `Egress.OFF`, `Egress.OPEN` or `Egress.proxy`.
+        inbound: ports of the jail to ports of the host's loopback (0: any free one).
+        host_ports: loopback ports of the host that the guest may connect to.
+        sockets: AF_UNIX socket paths that it may connect to.
+        env: variables for the guest; nothing else crosses, but *inherit_env*.
+        inherit_env: names of variables taken from the host when the jail opens.
+        limits: `Limits`.
+
+    Raises:
+        PolicyError: naming the field and the value.
+    """
+
+    __slots__ = (
+        "caches",
+        "deny",
+        "deny_exec",
+        "deny_read",
+        "deny_write",
+        "egress",
+        "env",
+        "host_ports",
+        "inbound",
+        "inherit_env",
+        "limits",
+        "read",
+        "reveal",
+        "services",
+        "sockets",
+        "system",
+        "write",
+    )
+    caches: tuple[str, ...]
+    deny: tuple[str, ...]
+    deny_exec: tuple[str, ...]
+    deny_read: tuple[str, ...]
+    deny_write: tuple[str, ...]
+    egress: Egress
+    env: Mapping[str, str | Secret]
+    host_ports: tuple[int, ...]
+    inbound: Mapping[int, int]
+    inherit_env: tuple[str, ...]
+    limits: Limits
+    read: tuple[str, ...]
+    reveal: tuple[str, ...]
+    services: tuple[str, ...]
+    sockets: tuple[str, ...]
+    system: Literal["minimal", "host", "none"]
+    write: tuple[str, ...]
+
+    def __init__(
+        self,
+        *,
+        read: Iterable[str | os.PathLike[str]] = (),
+        write: Iterable[str | os.PathLike[str]] = (),
+        deny: Iterable[str | os.PathLike[str]] = (),
+        deny_read: Iterable[str | os.PathLike[str]] = (),
+        deny_write: Iterable[str | os.PathLike[str]] = (),
+        deny_exec: Iterable[str | os.PathLike[str]] = (),
+        reveal: Iterable[str | os.PathLike[str]] = (),
+        caches: Iterable[str | os.PathLike[str]] = (),
+        services: Iterable[str] = (),
+        system: Literal["minimal", "host", "none"] = "minimal",
+        egress: Egress = Egress.OFF,
+        inbound: Mapping[int, int] = MappingProxyType({}),
+        host_ports: Iterable[int] = (),
+        sockets: Iterable[str | os.PathLike[str]] = (),
+        env: Mapping[str, str | Secret] = MappingProxyType({}),
+        inherit_env: Iterable[str] = (),
+        limits: Limits | None = None,
+    ) -> None:
+        given = (read, write, deny, deny_read, deny_write, deny_exec)
+        self._set(**_check_rules(dict(zip(KINDS, given, strict=True))))
+        for field, paths in (("reveal", reveal), ("caches", caches), ("sockets", sockets)):
+            self._set(**{field: _check_paths(field, paths, MAX_NAMES)})
+        for index, path in enumerate(self.sockets):
+            if len(os.fsencode(path)) > MAX_SOCKET_BYTES:
+                _refuse(f"sockets[{index}]", path, f"at most {MAX_SOCKET_BYTES} bytes")
+        if system not in ("minimal", "host", "none"):
+            _refuse("system", system, 'one of "minimal", "host", "none"')
+        if not isinstance(egress, Egress):
+            _refuse("egress", egress, "Egress.OFF, Egress.OPEN or Egress.proxy(allow=[...])")
+        if limits is not None and not isinstance(limits, Limits):
+            _refuse("limits", limits, "a Limits object")
+        ports = _check_inbound(inbound)
+        if ports and egress.mode == "open":
+            _refuse("inbound", dict(ports), "nothing with Egress.OPEN, which shares the network")
+        self._set(
+            services=_check_services(services),
+            system=system,
+            egress=egress,
+            inbound=ports,
+            host_ports=_check_ports("host_ports", host_ports),
+            env=check_env(env),
+            inherit_env=check_inherit_env(inherit_env),
+            limits=limits if limits is not None else Limits(),
+        )
+
+    # The value itself: as a dict, from a dict or a file, changed, compared.
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the policy as plain data for JSON or TOML.
+
+        A `Secret` appears as ``{"secret": True}``, which `from_dict` refuses: give the
+        value again with ``.replace(env=...)`` where it is known.
+        """
+        plain: dict[str, Any] = {}
+        for field in type(self).__slots__:
+            value = getattr(self, field)
+            plain[field] = list(value) if isinstance(value, tuple) else value
+        plain["egress"] = self.egress.to_dict()
+        plain["inbound"] = {str(port): to for port, to in self.inbound.items()}
+        plain["env"] = {
+            name: {"secret": True} if isinstance(value, Secret) else value
+            for name, value in self.env.items()
+        }
+        plain["limits"] = self.limits.to_dict()
+        return plain
+
+    @classmethod
+    def from_dict(
+        cls, data: Mapping[str, Any], *, folder: str | os.PathLike[str] | None = None
+    ) -> JailPolicy:
+        """Build a policy from plain data, as `to_dict` writes it.
+
+        Args:
+            data: fields by name; a missing one has its default.
+            folder: where relative paths start; without it they are refused.
+
+        Raises:
+            PolicyError: for an unknown key, a secret's marker, or a wrong value.
+        """
+        return cls(**fields_from_dict(data, folder=folder))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> JailPolicy:
+        """Read a policy from a TOML file.
+
+        The file is a ``visruntime.toml``, or a ``pyproject.toml`` with a
+        ``[tool.visruntime]`` table. Relative paths start at the file's folder.
+
+        Raises:
+            PolicyError: naming the file, for wrong TOML or a wrong policy.
+            OSError: if the file cannot be read.
+        """
+        from visruntime.config import read_config
+
+        return cls.from_dict(read_config(path), folder=os.path.dirname(os.path.abspath(path)))
+
+    def replace(self, **changes: Any) -> JailPolicy:
+        """Return the same policy with *changes*, which are given as to the constructor.
+
+        Raises:
+            PolicyError: for a name that is no field, or a wrong value.
+        """
+        _check_known(changes)
+        return JailPolicy(**(self._named() | changes))
+
+    def narrow(self, other: JailPolicy) -> JailPolicy:
+        """Return a policy that grants nothing that *self* or *other* does not grant.
+
+        Grants and denies are compared where their paths really lead on this host; limits
+        are the smaller ones, and of the environment only what both give stays.
+        """
+        from visruntime._narrow import narrow
+
+        return narrow(self, other)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256, in hexadecimal, of what the policy says.
+
+        The order of rules and the values of secrets do not enter it.
+        """
+        import hashlib
+        import json
+
+        plain = self.to_dict()
+        for field, value in plain.items():
+            if isinstance(value, list):
+                plain[field] = sorted(set(value))
+        if self.egress.mode == "proxy":
+            plain["egress"] = {
+                "mode": "proxy",
+                "allow": sorted(set(self.egress.allow)),
+                "deny": sorted(set(self.egress.deny)),
+            }
+        for limit, number in plain["limits"].items():
+            if isinstance(number, float) and number.is_integer():
+                plain["limits"][limit] = int(number)
+        canonical = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        return hashlib.sha256(b"visruntime policy 1\n" + canonical.encode("ascii")).hexdigest()
+
+    def __hash__(self) -> int:
+        plain = (tuple(v.items()) if isinstance(v, MappingProxyType) else v for v in self._values())
+        return hash(tuple(plain))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        restore, (cls, values) = super().__reduce__()
+        return restore, (cls, values | {f: dict(values[f]) for f in ("env", "inbound")})
+
+    def __repr__(self) -> str:
+        default = JailPolicy()
+        shown = []
+        for field in type(self).__slots__:
+            value = getattr(self, field)
+            if value == getattr(default, field):
+                continue
+            if isinstance(value, tuple) and len(value) > 3:
+                shown.append(f"{field}=<{len(value)} entries>")
+            elif isinstance(value, MappingProxyType):
+                shown.append(f"{field}=<{', '.join(map(str, value))}>")
+            else:
+                shown.append(f"{field}={list(value) if isinstance(value, tuple) else value!r}")
+        return f"JailPolicy({', '.join(shown)})"
+
+    # What it means.
+
+    def rules(self) -> tuple[Rule, ...]:
+        """Return every file rule: those of the fields, of ``system``, and the private places.
+
+        Paths are as the policy writes them. A private place that the policy itself grants
+        is not private and is left out.
+        """
+        return self._assemble(resolve=False)
+
+    def resolved_rules(self) -> tuple[Rule, ...]:
+        """Return `rules` with each path where it really leads on this host.
+
+        A deny through a link holds for both the link and what it leads to.
+        """
+        return self._assemble(resolve=True)
+
+    def _assemble(self, *, resolve: bool) -> tuple[Rule, ...]:
+        rules = []
+        granted = set()
+        for kind in KINDS:
+            for index, path in enumerate(getattr(self, kind)):
+                origin = f"{kind}[{index}]"
+                real = os.path.realpath(path) if resolve else path
+                if kind in ("read", "write"):
+                    granted.add(real)
+                elif real != path:
+                    rules.append(Rule(kind=kind, path=path, origin=origin))
+                rules.append(Rule(kind=kind, path=real, origin=origin))
+        if self.system == "host":
+            rules.append(Rule(kind="read", path="/", origin="system"))
+        elif self.system == "minimal":
+            seen = set()
+            for path in existing_minimal_read():
+                real = os.path.realpath(path) if resolve else path
+                if real not in seen:
+                    seen.add(real)
+                    rules.append(Rule(kind="read", path=real, origin="system"))
+        for kind, places in (("write", PRIVATE_WRITE), ("read", PRIVATE_READ)):
+            rules += [
+                Rule(kind=kind, path=place, origin="private")
+                for place in places
+                if place not in granted
+            ]
+        return tuple(rules)
+
+    def why(
+        self, op: Literal["read", "write", "exec", "connect"], target: str | os.PathLike[str]
+    ) -> Decision:
+        """Say whether the policy lets a guest do *op* to *target*, and why.
+
+        No kernel is involved; links in *target* are followed as they are on this host.
+
+        Args:
+            op: "read", "write" or "exec" of a path, or "connect".
+            target: an absolute path; for "connect" ``host:port``, or a socket's path.
+
+        Raises:
+            PolicyError: for an unknown *op*, or a target that is none.
+        """
+        from visruntime._why import why
+
+        return why(self, op, target)
+
+    def unsupported(self) -> list[tuple[str, str]]:
+        """Return the clauses that this version cannot enforce, as (field, sentence).
+
+        `Jail` refuses a policy for which this is not empty. Looks at the host, because a
+        name that does not exist cannot be held yet.
+        """
+        from visruntime._unsupported import unsupported
+
+        return unsupported(self)
+
+    @classmethod
+    def workspace(cls, path: str | os.PathLike[str], **changes: Any) -> JailPolicy:
+        """Return a policy for work in one folder: writable but for `PROTECTED_NAMES`.
+
+        Git hooks and configuration, editor and agent configuration and the like can be
+        read and not changed. Names of them that do not exist yet cannot be held in this
+        version: `unsupported` lists them, and `Jail` refuses the policy until they exist.
+
+        Args:
+            path: the folder; a relative one starts at the current directory.
+            changes: further fields; ``write`` and ``deny_write`` are added to the preset's.
+
+        Raises:
+            PolicyError: if *path* is no folder, or for a wrong field.
+        """
+        _check_known(changes)
+        folder = os.path.realpath(resolve_beside(path, os.getcwd(), "workspace"))
+        if not os.path.isdir(folder):
+            _refuse("workspace", path, "a folder that exists")
+        write = [folder, *check_list("write", changes.pop("write", ()))]
+        held = [os.path.join(folder, name) for name in PROTECTED_NAMES]
+        deny_write = [*held, *check_list("deny_write", changes.pop("deny_write", ()))]
+        return cls(write=write, deny_write=deny_write, **changes)
+
+
+def fields_from_dict(
+    data: Mapping[str, Any], *, folder: str | os.PathLike[str] | None = None
+) -> dict[str, Any]:
+    """Return the fields that plain *data* gives, as the constructor takes them.
+
+    Raises:
+        PolicyError: for an unknown key, a secret's marker, or a value of the wrong shape.
+    """
+    _check_known(data)
+    fields = dict(data)
+    if folder is not None:
+        for name in (*KINDS, "reveal", "caches", "sockets"):
+            if name in fields:
+                fields[name] = [
+                    resolve_beside(path, os.fspath(folder), f"{name}[{index}]")
+                    for index, path in enumerate(check_list(name, fields[name]))
+                ]
+    if "egress" in fields:
+        fields["egress"] = _egress_from_plain(fields["egress"])
+    if "limits" in fields and not isinstance(fields["limits"], Limits):
+        _check_table("limits", fields["limits"])
+        fields["limits"] = Limits().replace(**fields["limits"])
+    if "inbound" in fields:
+        _check_table("inbound", fields["inbound"])
+        fields["inbound"] = {
+            int(port) if isinstance(port, str) and port.isdigit() else port: to
+            for port, to in fields["inbound"].items()
+        }
+    if "env" in fields:
+        _check_table("env", fields["env"])
+        for name, value in fields["env"].items():
+            if isinstance(value, dict):
+                raise PolicyError(
+                    f"env[{name!r}]: the value of a secret is never stored; leave it out and "
+                    f'add it with .replace(env={{"{name}": vr.Secret(...)}})',
+                    field=f"env[{name!r}]",
+                )
+    return fields
+
+
+def _egress_from_plain(value: object) -> Egress:
+    if isinstance(value, Egress):
+        return value
+    table: Any = {"mode": value} if isinstance(value, str) else value
+    _check_table("egress", table)
+    for key in table:
+        if key not in ("mode", "allow", "deny"):
+            _refuse(f"egress.{key}", table[key], "only mode, allow and deny")
+    return Egress(**({"mode": "proxy"} | table))
+
+
+def _check_known(fields: Mapping[str, object]) -> None:
+    """Refuse a name that is no field of a policy."""
+    for name in fields:
+        if name not in JailPolicy.__slots__:
+            raise PolicyError(
+                f"{name}: there is no such policy field; there are "
+                + ", ".join(JailPolicy.__slots__),
+                field=str(name),
+                value=fields[name],
+            )
+
+
+def _check_table(field: str, value: object) -> None:
+    if not isinstance(value, dict) or not all(isinstance(key, (str, int)) for key in value):
+        _refuse(field, value, "a table (names and values)")
+
+
+def _refuse(field: str, value: object, wanted: str) -> NoReturn:
+    """Raise the PolicyError for *value*, of which *wanted* would have been right."""
+    raise PolicyError(
+        f"{field}: {wanted}; not {type(value).__name__} {_short(value)}", field=field, value=value
+    )
+
+
+def _check_paths(field: str, values: object, most: int) -> tuple[str, ...]:
+    paths = check_list(field, values)
+    if len(paths) > most:
+        raise PolicyError(f"{field}: {len(paths)} entries, at most {most}", field=field)
+    return tuple(normalise(path, f"{field}[{index}]") for index, path in enumerate(paths))
+
+
+def _check_rules(given: Mapping[str, object]) -> dict[str, tuple[str, ...]]:
+    """Return the rule fields as tuples of normalised paths."""
+    rules = {kind: _check_paths(kind, values, MAX_RULES) for kind, values in given.items()}
+    total = sum(map(len, rules.values()))
+    if total > MAX_RULES:
+        raise PolicyError(f"{total} rules, and a policy has at most {MAX_RULES}", field="rules")
+    for kind in ("read", "write"):
+        for index, path in enumerate(rules[kind]):
+            field = f"{kind}[{index}]"
+            if path == "/":
+                fix = 'system="host"' if kind == "read" else "the folders that it really needs"
+                _refuse(field, path, f"the whole root is not granted like this; write {fix}")
+            if any(is_within(path, tree) for tree in FORBIDDEN_GRANTS):
+                _refuse(field, path, "nothing in /proc, /dev or /sys; a jail has its own")
+    return rules
+
+
+def _check_services(values: object) -> tuple[str, ...]:
+    services = check_list("services", values)
+    if len(services) > MAX_NAMES:
+        raise PolicyError(f"services: {len(services)} names, at most {MAX_NAMES}", field="services")
+    for index, name in enumerate(services):
+        plain = isinstance(name, str) and 0 < len(name) <= 255 and name.isascii()
+        if not plain or not all(c.isalnum() or c in "-._:/@" for c in name):
+            _refuse(f"services[{index}]", name, "the name of a service")
+    return services
+
+
+def _check_port(field: str, value: object, lowest: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= 65535:
+        _refuse(field, value, f"a port, {lowest} to 65535")
+
+
+def _check_ports(field: str, values: object) -> tuple[int, ...]:
+    ports = check_list(field, values)
+    if len(ports) > MAX_NAMES:
+        raise PolicyError(f"{field}: {len(ports)} ports, at most {MAX_NAMES}", field=field)
+    for index, port in enumerate(ports):
+        _check_port(f"{field}[{index}]", port, 1)
+    return ports
+
+
+def _check_inbound(value: object) -> Mapping[int, int]:
+    if not hasattr(value, "keys"):
+        _refuse("inbound", value, "a mapping of jail ports to host ports, such as {8000: 0}")
+    ports = dict(value)  # type: ignore[call-overload]
+    if len(ports) > MAX_NAMES:
+        raise PolicyError(f"inbound: {len(ports)} ports, at most {MAX_NAMES}", field="inbound")
+    for port, to in ports.items():
+        _check_port("inbound", port, 1)
+        _check_port(f"inbound[{port}]", to, 0)
+    return MappingProxyType({port: ports[port] for port in sorted(ports)})
