@@ -126,7 +126,7 @@ static long do_remove(const char *path) {
     return result;
 }
 
-int vj_file_operation(const vj_request *request) {
+int vj_file_operation(const vj_setup *setup, const vj_request *request) {
     // The path is the only argument; it stands behind the directory.
     const char *path = request->data + strlen(request->data) + 1;
     long result = -EINVAL;
@@ -139,6 +139,7 @@ int vj_file_operation(const vj_request *request) {
         result = sys(SYS_mkdirat, AT_FDCWD, path, 0755);
         break;
     case VJ_FILE_REMOVE: result = do_remove(path); break;
+    case VJ_FILE_CANARIES: result = vj_canaries_try(setup, request); break;
     }
     return result < 0 ? (int)-result : 0;
 }

@@ -8,6 +8,7 @@
 //   linux_keeper.c      one process per run: owns the run's tree, and ends it
 //   linux_spawn.c       from a request to a running program
 //   linux_files.c       file operations of the host, under the jail's rights
+//   linux_canary.c      forbidden acts, tried when the jail opens
 //
 // A setup step that fails ends the process: nothing continues with less.
 #ifndef VJ_LINUX_INIT_H
@@ -66,7 +67,10 @@ typedef struct {
 long vj_program_start(const vj_setup *setup, vj_request *request, vj_stage *stage);
 
 // Run in a confined child of the keeper: does the operation, returns 0 or errno.
-int vj_file_operation(const vj_request *request);
+int vj_file_operation(const vj_setup *setup, const vj_request *request);
+
+// Try what must not be possible, and write the answers to descriptor 1.
+long vj_canaries_try(const vj_setup *setup, const vj_request *request);
 
 // Confine the calling process as a program of the jail; 0 or a negative errno.
 long vj_confine(const vj_setup *setup, vj_stage *stage);

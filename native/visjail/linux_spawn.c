@@ -158,7 +158,9 @@ static int become_program(void *argument) {
     if (result < 0) return fail(start, stage, result);
     result = enter_directory(start);
     if (result < 0) return fail(start, VJ_STAGE_DIRECTORY, result);
-    if (request->message.flags & VJ_SPAWN_FILE) return vj_file_operation(request);
+    if (request->message.flags & VJ_SPAWN_FILE) {
+        return vj_file_operation(start->setup, request);
+    }
     result = request->message.flags & VJ_SPAWN_SEARCH ? execute_by_search(start)
                                                       : execute(start, start->arguments[0]);
     return fail(start, VJ_STAGE_EXECUTE, result);

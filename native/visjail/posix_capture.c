@@ -11,6 +11,7 @@
 
 #define READ_SIZE     65536u
 #define POLL_SLICE_MS 1000 // so that a signal taken by another thread is noticed
+#define READS_A_TURN  64   // then look at the run, the clock and the other stream
 
 // Byte i of the stream lies at i while i < limit; after that the second half is
 // a ring, so the first bytes and the last ones are kept.
@@ -87,7 +88,7 @@ static char *room(vj_capture *capture, size_t *size) {
 
 // Read what is there. Returns false only when memory ran out.
 static bool drain(vj_capture *capture) {
-    for (;;) {
+    for (int i = 0; i < READS_A_TURN; i++) {
         size_t size;
         char *to = room(capture, &size);
         if (!to) return false;
@@ -102,6 +103,7 @@ static bool drain(vj_capture *capture) {
         end_stream(capture); // end of file, or EIO from a terminal: the same
         return true;
     }
+    return true;
 }
 
 static void feed(const char *input, uint64_t size, uint64_t *offset, int *descriptor) {

@@ -1,13 +1,392 @@
-"""The seam to C: only this module imports the compiled modules."""
+"""The seam to C: only this module imports the compiled modules.
+
+It turns C's records into plain Python values and its statuses into `NativeError`; what
+they mean to a caller is decided above. Every handle owns its C object and frees it.
+"""
 
 from __future__ import annotations
 
+import os
+
 from visruntime import _viscore
+from visruntime._visjail import ffi, lib
 from visruntime.guest import values
 
-__all__ = ["decode", "encode"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+__all__ = [
+    "BINARY_DIRECTORY",
+    "Capture",
+    "JailHandle",
+    "NativeError",
+    "RunHandle",
+    "compile_plan",
+    "decide",
+    "decode",
+    "encode",
+    "find_sockets",
+]
 
 values.install(_viscore)
 
 encode = _viscore.encode
 decode = _viscore.decode
+
+BINARY_DIRECTORY = os.path.dirname(os.path.abspath(_viscore.__file__))
+"""Where the compiled modules are, and in ``bin`` below it the executables."""
+
+RULE_KINDS = ("read", "write", "deny", "deny_read", "deny_write", "deny_exec")
+RIGHTS = ("read", "write", "exec")
+STATUS_NAMES = {
+    lib.VJ_REFUSED: "refused",
+    lib.VJ_SYSTEM: "system",
+    lib.VJ_CLOSED: "closed",
+    lib.VJ_NO_MEMORY: "no memory",
+}
+
+
+class NativeError(Exception):
+    """A call of libvisjail failed.
+
+    ``status`` is "refused", "system", "closed" or "no memory"; ``stage`` names the step,
+    ``errno`` the system's answer (0: none), ``index`` the operation of the plan (-1: none).
+    """
+
+    def __init__(self, status: str, stage: str, errno: int, index: int, text: str) -> None:
+        super().__init__(f"{text}: {os.strerror(errno)}" if errno else text)
+        self.status = status
+        self.stage = stage
+        self.errno = errno
+        self.index = index
+
+
+def _check(status: int, error: Any) -> None:
+    if status == lib.VJ_OK:
+        return
+    if status == lib.VJ_NO_MEMORY:
+        raise MemoryError
+    raise NativeError(
+        STATUS_NAMES.get(status, "system"),
+        ffi.string(lib.vj_stage_name(error.stage)).decode(),
+        error.os_error,
+        error.index,
+        ffi.string(error.text).decode(errors="replace"),
+    )
+
+
+# ---- policy --------------------------------------------------------------------
+
+
+def _rule_table(rules: Sequence[tuple[str, str]], keep: list[Any]) -> Any:
+    table = ffi.new("vj_rule[]", max(len(rules), 1))
+    for index, (kind, path) in enumerate(rules):
+        text = ffi.new("char[]", os.fsencode(path))
+        keep.append(text)
+        table[index].kind = RULE_KINDS.index(kind)
+        table[index].path = text
+    return table
+
+
+def decide(rules: Sequence[tuple[str, str]], right: str, path: str) -> tuple[bool, int]:
+    """Return whether *right* is allowed on *path*, and the index of the rule that decided.
+
+    The index is -1 where no rule speaks about the right. Paths are absolute and normal.
+    """
+    keep: list[Any] = []
+    table = _rule_table(rules, keep)
+    deciding = ffi.new("int32_t *")
+    allowed = lib.vj_policy_decide(
+        table, len(rules), RIGHTS.index(right), os.fsencode(path), deciding
+    )
+    return bool(allowed), deciding[0]
+
+
+def compile_plan(  # noqa: PLR0913 - the parts of one plan
+    *,
+    rules: Sequence[tuple[str, str, bool, bool]],
+    facts: Mapping[str, tuple[str, int, int]],
+    extras: Sequence[tuple[str, str, str, int]],
+    limits: Mapping[str, int],
+    hostname: str,
+    guest_id: int,
+    scratch_size: int,
+    private_network: bool,
+    root_caller: bool,
+    host_root: bool,
+) -> bytes:
+    """Compile a policy into the plan that visjail-init executes.
+
+    Args:
+        rules: (kind, path, is private, is the caller's grant).
+        facts: path -> ("absent" | "directory" | "file", device, inode), for each rule's
+            path and every directory above it.
+        extras: (operation, path, source, mode), in order.
+        limits: of each process; 0 leaves one as it is.
+    """
+    keep: list[Any] = []
+    rule_table = _rule_table([rule[:2] for rule in rules], keep)
+    for index, (_, _, private, grant) in enumerate(rules):
+        rule_table[index].flags = (lib.VJ_RULE_PRIVATE if private else 0) | (
+            lib.VJ_RULE_GRANT if grant else 0
+        )
+    objects = {
+        "absent": lib.VJ_OBJECT_ABSENT,
+        "directory": lib.VJ_OBJECT_DIRECTORY,
+        "file": lib.VJ_OBJECT_FILE,
+    }
+    fact_table = ffi.new("vj_fact[]", max(len(facts), 1))
+    for index, (path, (kind, device, inode)) in enumerate(facts.items()):
+        text = ffi.new("char[]", os.fsencode(path))
+        keep.append(text)
+        fact_table[index].path = text
+        fact_table[index].object = objects[kind]
+        fact_table[index].device = device
+        fact_table[index].inode = inode
+    extra_table = ffi.new("vj_extra[]", max(len(extras), 1))
+    for index, (operation, path, source, mode) in enumerate(extras):
+        texts = [ffi.new("char[]", os.fsencode(text)) for text in (path, source)]
+        keep += texts
+        extra_table[index].kind = getattr(lib, f"VJ_OPERATION_{operation}")
+        extra_table[index].path, extra_table[index].source = texts
+        extra_table[index].mode = mode
+    settings = ffi.new("vj_plan_settings *")
+    name = ffi.new("char[]", hostname.encode())
+    settings.flags = (lib.VJ_PLAN_PRIVATE_NETWORK if private_network else 0) | (
+        lib.VJ_PLAN_ROOT_CALLER if root_caller else 0
+    )
+    settings.guest_id = guest_id
+    settings.hostname = name
+    settings.scratch_size = scratch_size
+    settings.host_root = host_root
+    for key, value in limits.items():
+        setattr(settings.limits, key, value)
+    block = ffi.new("void **")
+    size = ffi.new("size_t *")
+    error = ffi.new("vj_error *")
+    status = lib.vj_policy_compile(
+        settings,
+        rule_table,
+        len(rules),
+        fact_table,
+        len(facts),
+        extra_table,
+        len(extras),
+        block,
+        size,
+        error,
+    )
+    _check(status, error)
+    try:
+        return bytes(ffi.buffer(block[0], size[0]))
+    finally:
+        lib.vj_plan_free(block[0])
+
+
+def find_sockets(directory: str, most_entries: int) -> list[str]:
+    """Return the paths of all socket files below *directory*; no link is followed.
+
+    Raises:
+        NativeError: "refused" when there are more than *most_entries* names.
+    """
+    paths = ffi.new("char **")
+    size = ffi.new("uint64_t *")
+    error = ffi.new("vj_error *")
+    _check(lib.vj_find_sockets(os.fsencode(directory), most_entries, paths, size, error), error)
+    try:
+        found = ffi.buffer(paths[0], size[0])[:] if size[0] else b""
+    finally:
+        lib.vj_free(paths[0])
+    return [os.fsdecode(path) for path in found.split(b"\0") if path]
+
+
+# ---- jails and runs ------------------------------------------------------------
+
+
+class JailHandle:
+    """One open jail. ``info`` holds pid, landlock_abi, guest_id and identity."""
+
+    __slots__ = ("_jail", "info")
+
+    def __init__(self, init_path: str, plan: bytes) -> None:
+        jail = ffi.new("vj_jail **")
+        info = ffi.new("vj_jail_info *")
+        error = ffi.new("vj_error *")
+        status = lib.vj_jail_open(os.fsencode(init_path), plan, len(plan), jail, info, error)
+        _check(status, error)
+        self._jail = ffi.gc(jail[0], lib.vj_jail_free)
+        self.info = {
+            "pid": info.pid,
+            "landlock_abi": info.landlock_abi,
+            "guest_id": info.guest_id,
+            "identity": info.identity,
+        }
+
+    def close(self) -> None:
+        """End everything in the jail and wait for it. Idempotent."""
+        lib.vj_jail_close(self._jail)
+
+    def alive(self) -> bool:
+        """Tell whether the jail's pid 1 lives."""
+        return bool(lib.vj_jail_alive(self._jail))
+
+    def terminal(self) -> tuple[int, int]:
+        """Return the descriptors of a new pseudo-terminal: master, slave."""
+        master = ffi.new("int *")
+        slave = ffi.new("int *")
+        error = ffi.new("vj_error *")
+        _check(lib.vj_jail_terminal(self._jail, master, slave, error), error)
+        return master[0], slave[0]
+
+    def start(  # noqa: PLR0913 - the parts of one request
+        self,
+        *,
+        directory: bytes,
+        arguments: Sequence[bytes],
+        environment: Sequence[bytes],
+        descriptors: Mapping[int, int],
+        timeout_ns: int = 0,
+        search: bool = False,
+        terminal: bool = False,
+        directory_fallback: bool = False,
+        file: str | None = None,
+        limit: int = 0,
+    ) -> RunHandle:
+        """Start a program, or with *file* a file operation on ``arguments[0]``.
+
+        Args:
+            descriptors: number in the program -> descriptor here (which stays open).
+            timeout_ns: until the run is ended; 0 for none.
+            search: look the program up in the PATH of *environment*.
+            terminal: descriptor 0 becomes the controlling terminal.
+            directory_fallback: when *directory* cannot be entered, use HOME.
+        """
+        strings = b"\0".join([directory, *arguments, *environment]) + b"\0"
+        text = ffi.from_buffer(strings)
+        numbers = ffi.new("int32_t[]", list(descriptors.keys()) or 1)
+        sources = ffi.new("int32_t[]", list(descriptors.values()) or 1)
+        spawn = ffi.new("vj_spawn *")
+        spawn.strings = text
+        spawn.strings_size = len(strings)
+        spawn.argument_count = len(arguments)
+        spawn.environment_count = len(environment)
+        spawn.flags = (
+            (lib.VJ_SPAWN_SEARCH if search else 0)
+            | (lib.VJ_SPAWN_TERMINAL if terminal else 0)
+            | (lib.VJ_SPAWN_CWD_FALLBACK if directory_fallback else 0)
+            | (lib.VJ_SPAWN_FILE if file else 0)
+        )
+        spawn.file = getattr(lib, f"VJ_FILE_{file}") if file else 0
+        spawn.timeout_ns = timeout_ns
+        spawn.limit = limit
+        spawn.descriptor_count = len(descriptors)
+        spawn.descriptors = sources
+        spawn.numbers = numbers
+        run = ffi.new("vj_run **")
+        pid = ffi.new("int32_t *")
+        error = ffi.new("vj_error *")
+        _check(lib.vj_run_start(self._jail, spawn, run, pid, error), error)
+        return RunHandle(self, run[0], pid[0])
+
+
+class Capture:
+    """The first and the last bytes of a stream, *limit* in all. Takes *descriptor*."""
+
+    __slots__ = ("_capture",)
+
+    def __init__(self, descriptor: int, limit: int) -> None:
+        capture = lib.vj_capture_new(descriptor, limit)
+        if capture == ffi.NULL:
+            raise MemoryError
+        self._capture = ffi.gc(capture, lib.vj_capture_free)
+
+    def value(self) -> bytes:
+        """Return the bytes that were kept."""
+        size = lib.vj_capture_size(self._capture)
+        if not size:
+            return b""
+        room = bytearray(size)
+        lib.vj_capture_copy(self._capture, ffi.from_buffer(room))
+        return bytes(room)
+
+    def total(self) -> int:
+        """Return how many bytes came in all."""
+        return int(lib.vj_capture_total(self._capture))
+
+
+class RunHandle:
+    """One run. Freeing it ends the run if it has not ended."""
+
+    __slots__ = ("_input", "_input_descriptor", "_input_offset", "_jail", "_run", "pid")
+
+    def __init__(self, jail: JailHandle, run: Any, pid: int) -> None:
+        self._jail = jail  # outlives the run
+        self._run = ffi.gc(run, lib.vj_run_free)
+        self._input = b""
+        self._input_offset = ffi.new("uint64_t *")
+        self._input_descriptor = ffi.new("int *", -1)
+        self.pid = pid
+
+    def feed(self, data: bytes, descriptor: int) -> None:
+        """Have *data* written to *descriptor* (taken) by the next `communicate` calls."""
+        os.set_blocking(descriptor, False)
+        self._input = data
+        self._input_offset[0] = 0
+        self._input_descriptor[0] = descriptor
+
+    def communicate(
+        self,
+        output: Capture | None,
+        errors: Capture | None,
+        timeout: float | None,
+    ) -> dict[str, int] | None:
+        """Move input and output until the run has ended, or *timeout* seconds have gone by.
+
+        Returns what was measured, or ``None`` while the run goes on. Signal handlers of the
+        host run in between.
+        """
+        result = ffi.new("vj_exit *")
+        error = ffi.new("vj_error *")
+        deadline = -1 if timeout is None else max(0, int(timeout * 1e9))
+        while True:
+            status = lib.vj_run_communicate(
+                self._run,
+                ffi.from_buffer(self._input),
+                len(self._input),
+                self._input_offset,
+                self._input_descriptor,
+                ffi.NULL if output is None else output._capture,
+                ffi.NULL if errors is None else errors._capture,
+                deadline,
+                result,
+                error,
+            )
+            if status == lib.VJ_OK:
+                return {
+                    "status": result.status,
+                    "stop": result.stop,
+                    "killed": result.killed,
+                    "user_us": result.user_us,
+                    "system_us": result.system_us,
+                    "resident_kib": result.resident_kib,
+                }
+            if status == lib.VJ_TIMED_OUT:
+                return None
+            if status != lib.VJ_INTERRUPTED:
+                _check(status, error)
+            if timeout is not None:
+                return None  # the caller counts its own time and calls again
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the direct child."""
+        lib.vj_run_signal(self._run, number)
+
+    def kill(self) -> None:
+        """Order the end of the whole run."""
+        lib.vj_run_kill(self._run)
+
+    def descriptor(self) -> int:
+        """Return a descriptor that becomes readable when the run has ended."""
+        return int(lib.vj_run_descriptor(self._run))

@@ -1,0 +1,156 @@
+/* What _native.py may call. The compiler checks it against the headers. */
+
+typedef int... vj_status;
+#define VJ_OK ...
+#define VJ_REFUSED ...
+#define VJ_SYSTEM ...
+#define VJ_CLOSED ...
+#define VJ_NO_MEMORY ...
+#define VJ_INTERRUPTED ...
+#define VJ_TIMED_OUT ...
+
+typedef struct {
+    uint32_t stage;
+    int32_t os_error;
+    int32_t index;
+    char text[256];
+} vj_error;
+const char *vj_stage_name(uint32_t stage);
+
+/* ---- policy ---- */
+typedef int... vj_right;
+#define VJ_RULE_PRIVATE ...
+#define VJ_RULE_GRANT ...
+#define VJ_OBJECT_ABSENT ...
+#define VJ_OBJECT_DIRECTORY ...
+#define VJ_OBJECT_FILE ...
+#define VJ_PLAN_PRIVATE_NETWORK ...
+#define VJ_PLAN_ROOT_CALLER ...
+#define VJ_OPERATION_DIRECTORY ...
+#define VJ_OPERATION_SYMLINK ...
+#define VJ_OPERATION_FILE ...
+#define VJ_OPERATION_COPY ...
+#define VJ_OPERATION_SCRATCH ...
+#define VJ_OPERATION_SCRATCH_PLACE ...
+#define VJ_OPERATION_DEVICES ...
+#define VJ_OPERATION_PROC ...
+
+typedef struct {
+    const char *path;
+    uint32_t kind;
+    uint32_t flags;
+} vj_rule;
+typedef struct {
+    const char *path;
+    uint32_t object;
+    uint64_t device;
+    uint64_t inode;
+    ...;
+} vj_fact;
+typedef struct {
+    uint32_t kind;
+    uint32_t mode;
+    const char *path;
+    const char *source;
+} vj_extra;
+typedef struct {
+    uint64_t open_files;
+    uint64_t processes;
+    uint64_t file_size;
+    uint64_t data;
+    uint64_t cpu_seconds;
+} vj_process_limits;
+typedef struct {
+    uint32_t flags;
+    uint32_t guest_id;
+    const char *hostname;
+    uint64_t scratch_size;
+    vj_process_limits limits;
+    uint32_t host_root;
+    ...;
+} vj_plan_settings;
+
+bool vj_policy_decide(const vj_rule *rules, size_t count, vj_right right,
+                           const char *path, int32_t *deciding);
+vj_status vj_policy_compile(const vj_plan_settings *settings, const vj_rule *rules,
+                            size_t rule_count, const vj_fact *facts, size_t fact_count,
+                            const vj_extra *extras, size_t extra_count, void **block,
+                            size_t *size, vj_error *error);
+void vj_plan_free(void *block);
+
+/* ---- jails and runs ---- */
+#define VJ_SPAWN_TERMINAL ...
+#define VJ_SPAWN_SEARCH ...
+#define VJ_SPAWN_FILE ...
+#define VJ_SPAWN_CWD_FALLBACK ...
+#define VJ_FILE_READ ...
+#define VJ_FILE_WRITE ...
+#define VJ_FILE_STAT ...
+#define VJ_FILE_LIST ...
+#define VJ_FILE_MAKE_DIRECTORY ...
+#define VJ_FILE_REMOVE ...
+#define VJ_FILE_CANARIES ...
+#define VJ_STAGE_EXECUTE ...
+#define VJ_STAGE_DIRECTORY ...
+
+typedef struct vj_jail vj_jail;
+typedef struct vj_run vj_run;
+typedef struct vj_capture vj_capture;
+typedef struct {
+    int32_t pid;
+    uint32_t landlock_abi;
+    uint32_t guest_id;
+    uint32_t identity;
+} vj_jail_info;
+
+vj_status vj_jail_open(const char *init_path, const void *plan, uint64_t plan_size,
+                       vj_jail **jail, vj_jail_info *info, vj_error *error);
+void vj_jail_close(vj_jail *jail);
+void vj_jail_free(vj_jail *jail);
+int vj_jail_alive(vj_jail *jail);
+vj_status vj_jail_terminal(vj_jail *jail, int *master, int *slave, vj_error *error);
+
+typedef struct {
+    const char *strings;
+    uint64_t strings_size;
+    uint32_t argument_count;
+    uint32_t environment_count;
+    uint32_t flags;
+    uint32_t file;
+    uint64_t timeout_ns;
+    uint64_t limit;
+    uint32_t descriptor_count;
+    const int32_t *descriptors;
+    const int32_t *numbers;
+} vj_spawn;
+typedef struct {
+    int32_t status;
+    uint32_t stop;
+    uint32_t killed;
+    uint64_t user_us;
+    uint64_t system_us;
+    uint64_t resident_kib;
+    ...;
+} vj_exit;
+
+vj_status vj_run_start(vj_jail *jail, const vj_spawn *spawn, vj_run **run, int32_t *pid,
+                       vj_error *error);
+vj_status vj_run_wait(vj_run *run, int64_t timeout_ns, vj_exit *result, vj_error *error);
+vj_status vj_run_signal(vj_run *run, int32_t signal_number);
+vj_status vj_run_kill(vj_run *run);
+int vj_run_descriptor(const vj_run *run);
+void vj_run_free(vj_run *run);
+
+vj_capture *vj_capture_new(int descriptor, uint64_t limit);
+void vj_capture_free(vj_capture *capture);
+uint64_t vj_capture_total(const vj_capture *capture);
+uint64_t vj_capture_size(const vj_capture *capture);
+void vj_capture_copy(const vj_capture *capture, char *to);
+vj_status vj_run_communicate(vj_run *run, const char *input, uint64_t input_size,
+                             uint64_t *input_offset, int *input_descriptor,
+                             vj_capture *output, vj_capture *errors, int64_t timeout_ns,
+                             vj_exit *result, vj_error *error);
+
+vj_status vj_find_sockets(const char *directory, uint64_t most_entries, char **paths,
+                          uint64_t *size, vj_error *error);
+void vj_free(void *memory);

@@ -1,0 +1,5 @@
+// The seam to Python: cffi compiles these headers against ffi.cdef.h.
+#include "error.h"
+#include "message.h"
+#include "policy.h"
+#include "visjail.h"

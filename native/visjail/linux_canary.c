@@ -1,0 +1,120 @@
+// Canaries: forbidden acts, tried inside the jail by a confined child, when the
+// jail opens. The answers go back as one int32 each: the errno that the act got,
+// 0 if it succeeded (which ends the jail), -1 if it says nothing here.
+//
+// The order is that of CANARIES in src/visruntime/_jail_canaries.py.
+
+#include "linux_init.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/in.h>
+#include <linux/sched.h>
+#include <sys/ptrace.h>
+#include <sys/socket.h>
+
+#define NOT_APPLICABLE    (-1)
+#define CANARY_NAME       "/.visruntime-canary"
+#define LANDLOCK_SCOPES   6u // the first ABI that scopes signals
+#define ANSWERS_MAX       128
+
+static int32_t answer(long result) {
+    return result < 0 ? (int32_t)-result : 0;
+}
+
+// An address that is nobody's (TEST-NET-1, RFC 5737); without a route the
+// kernel refuses before anything is sent.
+static long connect_outside(void) {
+    VJ_AUTO_FD socket = (int)sys(SYS_socket, AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (socket < 0) return socket;
+    struct sockaddr_in address;
+    memset(&address, 0, sizeof address);
+    address.sin_family = AF_INET;
+    address.sin_port = 0x0900; // discard, in network order
+    address.sin_addr.s_addr = __builtin_bswap32(0xc0000201);
+    return sys(SYS_connect, socket, &address, sizeof address);
+}
+
+static long make_set_id_file(void) {
+    long file = sys(SYS_openat, AT_FDCWD, "/tmp" CANARY_NAME, O_CREAT | O_WRONLY | O_CLOEXEC, 04700);
+    if (file < 0) return file;
+    sys(SYS_close, file);
+    sys(SYS_unlinkat, AT_FDCWD, "/tmp" CANARY_NAME, 0);
+    return 0;
+}
+
+static long make_directory(const char *path) {
+    long result = sys(SYS_mkdirat, AT_FDCWD, path, 0700);
+    if (result == 0) sys(SYS_unlinkat, AT_FDCWD, path, AT_REMOVEDIR);
+    return result;
+}
+
+static long open_and_close(const char *path, int flags) {
+    long file = sys(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
+    if (file >= 0) sys(SYS_close, file);
+    return file;
+}
+
+static long hold_no_capability(void) {
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct held[2] = {{0}};
+    long result = sys(SYS_capget, &header, held);
+    if (result < 0) return result;
+    uint32_t any = held[0].effective | held[0].permitted | held[1].effective | held[1].permitted;
+    return any ? 0 : -EPERM;
+}
+
+static uint32_t fixed_acts(const vj_setup *setup, int32_t *answers) {
+    int private_network = (setup->plan->flags & VJ_PLAN_PRIVATE_NETWORK) != 0;
+    int empty_root = !vj_plan_string(setup->plan, vj_plan_operations(setup->plan)->source)[0];
+    uint32_t count = 0;
+    answers[count++] = answer(sys(SYS_mount, "none", "/tmp", "tmpfs", 0, 0));
+    answers[count++] = answer(sys(SYS_unshare, CLONE_NEWUSER));
+    answers[count++] = answer(make_directory(CANARY_NAME));
+    // The mounts let everyone list the empty root; only Landlock does not.
+    answers[count++] = setup->ruleset >= 0 && empty_root
+                           ? answer(open_and_close("/", O_RDONLY | O_DIRECTORY))
+                           : NOT_APPLICABLE;
+    answers[count++] = answer(sys(SYS_socket, AF_PACKET, SOCK_RAW, 0));
+    answers[count++] = private_network ? answer(connect_outside()) : NOT_APPLICABLE;
+    answers[count++] = answer(sys(SYS_io_uring_setup, 1, 0));
+    answers[count++] = answer(open_and_close("/proc/sys/kernel/core_pattern", O_WRONLY));
+    answers[count++] = answer(make_set_id_file());
+    answers[count++] = setup->landlock_abi >= LANDLOCK_SCOPES ? answer(sys(SYS_kill, 1, 0))
+                                                              : NOT_APPLICABLE;
+    answers[count++] = answer(sys(SYS_ptrace, PTRACE_ATTACH, 1, 0, 0));
+    answers[count++] = answer(hold_no_capability());
+    return count;
+}
+
+// "r/path": read it; "w/path": write it, or make something in it; "x/path": run it.
+static int32_t try_path(const char *act) {
+    const char *path = act + 1;
+    switch (act[0]) {
+    case 'r': return answer(open_and_close(path, O_RDONLY));
+    case 'x': return answer(sys(SYS_faccessat, AT_FDCWD, path, 1 /* X_OK */));
+    case 'w': {
+        long result = open_and_close(path, O_WRONLY);
+        if (result != -EISDIR) return answer(result);
+        char name[VJ_PATH_MAX];
+        vj_text text = {.data = name, .capacity = sizeof name};
+        vj_text_string(&text, path);
+        vj_text_string(&text, CANARY_NAME);
+        return text.overflow ? NOT_APPLICABLE : answer(make_directory(name));
+    }
+    }
+    return NOT_APPLICABLE;
+}
+
+long vj_canaries_try(const vj_setup *setup, const vj_request *request) {
+    int32_t answers[ANSWERS_MAX];
+    uint32_t count = fixed_acts(setup, answers);
+    const char *act = request->data + strlen(request->data) + 1;
+    for (uint32_t i = 0; i < request->message.argument_count && count < ANSWERS_MAX; i++) {
+        answers[count++] = try_path(act);
+        act += strlen(act) + 1;
+    }
+    long written = sys(SYS_write, 1, answers, count * sizeof *answers);
+    return written < 0 ? written : 0;
+}
