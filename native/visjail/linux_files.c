@@ -126,6 +126,18 @@ static long do_remove(const char *path) {
     return result;
 }
 
+static long do_realpath(const char *path) {
+    VJ_AUTO_FD place = (int)sys(SYS_openat, AT_FDCWD, path, O_PATH | O_CLOEXEC, 0);
+    if (place < 0) return place;
+    char link[64];
+    vj_text text = {.data = link, .capacity = sizeof link};
+    vj_text_string(&text, "/proc/self/fd/");
+    vj_text_number(&text, (uint64_t)place, 10);
+    char target[VJ_PATH_MAX];
+    long size = sys(SYS_readlinkat, AT_FDCWD, link, target, sizeof target);
+    return size < 0 ? size : write_all(1, target, (size_t)size);
+}
+
 int vj_file_operation(const vj_setup *setup, const vj_request *request) {
     // The path is the only argument; it stands behind the directory.
     const char *path = request->data + strlen(request->data) + 1;
@@ -139,6 +151,7 @@ int vj_file_operation(const vj_setup *setup, const vj_request *request) {
         result = sys(SYS_mkdirat, AT_FDCWD, path, 0755);
         break;
     case VJ_FILE_REMOVE: result = do_remove(path); break;
+    case VJ_FILE_REALPATH: result = do_realpath(path); break;
     case VJ_FILE_CANARIES: result = vj_canaries_try(setup, request); break;
     }
     return result < 0 ? (int)-result : 0;

@@ -87,6 +87,7 @@ typedef enum {
     VJ_FILE_LIST,     // names, each ended by NUL, to descriptor 1
     VJ_FILE_MAKE_DIRECTORY,
     VJ_FILE_REMOVE,
+    VJ_FILE_REALPATH, // the path without links, to descriptor 1
     VJ_FILE_CANARIES, // forbidden acts; their answers to descriptor 1
 } vj_file;
 

@@ -96,4 +96,7 @@ vj_status vj_policy_compile(const vj_plan_settings *settings, const vj_rule *rul
                             size_t *size, vj_error *error);
 void vj_plan_free(void *block);
 
+// The path of an operation of a plan, for messages; "" past the last one.
+const char *vj_plan_path(const void *block, uint32_t operation);
+
 #endif

@@ -477,3 +477,9 @@ vj_status vj_policy_compile(const vj_plan_settings *settings, const vj_rule *rul
 void vj_plan_free(void *block) {
     free(block);
 }
+
+const char *vj_plan_path(const void *block, uint32_t operation) {
+    const vj_plan *plan = block;
+    if (operation >= plan->operation_count) return "";
+    return vj_plan_string(plan, vj_plan_operations(plan)[operation].path);
+}

@@ -11,6 +11,7 @@
 
 #define READ_SIZE     65536u
 #define POLL_SLICE_MS 1000 // so that a signal taken by another thread is noticed
+#define REST_TURNS    4096
 #define READS_A_TURN  64   // then look at the run, the clock and the other stream
 
 // Byte i of the stream lies at i while i < limit; after that the second half is
@@ -122,6 +123,20 @@ static bool is_open(const vj_capture *capture) {
     return capture && capture->descriptor >= 0;
 }
 
+// After the end of the run: all that is still there, a terminal's last chunks
+// (4 KiB a read) included, but not what somebody else keeps writing.
+static bool drain_rest(vj_capture *capture) {
+    uint64_t before;
+    int turns = 0;
+    do {
+        if (!is_open(capture)) return true;
+        before = capture->total;
+        if (!drain(capture)) return false;
+    } while (capture->total > before && ++turns < REST_TURNS);
+    end_stream(capture);
+    return true;
+}
+
 static int slice_of(int64_t deadline) {
     if (deadline < 0) return POLL_SLICE_MS;
     int64_t left = deadline - vj_now_ns();
@@ -141,10 +156,9 @@ vj_status vj_run_communicate(vj_run *run, const char *input, uint64_t input_size
             // All writers are gone. What the pipes still hold is read; a
             // descriptor that found its way into another run is not waited for.
             for (int i = 0; i < 2; i++) {
-                if (is_open(captures[i]) && !drain(captures[i])) {
+                if (!drain_rest(captures[i])) {
                     return vj_fail(error, VJ_NO_MEMORY, VJ_STAGE_HOST, ENOMEM, "out of memory");
                 }
-                if (is_open(captures[i])) end_stream(captures[i]);
             }
             if (*input_descriptor >= 0) close(*input_descriptor);
             *input_descriptor = -1;

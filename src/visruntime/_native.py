@@ -28,6 +28,7 @@ __all__ = [
     "decode",
     "encode",
     "find_sockets",
+    "plan_path",
 ]
 
 values.install(_viscore)
@@ -38,6 +39,8 @@ decode = _viscore.decode
 BINARY_DIRECTORY = os.path.dirname(os.path.abspath(_viscore.__file__))
 """Where the compiled modules are, and in ``bin`` below it the executables."""
 
+PATH_MAX = 4096
+"""Longest path that C takes, its NUL included."""
 RULE_KINDS = ("read", "write", "deny", "deny_read", "deny_write", "deny_exec")
 RIGHTS = ("read", "write", "exec")
 STATUS_NAMES = {
@@ -183,6 +186,11 @@ def compile_plan(  # noqa: PLR0913 - the parts of one plan
         return bytes(ffi.buffer(block[0], size[0]))
     finally:
         lib.vj_plan_free(block[0])
+
+
+def plan_path(plan: bytes, operation: int) -> str:
+    """Return the path of an operation of a plan, for messages."""
+    return os.fsdecode(ffi.string(lib.vj_plan_path(ffi.from_buffer(plan), operation)))
 
 
 def find_sockets(directory: str, most_entries: int) -> list[str]:

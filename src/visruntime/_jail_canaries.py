@@ -1,0 +1,55 @@
+"""The forbidden acts that each jail tries on itself when it opens, and what must come back."""
+
+from __future__ import annotations
+
+import errno
+
+from visruntime.events import Canary
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["CANARIES", "MOST_PATHS", "judge"]
+
+CANARIES: tuple[tuple[str, frozenset[int]], ...] = (
+    ("mount a file system", frozenset({errno.EPERM})),
+    ("make a user namespace", frozenset({errno.EPERM})),
+    ("write to the root", frozenset({errno.EROFS})),
+    ("list what only Landlock hides", frozenset({errno.EACCES})),
+    ("open a packet socket", frozenset({errno.EAFNOSUPPORT})),
+    ("connect to an outside address", frozenset({errno.ENETUNREACH})),
+    ("set up io_uring", frozenset({errno.EPERM})),
+    ("open a kernel setting for writing", frozenset({errno.EROFS, errno.EACCES})),
+    ("make a set-uid file", frozenset({errno.EPERM})),
+    ("signal the supervisor", frozenset({errno.EPERM})),
+    ("trace the supervisor", frozenset({errno.EPERM})),
+    ("hold a capability", frozenset({errno.EPERM})),
+)
+"""Name and the errnos that mean "held", in the order of native/visjail/linux_canary.c."""
+
+PATH_ACTS = {
+    "r": ("read", frozenset({errno.EACCES})),
+    "w": ("write", frozenset({errno.EROFS, errno.EACCES})),
+    "x": ("execute", frozenset({errno.EACCES})),
+}
+
+MOST_PATHS = 64
+"""Denies of a policy that are tried; with more, the first ones."""
+
+NOT_APPLICABLE = -1
+UNSEEN = errno.ENOENT
+"""Below a folder that is denied as a whole there is nothing to open."""
+
+
+def judge(answers: Sequence[int], acts: Sequence[str]) -> tuple[Canary, ...]:
+    """Turn the jail's answers into canaries; those that say nothing here are left out."""
+    expected = [*CANARIES]
+    for act in acts:
+        verb, held = PATH_ACTS[act[0]]
+        expected.append((f"{verb} {act[1:]}", held | {UNSEEN}))
+    return tuple(
+        Canary(name, held=answer in held, errno=answer)
+        for (name, held), answer in zip(expected, answers, strict=True)
+        if answer != NOT_APPLICABLE
+    )

@@ -1,0 +1,123 @@
+"""Why a jail could not be opened on this machine, and the one thing that would help.
+
+One errno has several causes, so harmless calls tell them apart: they change nothing and
+have arguments that no kernel accepts, so only a filter or a module in between can answer
+EPERM. Versions and names of distributions are never asked.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+
+from visruntime import _native
+from visruntime.errors import JailClosed, JailUnavailable, PolicyError
+
+__all__ = ["apparmor_profile", "as_public_error", "init_path"]
+
+NAMESPACE_STAGES = frozenset({"user namespace", "id map", "namespaces", "mount propagation"})
+PATH_STAGES = frozenset({"mount source", "mount source changed", "mount point"})
+
+
+def init_path() -> str:
+    """Return the path of the installed visjail-init.
+
+    Raises:
+        JailUnavailable: the installation is incomplete.
+    """
+    path = os.path.join(_native.BINARY_DIRECTORY, "bin", "visjail-init")
+    if not os.access(path, os.X_OK):
+        raise JailUnavailable(
+            f"{path} is missing or not executable", stage="host", fix="reinstall visruntime"
+        )
+    return path
+
+
+def apparmor_profile() -> str:
+    """Return an AppArmor profile that lets the installed visjail-init make user namespaces."""
+    return (
+        "abi <abi/4.0>,\n"
+        "include <tunables/global>\n"
+        f'profile visjail-init "{init_path()}" flags=(unconfined) {{\n'
+        "  userns,\n"
+        "}\n"
+    )
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="ascii") as file:
+            return file.read().strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _refused(call: str, *arguments: object) -> bool:
+    """Tell whether a harmless call is answered with EPERM."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    return bool(getattr(libc, call)(*arguments) and ctypes.get_errno() == errno.EPERM)
+
+
+def _why_no_namespaces(number: int) -> tuple[str, str]:
+    """Return the cause and the fix, in this order of likelihood."""
+    if _read("/proc/sys/user/max_user_namespaces") == "0":
+        return (
+            "user namespaces are switched off (user.max_user_namespaces is 0)",
+            "as root: sysctl -w user.max_user_namespaces=15000",
+        )
+    if _read("/proc/sys/kernel/unprivileged_userns_clone") == "0":
+        return (
+            "user namespaces are for root only (kernel.unprivileged_userns_clone is 0)",
+            "as root: sysctl -w kernel.unprivileged_userns_clone=1",
+        )
+    if _read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1":
+        return (
+            "AppArmor lets only named programs make user namespaces "
+            "(kernel.apparmor_restrict_unprivileged_userns is 1)",
+            "load the profile that `visruntime doctor` prints, as root",
+        )
+    if number == errno.ENOSPC:
+        return (
+            "no more namespaces may be made (a user.max_*_namespaces limit, or nested too deep)",
+            "raise the limits in /proc/sys/user, or leave the outer sandbox",
+        )
+    if number == errno.ENOSYS:
+        return ("the kernel is too old for this jail", "Linux 5.12 or newer is needed")
+    if _refused("unshare", 0):
+        return (
+            "a seccomp filter around this process refuses namespaces (a container's default)",
+            "run the container with a seccomp profile that allows unshare, mount and clone",
+        )
+    if _refused("mount", b"", b"", b"", 0, None):
+        return (
+            "a filter or Landlock around this process refuses mounts",
+            "start the host outside of that sandbox",
+        )
+    return (
+        "the kernel refuses namespaces to this process (a chroot, or a security module)",
+        "start the host outside of the chroot, or see `visruntime doctor`",
+    )
+
+
+def as_public_error(error: _native.NativeError, plan: bytes) -> Exception:
+    """Turn the failure of an opening into the error that the caller gets."""
+    if error.status == "closed":
+        return JailClosed("the jail ended while it was opening; see `visruntime doctor`")
+    if error.stage in PATH_STAGES and error.index >= 0:
+        path = _native.plan_path(plan, error.index)
+        why = os.strerror(error.errno)
+        if error.stage == "mount source changed":
+            why = "it was replaced while the jail was opening"
+        return PolicyError(f"{path}: {why}; nothing was started", field=None, value=path)
+    if error.stage in NAMESPACE_STAGES:
+        cause, fix = _why_no_namespaces(error.errno)
+    elif error.stage == "proc mount" and error.errno == errno.EPERM:
+        cause = "the kernel refuses a private /proc because the visible one is partly covered"
+        fix = "run the container with an unmasked /proc, or outside of it"
+    else:
+        cause = f"the step '{error.stage}' failed: {os.strerror(error.errno)}"
+        fix = "see `visruntime doctor`"
+    return JailUnavailable(
+        f"cannot open a jail: {cause}", stage=error.stage, errno=error.errno, fix=fix
+    )

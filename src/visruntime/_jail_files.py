@@ -1,0 +1,136 @@
+"""File operations of the host on what a guest can reach.
+
+Each runs in a confined child inside the jail, under the jail's own rights: the host never
+opens a path that a guest could have prepared. A link in the last place is not followed.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+
+from visruntime import _native
+from visruntime.errors import OutputLimitExceeded, PathDenied
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from visruntime._jail_process import CommandResult
+
+__all__ = ["FileStatus", "JailFiles"]
+
+DENIED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ELOOP, errno.EXDEV)
+STATUS = struct.Struct("=QqII")
+DEFAULT_MAX_BYTES = 64 << 20
+
+
+class FileStatus:
+    """What `Jail.stat` tells: ``size`` in bytes, ``modified`` in seconds, ``mode``, ``links``."""
+
+    __slots__ = ("links", "mode", "modified", "size")
+
+    def __init__(self, size: int, modified_ns: int, mode: int, links: int) -> None:
+        self.size = size
+        self.modified = modified_ns / 1e9
+        self.mode = mode
+        self.links = links
+
+
+class JailFiles:
+    """The file verbs of a jail; `Jail` inherits them."""
+
+    def _file_operation(
+        self, operation: str, path: str, *, data: bytes = b"", limit: int = 0
+    ) -> CommandResult:
+        raise NotImplementedError
+
+    def _do(
+        self, operation: str, path: str | os.PathLike[str], *, data: bytes = b"", limit: int = 0
+    ) -> bytes:
+        name = os.fspath(path)
+        if not isinstance(name, str) or not name.startswith("/") or "\0" in name:
+            raise ValueError(f"path: {name!r} is not an absolute path")
+        result = self._file_operation(operation, name, data=data, limit=limit)
+        if result.exit_code == 0:
+            return result.stdout
+        number = result.exit_code or errno.EIO
+        if number in DENIED:
+            reason = "is a link" if number == errno.ELOOP else os.strerror(number)
+            raise PathDenied(f"{name}: {reason} (in the jail)", path=name)
+        raise OSError(number, os.strerror(number), name)
+
+    def read_bytes(
+        self, path: str | os.PathLike[str], *, max_bytes: int = DEFAULT_MAX_BYTES
+    ) -> bytes:
+        """Return the content of a regular file.
+
+        Raises:
+            OutputLimitExceeded: it is longer than *max_bytes*.
+            PathDenied: the jail may not read it, or it is a link.
+            OSError: as `open` would; EINVAL for a pipe, a socket or a device.
+        """
+        if max_bytes < 0:
+            raise ValueError(f"max_bytes: {max_bytes}")
+        data = self._do("READ", path, limit=max_bytes + 1)
+        if len(data) > max_bytes:
+            raise OutputLimitExceeded(
+                f"{os.fspath(path)} is longer than {max_bytes} bytes; raise max_bytes=",
+                kind="max_bytes",
+                limit=max_bytes,
+            )
+        return data
+
+    def write_bytes(self, path: str | os.PathLike[str], data: bytes) -> None:
+        """Make *data* the content of a regular file, which is made if it is not there."""
+        self._do("WRITE", path, data=bytes(data))
+
+    def stat(self, path: str | os.PathLike[str]) -> FileStatus:
+        """Return size, time and mode; of a link itself, not of what it leads to."""
+        return FileStatus(*STATUS.unpack(self._do("STAT", path, limit=STATUS.size)))
+
+    def exists(self, path: str | os.PathLike[str]) -> bool:
+        """Tell whether the jail sees something at *path*."""
+        try:
+            self._do("STAT", path, limit=STATUS.size)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
+    def list_dir(self, path: str | os.PathLike[str]) -> list[str]:
+        """Return the names in a folder, sorted."""
+        names = self._do("LIST", path, limit=DEFAULT_MAX_BYTES)
+        return sorted(os.fsdecode(name) for name in names.split(b"\0") if name)
+
+    def make_dir(self, path: str | os.PathLike[str]) -> None:
+        """Make a folder."""
+        self._do("MAKE_DIRECTORY", path)
+
+    def remove(self, path: str | os.PathLike[str]) -> None:
+        """Remove a file, a link or an empty folder."""
+        self._do("REMOVE", path)
+
+    def realpath(self, path: str | os.PathLike[str]) -> str:
+        """Return where *path* leads in the jail, all links followed."""
+        return os.fsdecode(self._do("REALPATH", path, limit=_native.PATH_MAX))
+
+    def copy_in(self, source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
+        """Copy a file of the host, read by the host, to *target* in the jail."""
+        with open(source, "rb") as file:
+            self.write_bytes(target, file.read())
+
+    def copy_out(
+        self,
+        source: str | os.PathLike[str],
+        target: str | os.PathLike[str],
+        *,
+        max_bytes: int = DEFAULT_MAX_BYTES,
+    ) -> None:
+        """Copy a regular file of the jail to *target*, a new file on the host.
+
+        Raises:
+            FileExistsError: there is something at *target*; nothing is followed or replaced.
+        """
+        data = self.read_bytes(source, max_bytes=max_bytes)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(target, flags, 0o644), "wb") as file:
+            file.write(data)

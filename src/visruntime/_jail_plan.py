@@ -1,0 +1,405 @@
+"""From a policy to the plan of one jail: what the file system has, and what is added unasked.
+
+The C compiler decides what is mounted where; this module collects the facts that it needs
+and refuses what the mounts could not hold. Nothing is started here.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+import sys
+
+from visruntime import _native
+from visruntime._jail_protect import host_files
+from visruntime._paths import ancestors, is_within
+from visruntime.errors import PolicyError, PolicyUnsupported
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from visruntime.policy import JailPolicy, Limits, Rule
+
+__all__ = ["JailPlan", "make_plan"]
+
+HOME = "/home/user"
+"""HOME of the guest; with ``system="host"``, where it need not exist, `HOST_ROOT_HOME`."""
+HOST_ROOT_HOME = "/tmp/home"  # noqa: S108 - inside the jail
+
+GUEST_IDS = (0x70000000, 0x7FFDFFFF)
+"""Host uids for guests of a root caller: a range that systemd's table of uids leaves unused."""
+
+MOST_ENTRIES = 5_000_000
+"""Names below the grants of one policy that are looked at for sockets."""
+
+DESCRIPTORS_LEFT_TO_THE_HOST = 300
+"""A guest's RLIMIT_NOFILE stays this far below the host's soft limit.
+
+Descriptors in flight over AF_UNIX sockets are counted per host uid and compared with the
+sender's soft limit: a guest with the host's own limit could stop every jail of its owner.
+"""
+
+DEFAULT_PROCESSES = 1024
+
+
+class JailPlan:
+    """A compiled plan, and what the caller of it has to know."""
+
+    __slots__ = ("blob", "home", "notes", "protected", "read_tests", "rules", "sockets")
+
+    def __init__(self) -> None:
+        self.blob = b""
+        self.home = HOME
+        self.notes: list[str] = []
+        self.protected: list[str] = []
+        self.sockets: list[str] = []
+        self.rules: list[tuple[str, str]] = []
+        self.read_tests: list[str] = []
+
+
+def make_plan(
+    policy: JailPolicy,
+    *,
+    implicit_read: Sequence[tuple[str, str]] = (),
+    config_files: Iterable[str] = (),
+) -> JailPlan:
+    """Compile *policy*, or say which clause cannot be held here.
+
+    Args:
+        implicit_read: (path, reason) of read-only grants that the caller's library adds.
+        config_files: policy and configuration files in use, kept read-only.
+
+    Raises:
+        PolicyUnsupported: a clause that this version or machine cannot enforce.
+        PolicyError: a path that is missing, or is not what a rule can stand on.
+    """
+    for field, why in policy.unsupported():
+        raise PolicyUnsupported(f"{field}: {why}", field=field)
+    plan = JailPlan()
+    host_root = policy.system == "host"
+    plan.home = HOST_ROOT_HOME if host_root else HOME
+    written = _user_rules(policy)
+    grants = [rule.path for rule in written if rule.kind == "write"]
+    _check_links(policy, grants)
+    rules: list[tuple[str, str, bool, bool]] = [
+        (rule.kind, rule.path, False, rule.kind in ("read", "write")) for rule in written
+    ]
+    implicit = [os.path.realpath(path) for path, _ in implicit_read]
+    rules += [("read", path, False, True) for path in implicit]
+    rules += _system_rules(policy)
+    plan.protected = _protect(rules, grants, config_files, plan.notes)
+    rules += [("deny_write", path, False, False) for path in plan.protected]
+    plan.sockets = _find_sockets(written, rules)
+    rules += [("deny", path, False, False) for path in plan.sockets]
+    facts = _facts(path for _, path, _, _ in rules)
+    _check_facts(written, facts)
+    plan.rules = [(kind, path) for kind, path, _, _ in rules]
+    plan.read_tests = _denied_paths(written, plan, facts)
+    guest_id = GUEST_IDS[0] + secrets.randbelow(GUEST_IDS[1] - GUEST_IDS[0])
+    plan.blob = _native.compile_plan(
+        rules=rules,
+        facts=facts,
+        extras=_extras(policy, plan.home, os.geteuid() or guest_id),
+        limits=_process_limits(policy.limits),
+        hostname="visruntime",
+        guest_id=guest_id,
+        scratch_size=policy.limits.scratch or 0,
+        private_network=policy.egress.mode != "open",
+        root_caller=os.geteuid() == 0,
+        host_root=host_root,
+    )
+    return plan
+
+
+# ---- rules -----------------------------------------------------------------------
+
+
+def _user_rules(policy: JailPolicy) -> list[Rule]:
+    return [r for r in policy.resolved_rules() if r.origin not in ("system", "private")]
+
+
+def _system_rules(policy: JailPolicy) -> list[tuple[str, str, bool, bool]]:
+    rules = []
+    for rule in policy.resolved_rules():
+        if rule.origin == "private":
+            rules.append((rule.kind, rule.path, True, False))
+        elif rule.origin == "system":
+            rules.append((rule.kind, rule.path, False, False))
+    return rules
+
+
+def _check_links(policy: JailPolicy, write_grants: list[str]) -> None:
+    """Refuse a rule whose path goes through a link that a guest could have made or change."""
+    for kind in ("read", "write", "deny", "deny_read", "deny_write", "deny_exec"):
+        for index, path in enumerate(getattr(policy, kind)):
+            field = f"{kind}[{index}]"
+            for step in ancestors(path):
+                if not os.path.islink(step):
+                    continue
+                folder = os.path.realpath(os.path.dirname(step))
+                target = os.path.realpath(step)
+                if any(is_within(folder, grant) for grant in write_grants):
+                    raise PolicyError(
+                        f"{field}: {step} is a link inside a writable grant, where a guest can "
+                        f"change it; name what it leads to ({target}) instead",
+                        field=field,
+                        value=path,
+                    )
+                if kind in ("read", "write") and step == path and not is_within(target, folder):
+                    raise PolicyError(
+                        f"{field}: {path} is a link out of its folder, to {target}; "
+                        "grant that path itself if you mean it",
+                        field=field,
+                        value=path,
+                    )
+
+
+def _protect(
+    rules: Sequence[tuple[str, str, bool, bool]],
+    grants: Sequence[str],
+    config_files: Iterable[str],
+    notes: list[str],
+) -> list[str]:
+    """Return what the host itself runs or trusts and would be writable: it is made read-only."""
+    plain = [(kind, path) for kind, path, private, _ in rules if not private]
+    protected = []
+    for path, what in host_files(config_files):
+        for grant in grants:
+            if is_within(grant, path) and _native.decide(plain, "write", grant)[0]:
+                raise PolicyError(
+                    f"write: {grant} lies in {path}, {what}: what a guest writes there the host "
+                    "would run; grant another folder",
+                    field="write",
+                    value=grant,
+                )
+        if _native.decide(plain, "write", path)[0] and path not in protected:
+            protected.append(path)
+    for entry in sys.path:
+        real = os.path.realpath(entry or ".")
+        if any(real == grant for grant in grants):
+            notes.append(f"host_imports_from_grant: {real} is on the host's sys.path")
+    return protected
+
+
+# ---- sockets ---------------------------------------------------------------------
+
+
+def _bound_sockets() -> list[str]:
+    """Paths of the AF_UNIX sockets that live in this network namespace (proc(5))."""
+    try:
+        with open("/proc/net/unix", "rb") as table:
+            lines = table.read().splitlines()[1:]
+    except OSError:
+        return []
+    found = []
+    for line in lines:
+        fields = line.split(None, 7)
+        if len(fields) == 8 and fields[7].startswith(b"/"):
+            found.append(os.fsdecode(fields[7]))
+    return found
+
+
+def _find_sockets(
+    written: Sequence[Rule], rules: Sequence[tuple[str, str, bool, bool]]
+) -> list[str]:
+    """Return every socket file that the guest would see: none is granted yet, all are masked."""
+    plain = [(kind, path) for kind, path, private, _ in rules if not private]
+    found = set()
+    for grant in {rule.path for rule in written if rule.kind in ("read", "write")}:
+        try:
+            found.update(_native.find_sockets(grant, MOST_ENTRIES))
+        except _native.NativeError as error:
+            raise PolicyUnsupported(
+                f"{grant}: {error}; grant smaller folders", field="read", value=grant
+            ) from None
+    for path in _bound_sockets():
+        real = os.path.realpath(path)
+        if _native.decide(plain, "read", real)[0]:
+            found.add(real)
+    return sorted(path for path in found if _is_socket(path))
+
+
+def _is_socket(path: str) -> bool:
+    try:
+        return stat.S_ISSOCK(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
+# ---- facts -----------------------------------------------------------------------
+
+
+def _facts(paths: Iterable[str]) -> dict[str, tuple[str, int, int]]:
+    facts: dict[str, tuple[str, int, int]] = {}
+    for path in paths:
+        for step in reversed(tuple(ancestors(path))):
+            if step in facts:
+                break  # and with it all that is above
+            facts[step] = _fact(step)
+    return facts
+
+
+def _fact(path: str) -> tuple[str, int, int]:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return "absent", 0, 0
+    kind = "directory" if stat.S_ISDIR(found.st_mode) else "file"
+    device = os.major(found.st_dev) << 32 | os.minor(found.st_dev)
+    return kind, device, found.st_ino
+
+
+def _check_facts(written: Sequence[Rule], facts: dict[str, tuple[str, int, int]]) -> None:
+    for rule in written:
+        if rule.kind not in ("read", "write"):
+            _check_other_names(rule)
+            continue
+        if facts[rule.path][0] == "absent":
+            raise PolicyError(
+                f"{rule.origin}: {rule.path} does not exist; make it first, a grant is never "
+                "left out",
+                field=rule.origin,
+                value=rule.path,
+            )
+        mode = os.lstat(rule.path).st_mode
+        if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
+            raise PolicyUnsupported(
+                f"{rule.origin}: {rule.path} is neither a folder nor a regular file",
+                field=rule.origin,
+                value=rule.path,
+            )
+
+
+def _check_other_names(rule: Rule) -> None:
+    """Refuse to deny a file that has a second name: the other name would still lead to it."""
+    try:
+        found = os.lstat(rule.path)
+    except OSError:
+        return
+    if stat.S_ISREG(found.st_mode) and found.st_nlink > 1 and rule.kind != "deny_exec":
+        raise PolicyUnsupported(
+            f"{rule.origin}: {rule.path} has {found.st_nlink} names (hard links), and a guest "
+            "could reach it by another one; give it one name (cp it over itself), or deny the "
+            "folders of all its names",
+            field=rule.origin,
+            value=rule.path,
+        )
+
+
+def _denied_paths(
+    written: Sequence[Rule], plan: JailPlan, facts: dict[str, tuple[str, int, int]]
+) -> list[str]:
+    """Return acts for the canaries: each deny of the policy, tried on its own path."""
+    acts = []
+    for rule in written:
+        if not rule.kind.startswith("deny") or facts[rule.path][0] == "absent":
+            continue
+        folder = os.path.dirname(rule.path)
+        if not _native.decide(plan.rules, "read", folder)[0]:
+            continue  # nothing of it is visible
+        right = {"deny_write": "write", "deny_exec": "exec"}.get(rule.kind, "read")
+        if right == "exec" and facts[rule.path][0] != "file":
+            continue
+        if not _native.decide(plan.rules, right, rule.path)[0]:
+            acts.append(right[0].replace("e", "x") + rule.path)
+    acts += [f"w{path}" for path in plan.protected]
+    return acts
+
+
+# ---- what the jail has of its own --------------------------------------------------
+
+ETC_PASSWD = (
+    "root:x:0:0:root:{home}:/bin/sh\n"
+    "user:x:{id}:{id}:user:{home}:/bin/sh\n"
+    "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+)
+ETC_GROUP = "root:x:0:\nuser:x:{id}:\nnogroup:x:65534:\n"
+ETC_HOSTS = "127.0.0.1 localhost visruntime\n::1 localhost\n"
+
+
+def _extras(policy: JailPolicy, home: str, user: int) -> list[tuple[str, str, str, int]]:
+    """Return the operations that follow from no rule, in order."""
+    granted = {*policy.read, *policy.write}
+    extras: list[tuple[str, str, str, int]] = [
+        ("DEVICES", "/dev", "", 0),
+        ("PROC", "/proc", "", 0),
+        ("SCRATCH", "/tmp", "", 0),  # noqa: S108 - inside the jail
+    ]
+    places = [("/tmp", 0o1777), ("/var/tmp", 0o1777), ("/dev/shm", 0o1777), (home, 0o755)]  # noqa: S108
+    extras += [
+        ("SCRATCH_PLACE", place, "", mode)
+        for place, mode in places
+        if place not in granted and (policy.system != "host" or os.path.isdir(place) or place == home)
+    ]
+    if policy.system == "host":
+        return extras
+    if policy.system == "minimal":
+        for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
+            if os.path.islink(f"/{name}"):
+                extras.append(("SYMLINK", f"/{name}", os.readlink(f"/{name}"), 0))
+        extras += _made_etc(policy, home, user)
+    extras.append(("DIRECTORY", "/run", "", 0))
+    extras += _grant_links(policy)
+    return extras
+
+
+def _made_etc(policy: JailPolicy, home: str, user: int) -> list[tuple[str, str, str, int]]:
+    extras = [
+        ("SYMLINK", "/etc/mtab", "/proc/self/mounts", 0),
+        ("SYMLINK", "/var/run", "/run", 0),
+    ]
+    for path, text in (
+        ("/etc/passwd", ETC_PASSWD),
+        ("/etc/group", ETC_GROUP),
+        ("/etc/hosts", ETC_HOSTS),
+    ):
+        extras.append(("FILE", path, text.format(id=user, home=home), 0))
+    if policy.egress.mode == "open" and os.path.isfile("/etc/resolv.conf"):
+        extras.append(("COPY", "/etc/resolv.conf", "/etc/resolv.conf", 0))
+    return extras
+
+
+def _grant_links(policy: JailPolicy) -> list[tuple[str, str, str, int]]:
+    """Links on the way to a grant, so that the path as it was written works in the jail."""
+    links = {}
+    for path in (*policy.read, *policy.write):
+        for step in ancestors(path):
+            if os.path.islink(step) and not is_within(step, "/usr"):
+                links[step] = os.path.realpath(step)
+                break
+    return [("SYMLINK", step, target, 0) for step, target in links.items()]
+
+
+# ---- limits ----------------------------------------------------------------------
+
+
+def _process_limits(limits: Limits) -> dict[str, int]:
+    return {
+        "open_files": _open_files(limits),
+        "processes": limits.processes or 0,
+        "file_size": limits.file_size or 0,
+        "data": limits.memory or 0,
+        "cpu_seconds": int(limits.cpu_seconds or 0),
+    }
+
+
+def _open_files(limits: Limits) -> int:
+    import resource
+
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if soft == resource.RLIM_INFINITY:
+        soft = 1 << 20
+    most = max(soft - DESCRIPTORS_LEFT_TO_THE_HOST, soft // 2)
+    if limits.open_files == "auto":
+        return max(soft // 2, 1)
+    wanted = int(limits.open_files) if limits.open_files is not None else most
+    if wanted > most:
+        raise PolicyUnsupported(
+            f"limits.open_files: {wanted}, but this process itself may have {soft} "
+            f"and keeps {soft - most} for itself; ask for at most {most}, or raise `ulimit -n`",
+            field="limits.open_files",
+            value=wanted,
+        )
+    return wanted

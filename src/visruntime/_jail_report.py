@@ -1,0 +1,112 @@
+"""The enforcement report of one jail: which mechanism stands behind which clause."""
+
+from __future__ import annotations
+
+from visruntime.events import Clause, EnforcementReport
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from visruntime._jail_plan import JailPlan
+    from visruntime.events import Canary
+    from visruntime.policy import JailPolicy, Limits
+
+__all__ = ["IDENTITY_ROOT", "make_report"]
+
+IDENTITY_CALLER, IDENTITY_MAPPED, IDENTITY_ROOT = 1, 2, 3
+
+
+def make_report(
+    policy: JailPolicy,
+    plan: JailPlan,
+    info: Mapping[str, int],
+    canaries: tuple[Canary, ...],
+    implicit_read: Sequence[tuple[str, str]],
+) -> EnforcementReport:
+    """Say what enforces *policy* in the jail that *info* describes."""
+    layer = (f"landlock-{info['landlock_abi']}",) if info["landlock_abi"] else ()
+    clauses = [Clause("system", ("mount", *layer))]
+    for kind in ("read", "write"):
+        for index, _ in enumerate(getattr(policy, kind)):
+            clauses.append(Clause(f"{kind}[{index}]", ("mount", *layer)))
+    for kind in ("deny", "deny_read", "deny_write", "deny_exec"):
+        mechanism = "noexec mount" if kind == "deny_exec" else "mount"
+        for index, _ in enumerate(getattr(policy, kind)):
+            note = "holds for the object that was there when the jail opened"
+            clauses.append(Clause(f"{kind}[{index}]", (mechanism,), note=note))
+    clauses += [
+        Clause(f"implicit read {path}", ("mount", *layer), note=why) for path, why in implicit_read
+    ]
+    clauses += [
+        Clause(f"protected {path}", ("mount",), note="the host runs or trusts it")
+        for path in plan.protected
+    ]
+    clauses += [
+        Clause(f"socket {path}", ("mount",), note="masked: no socket is granted")
+        for path in plan.sockets
+    ]
+    clauses += [
+        _egress(policy, info),
+        Clause("env", ("built, not inherited",)),
+        Clause("processes of the host", ("pid namespace", *(layer if _scopes(info) else ()))),
+        Clause("privileges", ("no capabilities", "no_new_privs", "seccomp", "user namespace")),
+    ]
+    clauses += _limits(policy.limits, info)
+    notes = list(plan.notes)
+    if not info["landlock_abi"]:
+        notes.append("one layer: this kernel has no Landlock, file clauses rest on mounts alone")
+    if policy.egress.mode == "open":
+        notes.append("egress=OPEN shares the host's network, its loopback services too")
+    return EnforcementReport(
+        backend="namespaces",
+        clauses=tuple(clauses),
+        canaries=canaries,
+        identity=_identity(info),
+        notes=tuple(notes),
+    )
+
+
+def _scopes(info: Mapping[str, int]) -> bool:
+    return info["landlock_abi"] >= 6
+
+
+def _identity(info: Mapping[str, int]) -> str:
+    if info["identity"] == IDENTITY_MAPPED:
+        return f"host uid {info['guest_id']}, grants id-mapped"
+    if info["identity"] == IDENTITY_ROOT:
+        return "host uid 0 without capabilities: a file system refused id-mapped mounts"
+    return f"host uid {info['guest_id']}, the caller's own"
+
+
+def _egress(policy: JailPolicy, info: Mapping[str, int]) -> Clause:
+    if policy.egress.mode == "open":
+        scope = ("landlock abstract-socket scope",) if _scopes(info) else ()
+        return Clause("egress", ("seccomp socket families", *scope), note="shared with the host")
+    return Clause("egress", ("network namespace", "seccomp socket families"))
+
+
+def _limits(limits: Limits, info: Mapping[str, int]) -> list[Clause]:
+    clauses = []
+    if limits.processes is not None:
+        if info["identity"] == IDENTITY_ROOT:
+            clauses.append(Clause("limits.processes", (), note="not enforced for host uid 0"))
+        else:
+            clauses.append(
+                Clause("limits.processes", ("RLIMIT_NPROC of the user namespace",), bound="tree")
+            )
+    if limits.scratch is not None:
+        clauses.append(Clause("limits.scratch", ("tmpfs size",), bound="tree"))
+    for name, mechanism in (
+        ("open_files", "RLIMIT_NOFILE"),
+        ("file_size", "RLIMIT_FSIZE"),
+        ("cpu_seconds", "RLIMIT_CPU"),
+        ("memory", "RLIMIT_DATA"),
+    ):
+        if getattr(limits, name) is not None:
+            clauses.append(Clause(f"limits.{name}", (mechanism,), bound="process"))
+    if limits.output is not None:
+        clauses.append(Clause("limits.output", ("host reader",), bound="tree"))
+    if limits.wall_seconds is not None:
+        clauses.append(Clause("limits.wall_seconds", ("keeper deadline",), bound="tree"))
+    return clauses

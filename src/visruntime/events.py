@@ -1,0 +1,182 @@
+"""What a run or a jail tells about itself: measured facts, and what enforced each clause.
+
+Nothing in here is the guest's word.
+"""
+
+from __future__ import annotations
+
+from visruntime._policy_values import Frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["Canary", "Clause", "EnforcementReport", "Usage", "Violation"]
+
+REPORT_VERSION = 1
+
+
+class Clause(Frozen):
+    """One clause of the policy and the mechanisms that enforce it.
+
+    ``clause`` is written as in the policy (``"deny[0]"``, ``"egress"``); ``mechanisms`` are
+    names such as ``mount``, ``landlock-7``, ``seccomp``, ``network namespace``; ``bound`` says
+    of a limit whether it holds for the whole ``tree`` or each ``process``, and ``note`` what
+    a reader should know.
+    """
+
+    __slots__ = ("bound", "clause", "mechanisms", "note")
+
+    clause: str
+    mechanisms: tuple[str, ...]
+    bound: str | None
+    note: str
+
+    def __init__(
+        self, clause: str, mechanisms: tuple[str, ...], *, bound: str | None = None, note: str = ""
+    ) -> None:
+        self._set(clause=clause, mechanisms=mechanisms, bound=bound, note=note)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the clause as plain data."""
+        plain: dict[str, Any] = {"clause": self.clause, "mechanisms": list(self.mechanisms)}
+        if self.bound:
+            plain["bound"] = self.bound
+        if self.note:
+            plain["note"] = self.note
+        return plain
+
+
+class Canary(Frozen):
+    """A forbidden act that was tried inside this jail when it opened.
+
+    ``errno`` is what the act got; ``held`` says that it is one that the enforcement gives.
+    """
+
+    __slots__ = ("errno", "held", "name")
+
+    name: str
+    held: bool
+    errno: int
+
+    def __init__(self, name: str, *, held: bool, errno: int) -> None:
+        self._set(name=name, held=held, errno=errno)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the canary as plain data."""
+        return {"name": self.name, "held": self.held, "errno": self.errno}
+
+
+class EnforcementReport(Frozen):
+    """What enforces the policy of one jail, clause by clause, and what proved it.
+
+    ``identity`` says under which host uid the guest runs; ``notes`` hold what the policy
+    did not ask for but a careful owner wants to know.
+    """
+
+    __slots__ = ("backend", "canaries", "clauses", "identity", "notes")
+
+    backend: str
+    clauses: tuple[Clause, ...]
+    canaries: tuple[Canary, ...]
+    identity: str
+    notes: tuple[str, ...]
+
+    def __init__(
+        self,
+        *,
+        backend: str,
+        clauses: tuple[Clause, ...],
+        canaries: tuple[Canary, ...],
+        identity: str,
+        notes: tuple[str, ...] = (),
+    ) -> None:
+        self._set(
+            backend=backend, clauses=clauses, canaries=canaries, identity=identity, notes=notes
+        )
+
+    def mechanisms(self, clause: str) -> tuple[str, ...]:
+        """Return what enforces *clause*; empty when the policy has no such clause."""
+        for known in self.clauses:
+            if known.clause == clause:
+                return known.mechanisms
+        return ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain data, as the CLI's ``--report`` writes it."""
+        return {
+            "version": REPORT_VERSION,
+            "backend": self.backend,
+            "identity": self.identity,
+            "clauses": [clause.to_dict() for clause in self.clauses],
+            "canaries": [canary.to_dict() for canary in self.canaries],
+            "notes": list(self.notes),
+        }
+
+
+class Usage(Frozen):
+    """What a run used, measured outside the guest.
+
+    Seconds, and bytes; ``max_memory`` is the largest resident size of any one process of the
+    run, ``killed`` how many descendants were still there at its end and had to be ended.
+    """
+
+    __slots__ = ("killed", "max_memory", "system_seconds", "user_seconds", "wall_seconds")
+
+    wall_seconds: float
+    user_seconds: float
+    system_seconds: float
+    max_memory: int
+    killed: int
+
+    def __init__(
+        self,
+        *,
+        wall_seconds: float,
+        user_seconds: float,
+        system_seconds: float,
+        max_memory: int,
+        killed: int = 0,
+    ) -> None:
+        self._set(
+            wall_seconds=wall_seconds,
+            user_seconds=user_seconds,
+            system_seconds=system_seconds,
+            max_memory=max_memory,
+            killed=killed,
+        )
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Processor time, in user and in system mode."""
+        return self.user_seconds + self.system_seconds
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the usage as plain data."""
+        return {
+            "wall_seconds": self.wall_seconds,
+            "user_seconds": self.user_seconds,
+            "system_seconds": self.system_seconds,
+            "cpu_seconds": self.cpu_seconds,
+            "max_memory": self.max_memory,
+            "killed": self.killed,
+        }
+
+
+class Violation(Frozen):
+    """Something that the policy stopped: a limit that was reached.
+
+    ``kind`` is the name of the clause, ``detail`` a sentence for people.
+    """
+
+    __slots__ = ("detail", "kind")
+
+    kind: str
+    detail: str
+
+    def __init__(self, kind: str, detail: str) -> None:
+        self._set(kind=kind, detail=detail)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the violation as plain data."""
+        return {"kind": self.kind, "detail": self.detail}

@@ -1,0 +1,548 @@
+"""Jails: opened once from a policy, then any number of programs are run in them.
+
+The kernel enforces the policy; `Jail.report` says by what. A clause that this machine
+cannot enforce is refused before anything starts, never weakened.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+
+from visruntime import _native
+from visruntime._environment_names import check_env
+from visruntime._jail_canaries import MOST_PATHS, judge
+from visruntime._jail_diagnose import as_public_error, init_path
+from visruntime._jail_files import JailFiles
+from visruntime._jail_plan import DEFAULT_PROCESSES, make_plan
+from visruntime._jail_process import (
+    DEVNULL,
+    PIPE,
+    STDOUT,
+    CommandResult,
+    JailProcess,
+    set_terminal_size,
+)
+from visruntime._jail_report import IDENTITY_ROOT, make_report
+from visruntime._policy_values import Secret
+from visruntime.errors import (
+    CommandError,
+    CommandFailed,
+    CommandNotExecutable,
+    CommandNotFound,
+    CommandTimeout,
+    JailClosed,
+    JailUnavailable,
+    PathDenied,
+    PolicyUnsupported,
+)
+from visruntime.policy import JailPolicy
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any, Self
+
+    from visruntime.events import EnforcementReport
+
+__all__ = ["DEVNULL", "PIPE", "STDOUT", "CommandResult", "Jail", "JailProcess"]
+
+BACKENDS = ("auto", "namespaces")
+LATER_BACKENDS = ("bubblewrap", "landlock")
+SEARCH_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+NOT_FOUND = (2, 20)  # ENOENT, ENOTDIR
+SPAWN_STRINGS_MAX = 2 << 20
+"""Bytes of argv, environment and working directory together."""
+
+
+class Jail(JailFiles):
+    """One jail: a root, a process tree and a network of its own, under one policy.
+
+    Use it as a context manager. All methods may be called from any thread. In a forked
+    child of the opener the object only lets go of the jail, which goes on.
+
+    Args:
+        policy: what the guests may do.
+        backend: "auto" or "namespaces".
+        config_files: policy and configuration files in use, kept from the guests.
+
+    Raises:
+        PolicyUnsupported: a clause that cannot be enforced here; nothing was started.
+        PolicyError: a path of the policy that does not exist or leads astray.
+        JailUnavailable: this machine opens no jail; the message says what would help.
+    """
+
+    def __init__(
+        self,
+        policy: JailPolicy,
+        *,
+        backend: str = "auto",
+        config_files: Iterable[str] = (),
+        implicit_read: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        self._closed = True
+        if not isinstance(policy, JailPolicy):
+            raise TypeError(f"policy: a JailPolicy is needed, not {type(policy).__name__}")
+        if backend in LATER_BACKENDS:
+            raise PolicyUnsupported(
+                f"backend={backend!r} is not built yet; use 'namespaces'", field="backend"
+            )
+        if backend not in BACKENDS:
+            raise ValueError(f"backend: one of {', '.join(BACKENDS)}, not {backend!r}")
+        self.policy = policy
+        plan = make_plan(policy, implicit_read=implicit_read, config_files=config_files)
+        self._rules = plan.rules
+        self._home = plan.home
+        self._base_env = _environment(policy, plan.home)
+        self._null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            self._handle = _native.JailHandle(init_path(), plan.blob)
+        except _native.NativeError as error:
+            os.close(self._null)
+            raise as_public_error(error, plan.blob) from None
+        except BaseException:
+            os.close(self._null)
+            raise
+        self._closed = False
+        try:
+            self._report = self._prove(plan, implicit_read)
+        except BaseException:
+            self.close()
+            raise
+
+    def _prove(self, plan: Any, implicit_read: Sequence[tuple[str, str]]) -> EnforcementReport:
+        """Try what must not be possible; a jail in which it is possible is closed."""
+        info = self._handle.info
+        if info["identity"] == IDENTITY_ROOT and self.policy.limits.processes not in (
+            None,
+            DEFAULT_PROCESSES,
+        ):
+            raise PolicyUnsupported(
+                "limits.processes: the kernel does not count the processes of host uid 0, and the "
+                "grants are on a file system that refuses id-mapped mounts; leave the limit out, "
+                "or call as an ordinary user",
+                field="limits.processes",
+            )
+        acts = plan.read_tests[:MOST_PATHS]
+        run, output = self._start_file_operation("CANARIES", acts or [""], 1 << 12)
+        end = None
+        while end is None:
+            end = run.communicate(output, None, None)
+        answers = struct.unpack(f"={output.total() // 4}i", output.value())
+        if not acts:
+            answers = answers[:-1]
+        canaries = judge(answers, acts)
+        broken = [canary.name for canary in canaries if not canary.held]
+        if broken or not canaries:
+            raise JailUnavailable(
+                f"the jail did not hold: {', '.join(broken) or 'no canary answered'}",
+                stage="canaries",
+                fix="please report this with the output of `visruntime doctor --json`",
+            )
+        return make_report(self.policy, plan, info, canaries, implicit_read)
+
+    # ---- running ----------------------------------------------------------------
+
+    def run(  # noqa: PLR0913 - as subprocess.run
+        self,
+        command: Sequence[str | os.PathLike[str]],
+        *,
+        input: bytes = b"",  # noqa: A002 - as subprocess.run
+        cwd: str | os.PathLike[str] | None = None,
+        env: Mapping[str, str | Secret] | None = None,
+        timeout: float | None = None,
+        check: bool = False,
+    ) -> CommandResult:
+        """Run *command*, wait until nothing of it is left, and return what it did.
+
+        The run ends when the program itself ends: descendants that are left then are killed.
+
+        Args:
+            command: the program and its arguments; never passed to a shell.
+            input: what the program reads from stdin; nothing (end of file) by default.
+            cwd: absolute; by default the host's, if the policy grants it, else HOME.
+            env: variables on top of those of the policy.
+            timeout: seconds until the whole process tree is killed.
+            check: raise when the exit code is not 0.
+
+        Raises:
+            CommandNotFound: there is no such program in the jail.
+            CommandNotExecutable: it may not be executed there.
+            CommandTimeout: time ran out; ``.result`` holds the output so far.
+            CommandFailed: with *check*.
+            JailClosed: the jail has ended.
+        """
+        process = self.spawn(
+            command,
+            stdin=PIPE if input else None,
+            stdout=PIPE,
+            stderr=PIPE,
+            cwd=cwd,
+            env=env,
+            timeout=timeout,
+        )
+        try:
+            stdout, stderr = process.communicate(input)
+        except BaseException:
+            process.close()
+            raise
+        result = self._result(process, stdout, stderr)
+        if process.stopped_by == "timeout":
+            raise CommandTimeout(
+                f"{process.args[0]} was ended after {timeout} s", result=result
+            )
+        if check and result.exit_code != 0:
+            raise CommandFailed(f"{process.args[0]}: {_end_of(result)}", result=result)
+        return result
+
+    def shell(self, script: str, **options: Any) -> CommandResult:
+        """Run *script* with the jail's shell: ``bash -c``, or ``sh -c`` where there is no bash.
+
+        Takes the options of `run`.
+        """
+        shell = "/bin/bash" if self.exists("/bin/bash") else "/bin/sh"
+        return self.run([shell, "-c", script], **options)
+
+    def spawn(  # noqa: PLR0913 - as subprocess.Popen
+        self,
+        command: Sequence[str | os.PathLike[str]],
+        *,
+        stdin: Any = None,
+        stdout: Any = None,
+        stderr: Any = None,
+        pty: bool = False,
+        rows: int = 24,
+        cols: int = 80,
+        cwd: str | os.PathLike[str] | None = None,
+        env: Mapping[str, str | Secret] | None = None,
+        timeout: float | None = None,
+        pass_fds: Mapping[int, int] | None = None,
+    ) -> JailProcess:
+        """Start *command* and return at once.
+
+        Args:
+            stdin, stdout, stderr: ``None`` for nothing (/dev/null), `PIPE`, `DEVNULL`, a
+                descriptor or a file; `STDOUT` for stderr.
+            pty: give the program a terminal of its own for all three; see ``.pty``.
+            rows, cols: of that terminal.
+            pass_fds: number in the program (3 to 15) -> descriptor of the host.
+
+        The other arguments and the errors are those of `run`; a timeout ends the program and
+        is seen in ``.stopped_by``.
+        """
+        arguments = _arguments(command)
+        environment = self._environment(env, pty=pty)
+        wall = self.policy.limits.wall_seconds
+        deadline, reason = timeout, "timeout"
+        if wall is not None and (timeout is None or wall < timeout):
+            deadline, reason = wall, "wall"
+        directory, fallback = self._directory(cwd)
+        streams = _Streams(self, stdin, stdout, stderr, pty=pty)
+        try:
+            if pty:
+                set_terminal_size(streams.master, rows, cols)
+            streams.add(pass_fds or {})
+            started = time.monotonic()
+            run = self._start(
+                directory=directory,
+                arguments=arguments,
+                environment=environment,
+                descriptors=streams.child,
+                timeout_ns=_nanoseconds(deadline),
+                search=b"/" not in arguments[0],
+                terminal=pty,
+                directory_fallback=fallback,
+            )
+        except BaseException:
+            streams.close_all()
+            raise
+        streams.close_child()
+        limits = self.policy.limits
+        return JailProcess(
+            run,
+            args=tuple(map(os.fsdecode, arguments)),
+            report=self._report,
+            output_limit=limits.output if limits.output is not None else 1 << 40,
+            started=started,
+            stop_reason=reason,
+            cpu_limit=None if limits.cpu_seconds is None else int(limits.cpu_seconds),
+            **streams.parent,
+        )
+
+    # ---- state ------------------------------------------------------------------
+
+    @property
+    def report(self) -> EnforcementReport:
+        """What enforces each clause, and the canaries that proved it."""
+        return self._report
+
+    @property
+    def ports(self) -> dict[int, int]:
+        """Host ports of ``inbound=``; empty, because this version forwards none."""
+        return {}
+
+    @property
+    def closed(self) -> bool:
+        """Whether the jail has ended."""
+        return self._closed or not self._handle.alive()
+
+    def close(self) -> None:
+        """End every program in the jail and the jail itself. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            self._handle.close()
+            os.close(self._null)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Jail {'closed' if self._closed else 'open'} {self.policy.digest[:12]}>"
+
+    # ---- inside -----------------------------------------------------------------
+
+    def _start(self, **request: Any) -> _native.RunHandle:
+        if self._closed:
+            raise JailClosed("the jail is closed")
+        try:
+            return self._handle.start(**request)
+        except _native.NativeError as error:
+            raise self._start_error(error, request) from None
+
+    def _start_error(self, error: _native.NativeError, request: Mapping[str, Any]) -> Exception:
+        name = os.fsdecode(request["arguments"][0])
+        if error.stage == "execute":
+            if error.errno in NOT_FOUND:
+                return CommandNotFound(f"{name}: not found in the jail{self._hint(name)}")
+            return CommandNotExecutable(f"{name}: {os.strerror(error.errno)} in the jail")
+        if error.stage == "working directory":
+            path = os.fsdecode(request["directory"])
+            return PathDenied(
+                f"cwd: {path}: {os.strerror(error.errno)} in the jail; grant it by read= or "
+                "write=",
+                path=path,
+            )
+        if error.status == "closed":
+            self.close()
+            return JailClosed("the jail has ended")
+        return CommandError(f"{name}: cannot be started: {error} ({error.stage})")
+
+    def _hint(self, name: str) -> str:
+        """Say why a program that exists on the host is not there for the guest."""
+        import shutil
+
+        host = name if "/" in name else shutil.which(name)
+        if host is None or not os.path.exists(host):
+            return ""
+        real = os.path.realpath(host)
+        if not _native.decide(self._rules, "exec", real)[0]:
+            return f"; the host has it, grant it by read=[{os.path.dirname(real)!r}]"
+        return "; it is there, but the interpreter or loader that it names is not"
+
+    def _environment(self, extra: Mapping[str, str | Secret] | None, *, pty: bool) -> list[bytes]:
+        variables = self._base_env
+        if pty or extra:
+            variables = dict(variables)
+            if pty:
+                variables.setdefault("TERM", os.environ.get("TERM") or "xterm-256color")
+            if extra:
+                variables.update({k: _plain(v) for k, v in check_env(extra).items()})
+        return [os.fsencode(f"{name}={value}") for name, value in variables.items()]
+
+    def _directory(self, cwd: str | os.PathLike[str] | None) -> tuple[bytes, bool]:
+        if cwd is not None:
+            path = os.fspath(cwd)
+            if not isinstance(path, str) or not path.startswith("/") or "\0" in path:
+                raise ValueError(f"cwd: {path!r} is not an absolute path")
+            return os.fsencode(path), False
+        try:
+            here = os.getcwd()
+        except FileNotFoundError:
+            return os.fsencode(self._home), True
+        grants = (*self.policy.read, *self.policy.write)
+        granted = any(here == g or here.startswith(g.rstrip("/") + "/") for g in grants)
+        return os.fsencode(here if granted else self._home), True
+
+    def _file_operation(
+        self, operation: str, path: str, *, data: bytes = b"", limit: int = 0
+    ) -> CommandResult:
+        run, output = self._start_file_operation(operation, [path], limit or 1, data=data)
+        end = None
+        while end is None:
+            end = run.communicate(output, None, None)
+        return CommandResult(
+            exit_code=os.waitstatus_to_exitcode(end["status"]),
+            signal=None,
+            stdout=output.value(),
+            stdout_total=output.total(),
+            stderr=b"",
+            stderr_total=0,
+            stopped_by=None,
+            usage=None,
+            violations=(),
+            report=None,
+        )
+
+    def _start_file_operation(
+        self, operation: str, arguments: list[str], limit: int, *, data: bytes = b""
+    ) -> tuple[_native.RunHandle, _native.Capture]:
+        streams = _Streams(self, PIPE if data else None, PIPE, None, pty=False)
+        try:
+            run = self._start(
+                directory=b"/",
+                arguments=[os.fsencode(argument) for argument in arguments],
+                environment=[],
+                descriptors=streams.child,
+                file=operation,
+                limit=limit,
+            )
+        except BaseException:
+            streams.close_all()
+            raise
+        streams.close_child()
+        if data:
+            run.feed(data, streams.parent["stdin"])
+        return run, _native.Capture(streams.parent["stdout"], max(limit, 2))
+
+    def _result(self, process: JailProcess, stdout: bytes, stderr: bytes) -> CommandResult:
+        code = process.returncode
+        assert code is not None
+        totals = process.totals()
+        return CommandResult(
+            exit_code=code if code >= 0 else None,
+            signal=-code if code < 0 else None,
+            stdout=stdout,
+            stdout_total=totals[0],
+            stderr=stderr,
+            stderr_total=totals[1],
+            stopped_by=process.stopped_by,
+            usage=process.usage,
+            violations=process.violations,
+            report=self._report,
+        )
+
+
+class _Streams:
+    """The descriptors of one start: those of the program, and the host's ends."""
+
+    def __init__(self, jail: Jail, stdin: Any, stdout: Any, stderr: Any, *, pty: bool) -> None:
+        self.child: dict[int, int] = {}
+        self.parent: dict[str, int] = {}
+        self._made: list[int] = []
+        self.master = -1
+        if pty:
+            if not stdin is stdout is stderr is None:
+                raise ValueError("pty=True is all three streams; give none of them")
+            self._terminal(jail)
+            return
+        try:
+            for number, name, value in ((0, "stdin", stdin), (1, "stdout", stdout), (2, "stderr", stderr)):
+                self._stream(jail, number, name, value)
+        except BaseException:
+            self.close_all()
+            raise
+
+    def _terminal(self, jail: Jail) -> None:
+        if jail._closed:
+            raise JailClosed("the jail is closed")
+        try:
+            self.master, slave = jail._handle.terminal()
+        except _native.NativeError as error:
+            raise JailClosed(f"no terminal: {error}") from None
+        self._made.append(slave)
+        self.parent["master"] = self.master
+        self.child = {0: slave, 1: slave, 2: slave}
+
+    def _stream(self, jail: Jail, number: int, name: str, value: Any) -> None:
+        if value is None or value == DEVNULL:
+            self.child[number] = jail._null
+        elif value == PIPE:
+            reader, writer = os.pipe2(os.O_CLOEXEC)
+            mine, theirs = (writer, reader) if number == 0 else (reader, writer)
+            self.child[number] = theirs
+            self._made.append(theirs)
+            self.parent[name] = mine
+        elif value == STDOUT and number == 2:
+            self.child[number] = self.child[1]
+        elif isinstance(value, int) and value >= 0:
+            self.child[number] = value
+        elif hasattr(value, "fileno"):
+            self.child[number] = value.fileno()
+        else:
+            raise ValueError(f"{name}: PIPE, DEVNULL, a descriptor or a file, not {value!r}")
+
+    def add(self, pass_fds: Mapping[int, int]) -> None:
+        for number, descriptor in pass_fds.items():
+            if not 3 <= number <= 15:
+                raise ValueError(f"pass_fds: {number} is not a number from 3 to 15")
+            self.child[number] = descriptor
+
+    def close_child(self) -> None:
+        for descriptor in self._made:
+            os.close(descriptor)
+        self._made.clear()
+
+    def close_all(self) -> None:
+        self.close_child()
+        for descriptor in self.parent.values():
+            os.close(descriptor)
+        self.parent.clear()
+
+
+def _environment(policy: JailPolicy, home: str) -> dict[str, str]:
+    """Return the guest's variables: built from nothing, the host's only by name."""
+    variables = {
+        "PATH": SEARCH_PATH,
+        "HOME": home,
+        "TMPDIR": "/tmp",  # noqa: S108 - inside the jail
+        "LANG": "C.UTF-8",
+        "USER": "user",
+        "LOGNAME": "user",
+        "SHELL": "/bin/sh",
+    }
+    variables.update({n: os.environ[n] for n in policy.inherit_env if n in os.environ})
+    variables.update({name: _plain(value) for name, value in policy.env.items()})
+    return variables
+
+
+def _plain(value: str | Secret) -> str:
+    return value.reveal() if isinstance(value, Secret) else value
+
+
+def _arguments(command: Sequence[str | os.PathLike[str]]) -> list[bytes]:
+    if isinstance(command, (str, bytes)):
+        raise TypeError('command is a list: ["sh", "-c", "..."] if you want a shell')
+    arguments = []
+    for index, argument in enumerate(command):
+        text = os.fspath(argument)
+        if not isinstance(text, str):
+            raise TypeError(f"command[{index}]: text is needed, not {type(text).__name__}")
+        if "\0" in text:
+            raise ValueError(f"command[{index}]: NUL in {text!r}")
+        arguments.append(os.fsencode(text))
+    if not arguments or not arguments[0]:
+        raise ValueError("command: the program is missing")
+    if sum(map(len, arguments)) > SPAWN_STRINGS_MAX:
+        raise ValueError(f"command: more than {SPAWN_STRINGS_MAX} bytes of arguments")
+    return arguments
+
+
+def _nanoseconds(seconds: float | None) -> int:
+    if seconds is None:
+        return 0
+    if not seconds >= 0:
+        raise ValueError(f"timeout: {seconds}")
+    return max(1, min(int(seconds * 1e9), 1 << 62))
+
+
+def _end_of(result: CommandResult) -> str:
+    if result.signal is not None:
+        return f"ended by signal {result.signal}"
+    return f"exit code {result.exit_code}"
