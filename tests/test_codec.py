@@ -12,11 +12,13 @@ import gc
 import math
 import pathlib
 import struct
+import subprocess
 import sys
 import tracemalloc
 import uuid
 import zoneinfo
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
@@ -25,6 +27,9 @@ from hypothesis import strategies as st
 from visruntime._native import decode, encode
 from visruntime.guest import values
 from visruntime.guest.values import Handle, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 V = b"\x01"  # the version byte that opens every value
 
@@ -674,3 +679,14 @@ def test_nothing_leaks() -> None:
     finally:
         tracemalloc.stop()
     assert grown < 20_000
+
+
+def test_fuzzing_under_sanitizers(tool: Callable[[str], str]) -> None:
+    """A few seconds of damaged input find no memory error and no second form of a value."""
+    tool("gcc")
+    script = Path(__file__).parent / "native" / "fuzz_codec.py"
+    done = subprocess.run(
+        [sys.executable, str(script), "--seconds", "3"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert int(done.stdout.split()[0]) > 1000
