@@ -95,18 +95,18 @@ static PyObject *decode(PyObject *module, PyObject *const *args, Py_ssize_t coun
                         &options);
 }
 
-static PyObject *bind_types(PyObject *module, PyObject *args) {
-    PyObject *reduce = NULL;
-    PyObject *builders = NULL;
-    if (!PyArg_ParseTuple(args, "OO!:bind_types", &reduce, &PyTuple_Type, &builders))
-        return NULL;
-    if (PyTuple_Size(builders) != COMPOSITE_COUNT) {
-        PyErr_Format(PyExc_ValueError, "builders must have %d members", COMPOSITE_COUNT);
+static PyObject *bind_types(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    if (count != 2 || !PyCallable_Check(args[0]) || !PyTuple_CheckExact(args[1]) ||
+        PyTuple_Size(args[1]) != COMPOSITE_COUNT) {
+        PyErr_Format(PyExc_TypeError, "expected a callable and a tuple of %d callables",
+                     COMPOSITE_COUNT);
         return NULL;
     }
+    PyObject *reduce = args[0];
+    PyObject *builders = args[1];
     struct codec_state *state = &core_state_of(module)->codec;
-    if (state->reduce == reduce && state->builders == builders) Py_RETURN_NONE;
     if (state->reduce != NULL) {
+        if (state->reduce == reduce && state->builders == builders) Py_RETURN_NONE;
         PyErr_SetString(PyExc_RuntimeError, "the codec's types are bound already");
         return NULL;
     }
@@ -128,7 +128,7 @@ static PyMethodDef codec_methods[] = {
      PyDoc_STR(
          "decode(data, /, *, max_bytes=67108864, max_depth=64, max_nodes=1000000)\n\n"
          "Decode bytes that encode() made. ValueError names the byte that is wrong.")},
-    {"bind_types", bind_types, METH_VARARGS,
+    {"bind_types", (PyCFunction)(void (*)(void))bind_types, METH_FASTCALL,
      PyDoc_STR("bind_types(reduce, builders) -> None\n\n"
                "Give the codec its composite types, once.")},
     {NULL, NULL, 0, NULL},

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #define CODEC_VERSION           1
-#define CODEC_DEFAULT_BYTES     (64 * 1024 * 1024)
+#define CODEC_DEFAULT_BYTES     (64LL * 1024 * 1024)
 #define CODEC_DEFAULT_DEPTH     64
 #define CODEC_DEFAULT_NODES     1000000
 #define CODEC_LARGEST_BYTES     0xFFFFFFFFLL // lengths are 32 bits wide

@@ -47,10 +47,10 @@ static const unsigned char *take(struct reader *reader, Py_ssize_t size) {
     return bytes;
 }
 
-static uint64_t get_little(const unsigned char *bytes, int width) {
+static uint64_t get_little(const unsigned char *bytes, unsigned width) {
     uint64_t bits = 0;
-    for (int i = 0; i < width; i++)
-        bits |= (uint64_t)bytes[i] << (8 * i);
+    for (unsigned i = 0; i < width; i++)
+        bits |= (uint64_t)bytes[i] << (8U * i);
     return bits;
 }
 
@@ -84,7 +84,7 @@ static Py_ssize_t read_count(struct reader *reader, Py_ssize_t each) {
 
 static PyObject *read_int(struct reader *reader, int tag) {
     const unsigned char *where = reader->at - 1;
-    int width = tag == TAG_INT8 ? 1 : tag == TAG_INT32 ? 4 : 8;
+    unsigned width = tag == TAG_INT8 ? 1 : tag == TAG_INT32 ? 4 : 8;
     const unsigned char *bytes = take(reader, width);
     if (bytes == NULL) return NULL;
     uint64_t bits = get_little(bytes, width);

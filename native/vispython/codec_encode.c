@@ -59,9 +59,9 @@ static unsigned char *extend(struct writer *writer, Py_ssize_t size) {
     return place;
 }
 
-static void put_little(unsigned char *place, uint64_t bits, int width) {
-    for (int i = 0; i < width; i++)
-        place[i] = (unsigned char)(bits >> (8 * i));
+static void put_little(unsigned char *place, uint64_t bits, unsigned width) {
+    for (unsigned i = 0; i < width; i++)
+        place[i] = (unsigned char)(bits >> (8U * i));
 }
 
 static int write_tag(struct writer *writer, int tag) {
@@ -167,8 +167,9 @@ static int write_big_int(struct writer *writer, PyObject *value) {
     int status = PyBytes_AsStringAndSize(bytes, &data, &length);
     if (status == 0) {
         // -2**(8k-1) needs a byte less than its bit length suggests.
-        unsigned char top = (unsigned char)data[length - 1];
-        if (top == 0xFF && ((unsigned char)data[length - 2] & 0x80) != 0) length--;
+        unsigned char last = (unsigned char)data[length - 1];
+        unsigned char below = (unsigned char)data[length - 2];
+        if (last == 0xFF && below >= 0x80) length--;
         status = write_block(writer, TAG_BIGINT, data, length);
     }
     Py_DECREF(bytes);
@@ -181,7 +182,7 @@ static int write_int(struct writer *writer, PyObject *value) {
     if (overflow != 0) return write_big_int(writer, value);
     if (number == -1 && PyErr_Occurred()) return -1;
     int tag = TAG_INT64;
-    int width = 8;
+    unsigned width = 8;
     if (number >= INT8_MIN && number <= INT8_MAX) {
         tag = TAG_INT8;
         width = 1;

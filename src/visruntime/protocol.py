@@ -138,11 +138,11 @@ class Channel:
 
     # ---- sending ----
 
-    def send(self, type: int, value: object, *, timeout: float | None = None) -> None:
+    def send(self, kind: int, value: object, *, timeout: float | None = None) -> None:
         """Send one frame.
 
         Args:
-            type: a frame type that the host may send.
+            kind: a frame type that the host may send.
             value: what the worker gets.
             timeout: seconds until a worker that does not read is given up.
 
@@ -156,7 +156,7 @@ class Channel:
         with self._lock:
             if self._broken:
                 raise EOFError("the connection to the worker broke before")
-            data = self._encoder.frame(type, payload)
+            data = self._encoder.frame(kind, payload)
             # Only a frame that went out whole leaves the stream usable, whatever interrupts.
             self._broken = True
             self._write(data, deadline)
@@ -191,12 +191,12 @@ class Channel:
         """
         if not self._frames:
             self._read(None if timeout is None else time.monotonic() + timeout)
-        type, _, payload = self._frames.pop()
+        kind, _, payload = self._frames.pop()
         try:
             value = _native.decode(payload, max_bytes=self._max_bytes, max_nodes=self._max_nodes)
         except ValueError as error:
-            raise ProtocolViolation(f"{NAMES[type]} frame: {error}") from None
-        return type, value
+            raise ProtocolViolation(f"{NAMES[kind]} frame: {error}") from None
+        return kind, value
 
     def _read(self, deadline: float | None) -> None:
         """Read until at least one whole frame is there."""

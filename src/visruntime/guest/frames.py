@@ -92,9 +92,9 @@ def _type_name(number: int) -> str:
     return NAMES[number] if 0 < number < len(NAMES) else f"type {number}"
 
 
-def encode_frame(type: int, sequence: int, payload: bytes) -> bytes:
+def encode_frame(kind: int, sequence: int, payload: bytes) -> bytes:
     """Return the bytes of one frame."""
-    return _HEADER.pack(VERSION, type, 0, len(payload), sequence) + payload
+    return _HEADER.pack(VERSION, kind, 0, len(payload), sequence) + payload
 
 
 class FrameEncoder:
@@ -110,19 +110,19 @@ class FrameEncoder:
         self._max_payload = max_payload
         self._next = 1
 
-    def frame(self, type: int, payload: bytes) -> bytes:
+    def frame(self, kind: int, payload: bytes) -> bytes:
         """Return the bytes of the next frame.
 
         Raises:
             ValueError: this direction has no such type, or the payload is too large; nothing
                 was numbered, so the connection is still good.
         """
-        if type not in self._allowed:
-            raise ValueError(f"this side does not send {_type_name(type)} frames")
-        limit = self._max_payload if type in VALUE_TYPES else MAX_CONTROL_PAYLOAD
+        if kind not in self._allowed:
+            raise ValueError(f"this side does not send {_type_name(kind)} frames")
+        limit = self._max_payload if kind in VALUE_TYPES else MAX_CONTROL_PAYLOAD
         if len(payload) > limit:
-            raise ValueError(f"a {_type_name(type)} payload is larger than {limit} bytes")
-        data = encode_frame(type, self._next, payload)
+            raise ValueError(f"a {_type_name(kind)} payload is larger than {limit} bytes")
+        data = encode_frame(kind, self._next, payload)
         self._next += 1
         return data
 
@@ -172,7 +172,7 @@ class FrameDecoder:
         if self._head:
             at = self._resume(data, frames)
         while size - at >= HEADER_SIZE:
-            type, length = self._check(data, at)
+            kind, length = self._check(data, at)
             start = at + HEADER_SIZE
             at = start + length
             if at > size:
@@ -180,7 +180,7 @@ class FrameDecoder:
                 self._body += data[start:]
                 self._missing = at - size
                 return frames
-            frames.append(Frame((type, self._next, bytes(data[start:at]))))
+            frames.append(Frame((kind, self._next, bytes(data[start:at]))))
             self._next += 1
         if at < size:
             self._head = bytes(data[at:])
@@ -207,15 +207,15 @@ class FrameDecoder:
 
     def _check(self, data: bytes | memoryview, at: int) -> tuple[int, int]:
         """The type and payload length of the header at *at*, if it is the one due now."""
-        version, type, flags, length, sequence = _HEADER.unpack_from(data, at)
+        version, kind, flags, length, sequence = _HEADER.unpack_from(data, at)
         if version != VERSION:
             raise FrameError(f"frame version {version}, expected {VERSION}")
-        if type not in self._allowed:
-            raise FrameError(f"a {_type_name(type)} frame is not allowed in this direction")
+        if kind not in self._allowed:
+            raise FrameError(f"a {_type_name(kind)} frame is not allowed in this direction")
         if flags != 0:
             raise FrameError(f"unknown frame flags {flags:#06x}")
         if sequence != self._next:
             raise FrameError(f"frame number {sequence}, expected {self._next}")
-        if length > (self._max_payload if type in VALUE_TYPES else MAX_CONTROL_PAYLOAD):
-            raise FrameError(f"a {_type_name(type)} frame of {length} bytes is too large")
-        return type, length
+        if length > (self._max_payload if kind in VALUE_TYPES else MAX_CONTROL_PAYLOAD):
+            raise FrameError(f"a {_type_name(kind)} frame of {length} bytes is too large")
+        return kind, length

@@ -134,7 +134,7 @@ class Handle(_Frozen):
     type_name: str
     repr: str
 
-    def __init__(self, id: int, type_name: str, repr: str) -> None:
+    def __init__(self, id: int, type_name: str, repr: str) -> None:  # noqa: A002 (its attributes)
         if type(id) is not int or not 0 <= id < 1 << 63:
             raise ValueError("id must be an int from 0 to 2**63 - 1")
         if type(type_name) is not str or len(type_name) > MAX_TYPE_NAME:
@@ -314,6 +314,11 @@ def reduce_value(value: Any) -> tuple[Any, ...] | None:
 # ---- building ----
 
 
+def _stdlib(name: str) -> Any:
+    """A module of the standard library, imported when the first value needs it."""
+    return sys.modules.get(name) or __import__(name)
+
+
 def _check_ints(*values: object) -> None:
     for value in values:
         if type(value) is not int:
@@ -328,39 +333,33 @@ def _build_range(start: Any, stop: Any, step: Any) -> range:
 
 
 def _build_date(year: Any, month: Any, day: Any) -> Any:
-    import datetime
-
     _check_ints(year, month, day)
-    return datetime.date(year, month, day)
+    return _stdlib("datetime").date(year, month, day)
 
 
-def _build_time(hour: Any, minute: Any, second: Any, micro: Any, fold: Any, zone: Any) -> Any:
-    import datetime
-
-    _check_ints(hour, minute, second, micro, fold)
+def _build_time(*fields: Any) -> Any:
+    *clock, fold, zone = fields
+    _check_ints(*clock, fold)
+    datetime = _stdlib("datetime")
     if zone is not None and type(zone) is not datetime.timezone:
         raise ValueError("not a time zone")
-    return datetime.time(hour, minute, second, micro, zone, fold=fold)
+    return datetime.time(*clock, zone, fold=fold)
 
 
 def _build_datetime(year: Any, month: Any, day: Any, *clock: Any) -> Any:
-    import datetime
-
-    return datetime.datetime.combine(_build_date(year, month, day), _build_time(*clock))
+    date = _build_date(year, month, day)
+    return _stdlib("datetime").datetime.combine(date, _build_time(*clock))
 
 
 def _build_timedelta(days: Any, seconds: Any, micro: Any) -> Any:
-    import datetime
-
     _check_ints(days, seconds, micro)
     if not (0 <= seconds < 86_400 and 0 <= micro < 1_000_000):
         raise ValueError("not normalised")
-    return datetime.timedelta(days, seconds, micro)
+    return _stdlib("datetime").timedelta(days, seconds, micro)
 
 
 def _build_timezone(offset: Any, name: Any) -> Any:
-    import datetime
-
+    datetime = _stdlib("datetime")
     if type(offset) is not datetime.timedelta:
         raise ValueError("not an offset")
     if name is None:
@@ -371,40 +370,34 @@ def _build_timezone(offset: Any, name: Any) -> Any:
 
 
 def _build_decimal(text: Any) -> Any:
-    import decimal
-
     if type(text) is not str or len(text) > MAX_DECIMAL_CHARACTERS:
         raise ValueError("not a decimal")
-    value = decimal.Decimal(text)
+    value = _stdlib("decimal").Decimal(text)
     if str(value) != text:
         raise ValueError("not in canonical form")
     return value
 
 
 def _build_fraction(numerator: Any, denominator: Any) -> Any:
-    import fractions
-
     _check_ints(numerator, denominator)
-    value = fractions.Fraction(_small(numerator, "a Fraction"), _small(denominator, "a Fraction"))
+    _small(numerator, "a Fraction")
+    _small(denominator, "a Fraction")
+    value = _stdlib("fractions").Fraction(numerator, denominator)
     if value.denominator != denominator:
         raise ValueError("not in lowest terms")
     return value
 
 
 def _build_uuid(data: Any) -> Any:
-    import uuid
-
     if type(data) is not bytes:
         raise ValueError("not 16 bytes")
-    return uuid.UUID(bytes=data)
+    return _stdlib("uuid").UUID(bytes=data)
 
 
 def _build_path(text: Any) -> Any:
-    import pathlib
-
     if type(text) is not str:
         raise ValueError("not a path")
-    value = pathlib.PurePosixPath(text)
+    value = _stdlib("pathlib").PurePosixPath(text)
     if str(value) != text:
         raise ValueError("not in canonical form")
     return value
