@@ -26,9 +26,7 @@ names = st.sampled_from(["a", "ab", "b", "a b", ".git", "é"])
 paths = st.lists(names, max_size=5).map(lambda parts: "/" + "/".join(parts))
 rules = st.lists(st.tuples(st.sampled_from(sorted(oracle.SAYS)), paths), max_size=12)
 
-full = settings(
-    max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+full = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @full
@@ -99,7 +97,7 @@ def test_a_deny_more_never_allows_more(rules: list, path: str, kind: str) -> Non
         ("read", "/", False),
     ],
 )
-def test_decisions_written_out(right: str, path: str, allowed: bool) -> None:
+def test_decisions_written_out(right: str, path: str, *, allowed: bool) -> None:
     """The meaning of each kind, by hand: C and oracle alike must give exactly this."""
     rules = [
         ("write", "/w"),

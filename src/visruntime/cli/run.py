@@ -273,9 +273,10 @@ def _script(path: str, shown: str) -> bytes:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         raise Refusal(f"cannot open {shown!a}: {error.strerror}") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise Refusal(f"{shown!a} is no regular file")
     with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise Refusal(f"{shown!a} is no regular file")
         return _bounded(file, shown)
 
 
