@@ -13,6 +13,8 @@ Names are imported when they are first used, so ``import visruntime`` costs next
 
 from __future__ import annotations
 
+import sys
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from visruntime.doctor import DoctorReport, doctor
@@ -36,7 +38,8 @@ if TYPE_CHECKING:
     )
     from visruntime.jail import CommandResult, EnforcementReport, Jail, JailProcess, Terminal
     from visruntime.policy import Decision, Egress, JailPolicy, Limits, Rule, Secret
-    from visruntime.runtime import RunResult, Runtime, TrustedRuntime
+    from visruntime.results import RunResult
+    from visruntime.runtime import Runtime, TrustedRuntime
 
 __all__ = [
     "CommandError",
@@ -77,7 +80,8 @@ _HOMES = {
     "doctor": ("DoctorReport", "doctor"),
     "jail": ("CommandResult", "EnforcementReport", "Jail", "JailProcess", "Terminal"),
     "policy": ("Decision", "Egress", "JailPolicy", "Limits", "Rule", "Secret"),
-    "runtime": ("RunResult", "Runtime", "TrustedRuntime"),
+    "results": ("RunResult",),
+    "runtime": ("Runtime", "TrustedRuntime"),
 }
 
 
@@ -91,6 +95,17 @@ def __getattr__(name: str) -> object:
     value = getattr(import_module(f"{__name__}.{home}"), name)
     globals()[name] = value
     return value
+
+
+class _Package(type(sys)):  # type: ignore[misc]
+    """This package: `doctor` is always the function, also once its module was imported."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name == "doctor" and isinstance(value, type(sys))):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:

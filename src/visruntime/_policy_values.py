@@ -262,8 +262,8 @@ class Limits(Frozen):
         )
 
     def __repr__(self) -> str:
-        default = Limits()._named()
-        changed = {name: v for name, v in self._named().items() if v != default[name]}
+        default = Limits()
+        changed = {n: v for n, v in self._named().items() if v != getattr(default, n)}
         return f"Limits({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
 
     def to_dict(self) -> dict[str, Any]:

@@ -37,7 +37,7 @@ def why(policy: JailPolicy, op: str, target: object) -> Decision:
         rule, allowed = _decide(policy.resolved_rules(), op, real)
     shown = path if real == path else f"{path} (which is {real})"
     if allowed:
-        reason = f"the guest can {VERBS[op]} {shown}: {_origin(rule)}"
+        reason = f"the guest can {VERBS[op]} {shown}: {_origin(rule)}{_hidden(op, path, rule)}"
     else:
         reason = _cannot(op, shown, real, rule)
     return Decision(allowed=allowed, rule=rule, reason=reason)
@@ -48,9 +48,22 @@ def _decide(rules: Sequence[Rule], op: str, path: str) -> tuple[Rule | None, boo
     return (rules[index] if index >= 0 else None), allowed
 
 
+def _grant(op: str, path: str) -> str:
+    return f"{'write' if op == 'write' else 'read'}=[{path!r}]"
+
+
+def _hidden(op: str, path: str, rule: Rule | None) -> str:
+    """Return what to add if the host has something at *path* that the jail's own place hides."""
+    private = rule is not None and rule.origin == "private"
+    grantable = not any(is_within(path, tree) for tree in FORBIDDEN_GRANTS)
+    if not (private and grantable and os.path.lexists(path)):
+        return ""
+    return f"; what the host has there is not visible; to show it add {_grant(op, path)}"
+
+
 def _cannot(op: str, shown: str, real: str, rule: Rule | None) -> str:
     start = f"the guest cannot {VERBS[op]} {shown}: "
-    grant = f"{'write' if op == 'write' else 'read'}=[{real!r}]"
+    grant = _grant(op, real)
     if any(is_within(real, tree) for tree in FORBIDDEN_GRANTS) or real == "/":
         reason = f"{_origin(rule)}; " if rule else ""
         return f"{start}{reason}nothing in /proc, /dev or /sys, nor the root, can be granted"

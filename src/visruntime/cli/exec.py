@@ -1,0 +1,99 @@
+"""``visruntime exec``: run one program in a jail, with our streams."""
+
+from __future__ import annotations
+
+import os
+
+from visruntime.cli.flags import Parser, check_backend, make_policy, refuse_unsupported, seconds
+from visruntime.cli.messages import EXIT_TIMEOUT, Refusal
+from visruntime.cli.report import ReportFile
+from visruntime.errors import CommandTimeout, VisRuntimeError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+    from typing import Any
+
+    from visruntime.jail import JailProcess
+    from visruntime.policy import JailPolicy
+
+__all__ = ["main", "run_program"]
+
+EXAMPLES = """\
+  visruntime exec -- ls /                        what a guest sees
+  visruntime exec --read data --write out -- python3 make.py
+  visruntime exec --write . --deny .env --timeout 60 -- npm test
+  visruntime exec --net open --write . -- git fetch
+"""
+
+
+def main(words: Sequence[str]) -> int:
+    """Run ``exec`` with the command line *words*."""
+    parser = Parser(
+        "exec",
+        "-- COMMAND ARGS...",
+        "Run a program in a jail; its streams and exit code are passed on.",
+        EXAMPLES,
+    )
+    parser.add_policy_flags()
+    parser.add_start_flags()
+    parser.flag("--tty", action="store_true", default=None, help="give it a terminal of its own")
+    parser.flag("--no-tty", action="store_false", dest="tty", help="give it pipes")
+    options, command = parser.split(words)
+    if not command:
+        raise Refusal("no command; write it after --, as in: visruntime exec -- ls")
+    terminal = os.isatty(0) and os.isatty(1)
+    if options.tty and not terminal:
+        raise Refusal("--tty: stdin and stdout are not a terminal; leave --tty out")
+    tty = terminal if options.tty is None else options.tty
+    return run_program(options, make_policy(options), command, tty=tty)
+
+
+def run_program(
+    options: argparse.Namespace, policy: JailPolicy, command: Sequence[str], *, tty: bool
+) -> int:
+    """Run *command* under *policy* and return the exit code for ours."""
+    refuse_unsupported(policy)
+    backend = check_backend(options)
+    timeout = seconds(options.timeout, "--timeout") if options.timeout else None
+    cwd = os.path.join(os.getcwd(), options.cwd) if options.cwd else None
+    report = ReportFile(options.report, policy)
+    failure: str | None = None
+    try:
+        from visruntime.jail import PIPE, Jail
+
+        with Jail(policy, backend=backend) as jail:
+            streams: dict[str, Any] = {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE}
+            if tty:
+                from visruntime.cli.streams import terminal_size
+
+                rows, columns = terminal_size()
+                streams = {"pty": True, "rows": rows, "cols": columns}
+            process = jail.spawn(list(command), cwd=cwd, timeout=timeout, **streams)
+            code = _relay(process, tty=tty)
+            report.record(jail.report, process)
+            return code
+    except (VisRuntimeError, OSError) as error:
+        failure = str(error)
+        raise
+    finally:
+        report.close(error=failure)
+
+
+def _relay(process: JailProcess, *, tty: bool) -> int:
+    """Carry the streams until *process* has ended; return the exit code for ours."""
+    from visruntime.cli.streams import forwarded_signals, relay_pipes, relay_terminal
+
+    try:
+        if tty:
+            relay_terminal(process)
+        else:
+            with forwarded_signals(process):
+                relay_pipes(process)
+        code: int = process.wait()
+    except CommandTimeout:
+        return EXIT_TIMEOUT
+    if process.stopped_by in ("timeout", "wall"):
+        return EXIT_TIMEOUT
+    return code if code >= 0 else 128 - code

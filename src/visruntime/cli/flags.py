@@ -1,0 +1,294 @@
+"""The flags that make a policy, and how they become one."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from visruntime._environment_names import looks_secret
+from visruntime._paths import resolve_beside
+from visruntime.cli.messages import Refusal, complain
+from visruntime.config import find_config, narrow_by_config, parse_size
+from visruntime.errors import PolicyError
+from visruntime.policy import KINDS, Egress, JailPolicy, Secret
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any, NoReturn
+
+__all__ = ["Parser", "check_backend", "make_policy", "refuse_unsupported", "seconds"]
+
+LIMIT_FLAGS = (
+    ("memory", "SIZE", "memory of all processes together"),
+    ("file-size", "SIZE", "largest file that a guest can write"),
+    ("scratch", "SIZE", "room in the private /tmp, HOME and so on"),
+    ("output", "SIZE", "output kept of each stream"),
+    ("processes", "N", "processes and threads at one time"),
+    ("open-files", "N", "open descriptors of each process"),
+    ("cpu-seconds", "S", "processor seconds of each process"),
+    ("cpus", "X", "processors' worth of time, such as 1.5"),
+)
+PATH_HELP = {
+    "read": "let the guest read and execute P, a file or a tree",
+    "write": "let the guest read, execute and change P",
+    "deny": "close P inside a grant; the most specific path wins",
+    "deny_read": "as --deny: what cannot be read can be neither changed nor run",
+    "deny_write": "keep P as it is inside a --write",
+    "deny_exec": "keep P from being executed; no grant below lifts this",
+}
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are refusals, and whose own words end where the guest's begin."""
+
+    def __init__(self, name: str, operands: str, description: str, examples: str) -> None:
+        super().__init__(
+            prog=f"visruntime {name}",
+            usage=f"visruntime {name} [OPTIONS] {operands}",
+            description=description,
+            epilog=f"examples:\n{examples}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        self.flags: dict[str, bool] = {"-h": False, "--help": False}
+
+    def flag(self, name: str, **how: Any) -> None:
+        """Add an option, and remember whether a value follows it."""
+        self.add_argument(name, **how)
+        self.flags[name] = "action" not in how or how["action"] == "append"
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse instead of exiting with argparse's own code."""
+        raise Refusal(f"{message} (see {self.prog} --help)")
+
+    def split(self, words: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+        """Parse the options at the start of *words*; return them and the guest's words.
+
+        The guest's words begin after ``--``, or at the first word that is no option of ours
+        beginning with ``--``. So nothing in a command can be taken for a policy flag.
+        """
+        position = 0
+        while position < len(words):
+            word = words[position]
+            if word == "--":
+                return self.parse_args(words[:position]), list(words[position + 1 :])
+            if word != "-h" and not word.startswith("--"):
+                break
+            name, equals, _ = word.partition("=")
+            position += 2 if self.flags.get(name) and not equals else 1
+        return self.parse_args(words[:position]), list(words[position:])
+
+    def add_policy_flags(self) -> None:
+        """Add the flags that all sub-commands with a policy share."""
+        self.flag("--policy", metavar="FILE", help="start from this policy file (TOML)")
+        for kind in KINDS:
+            self.flag(
+                f"--{kind.replace('_', '-')}",
+                metavar="P",
+                action="append",
+                default=[],
+                help=PATH_HELP[kind],
+            )
+        self.flag("--system", metavar="minimal|host|none", help="which of the system it sees")
+        self.flag("--net", metavar="off|proxy|open", help="its network; open is the host's")
+        for name, metavar in (
+            ("allow", "HOST[:PORT]"),
+            ("deny-host", "HOST"),
+            ("inbound", "PORT[:HOSTPORT]"),
+            ("host-port", "PORT"),
+            ("socket", "PATH"),
+            ("reveal", "P"),
+            ("cache", "P"),
+            ("service", "NAME"),
+        ):
+            self.flag(
+                f"--{name}",
+                metavar=metavar,
+                action="append",
+                default=[],
+                help="for a later version; refused today",
+            )
+        self.flag(
+            "--env",
+            metavar="NAME[=VALUE]",
+            action="append",
+            default=[],
+            help="give the guest this variable, yours if no value is written",
+        )
+        for name, metavar, text in LIMIT_FLAGS:
+            self.flag(f"--{name}", metavar=metavar, help=text)
+        self.flag("--memory-by", metavar="cgroup|watch|process", help="what bounds the memory")
+
+    def add_start_flags(self) -> None:
+        """Add the flags of the sub-commands that start something."""
+        self.flag("--cwd", metavar="DIR", help="where the guest starts")
+        self.flag("--timeout", metavar="S", help="kill everything after S seconds")
+        self.flag(
+            "--backend",
+            metavar="auto|namespaces|bubblewrap|landlock",
+            default="auto",
+            help="what builds the jail; auto takes the first that can enforce the policy",
+        )
+        self.flag("--report", metavar="FILE", help="write what enforced the policy, as JSON")
+
+
+def check_backend(options: argparse.Namespace) -> str:
+    """Return the back end that *options* choose, if this version has it."""
+    backend: str = options.backend
+    if backend in ("bubblewrap", "landlock"):
+        raise Refusal(f"--backend {backend} is not built yet; leave it out")
+    if backend not in ("auto", "namespaces"):
+        raise Refusal(f"--backend: auto, namespaces, bubblewrap or landlock, not {backend!a}")
+    return backend
+
+
+def make_policy(options: argparse.Namespace) -> JailPolicy:
+    """Return the policy that *options* give, narrowed by a policy file found in the cwd.
+
+    A file that is only found may have been written by an earlier guest: it can take away
+    from what the user gave, never add, and alone it counts for nothing.
+    """
+    here = os.getcwd()
+    policy = JailPolicy.load(options.policy) if options.policy else JailPolicy()
+    changes = _changes(options, policy, here)
+    owner = policy.replace(**changes)
+    named = os.path.realpath(options.policy) if options.policy else None
+    if not options.policy and not changes:
+        _say_ignored(here)
+        return owner
+    found = find_config(here)
+    if found is not None and os.path.realpath(found) != named:
+        owner = narrow_by_config(owner, found)
+    return _protect(owner, [path for path in (named, found) if path])
+
+
+def refuse_unsupported(policy: JailPolicy) -> None:
+    """Refuse *policy* if this version cannot enforce all of it."""
+    clauses = policy.unsupported()
+    if clauses:
+        field, sentence = clauses[0]
+        more = f" (and {len(clauses) - 1} more)" if len(clauses) > 1 else ""
+        raise Refusal(f"cannot enforce {field}: {sentence}{more}")
+
+
+def seconds(text: str, flag: str) -> float:
+    """Return the positive number of seconds in *text*."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 2**31:
+        raise Refusal(f"{flag}: a number of seconds above 0, not {text!a}")
+    return value
+
+
+def _say_ignored(here: str) -> None:
+    try:
+        found = find_config(here)
+    except (PolicyError, OSError):
+        found = os.path.join(here, "pyproject.toml")
+    if found is not None:
+        name = os.path.basename(found)
+        complain(
+            f"ignored {name} in this folder: it may only narrow a policy that you give; "
+            f"to give it, --policy {name}"
+        )
+
+
+def _protect(policy: JailPolicy, files: list[str]) -> JailPolicy:
+    """Keep the guest from rewriting the policy files in use."""
+    kept = []
+    for file in files:
+        real = os.path.realpath(file)
+        decision = policy.why("write", real)
+        if decision and decision.rule is not None and decision.rule.origin != "private":
+            kept.append(real)
+    return policy.replace(deny_write=(*policy.deny_write, *kept)) if kept else policy
+
+
+def _changes(options: argparse.Namespace, policy: JailPolicy, here: str) -> dict[str, Any]:
+    """Return the fields that flags change; lists are added to the policy's."""
+    changes: dict[str, Any] = {}
+    flags = [(kind, kind, kind.replace("_", "-")) for kind in KINDS]
+    flags += [("reveal", "reveal", "reveal"), ("caches", "cache", "cache")]
+    for field, option, flag in [*flags, ("sockets", "socket", "socket")]:
+        given = getattr(options, option)
+        if given:
+            added = [resolve_beside(path, here, f"--{flag} {path!a}") for path in given]
+            changes[field] = (*getattr(policy, field), *added)
+    if options.service:
+        changes["services"] = (*policy.services, *options.service)
+    if options.system:
+        changes["system"] = options.system
+    _add_network(options, policy, changes)
+    _add_env(options, policy, changes)
+    _add_limits(options, policy, changes)
+    return changes
+
+
+def _add_network(options: argparse.Namespace, policy: JailPolicy, changes: dict[str, Any]) -> None:
+    hosts = bool(options.allow or options.deny_host)
+    mode: Any = options.net or ("proxy" if hosts else None)
+    if mode == "proxy":
+        before = policy.egress
+        changes["egress"] = Egress.proxy(
+            allow=(*before.allow, *options.allow), deny=(*before.deny, *options.deny_host)
+        )
+    elif hosts:
+        raise Refusal(f"--allow and --deny-host need --net proxy, not --net {mode}")
+    elif mode is not None:
+        changes["egress"] = Egress(mode=mode)
+    if options.inbound:
+        ports = dict(policy.inbound)
+        for text in options.inbound:
+            port, _, to = text.partition(":")
+            ports[_port(port, "--inbound")] = _port(to or "0", "--inbound")
+        changes["inbound"] = ports
+    if options.host_port:
+        added = [_port(text, "--host-port") for text in options.host_port]
+        changes["host_ports"] = (*policy.host_ports, *added)
+
+
+def _port(text: str, flag: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text[:6]) <= 65535):
+        raise Refusal(f"{flag}: a port number, not {text!a}")
+    return int(text)
+
+
+def _add_env(options: argparse.Namespace, policy: JailPolicy, changes: dict[str, Any]) -> None:
+    """Add --env; naming a secret here is the user's own act, so it is wrapped, not refused."""
+    for text in options.env:
+        name, equals, value = text.partition("=")
+        if not equals and not looks_secret(name):
+            changes["inherit_env"] = (*changes.get("inherit_env", policy.inherit_env), name)
+            continue
+        if not equals:
+            if name not in os.environ:
+                raise Refusal(f"--env {name}: there is no such variable here; --env {name}=VALUE")
+            value = os.environ[name]
+        env = changes.setdefault("env", dict(policy.env))
+        env[name] = Secret(value) if looks_secret(name) else value
+
+
+def _add_limits(options: argparse.Namespace, policy: JailPolicy, changes: dict[str, Any]) -> None:
+    limits: dict[str, Any] = {}
+    for flag, metavar, _ in LIMIT_FLAGS:
+        text = getattr(options, flag.replace("-", "_"))
+        if text is None:
+            continue
+        name = flag.replace("-", "_")
+        if text == "none" or (flag == "open-files" and text == "auto"):
+            limits[name] = None if text == "none" else text
+        elif metavar == "SIZE":
+            limits[name] = parse_size(text, f"--{flag}")
+        elif metavar == "X":
+            limits[name] = seconds(text, f"--{flag}") if text else None
+        elif text.isascii() and text.isdigit() and len(text) < 20:
+            limits[name] = int(text)
+        else:
+            raise Refusal(f"--{flag}: a whole number, or none for no limit, not {text!a}")
+    if options.memory_by is not None:
+        limits["memory_by"] = options.memory_by
+    if limits:
+        changes["limits"] = policy.limits.replace(**limits)

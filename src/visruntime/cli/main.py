@@ -1,0 +1,88 @@
+"""Choose the sub-command, and turn what went wrong into one line and an exit code."""
+
+from __future__ import annotations
+
+import sys
+
+from visruntime.cli.messages import EXIT_REFUSED, Refusal, complain
+from visruntime.errors import (
+    CommandNotExecutable,
+    CommandNotFound,
+    CommandTimeout,
+    VisRuntimeError,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["main"]
+
+COMMANDS = ("exec", "run", "shell", "why", "doctor")
+
+HELP = """\
+usage: visruntime exec|run|shell|why|doctor [OPTIONS] ...
+
+Run programs and Python that you do not trust, jailed by the kernel of this machine.
+
+  exec    run a program            visruntime exec --write out -- make -C src
+  run     run Python               visruntime run --read data script.py ARGS
+  shell   a jailed shell           visruntime shell --write .
+  why     what a policy allows     visruntime why --write . write .git/hooks/pre-commit
+  doctor  what this machine can enforce, tried for real
+
+A guest sees the system's programs and libraries, empty private /tmp and HOME, no network,
+and what you grant:
+
+  --read P      P can be read               --write P     P can be read and changed
+  --deny P      P stays closed inside a grant (the most specific path wins)
+  --net open    the host's network          --env NAME    this variable of yours
+  --timeout S   everything is killed after S seconds
+
+Each sub-command tells all of its options: visruntime exec --help
+
+Exit codes: the program's own; 128+n after signal n; 124 timed out; 125 visruntime refused,
+and says why; 126 not executable; 127 not found.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line *argv* (default: this process's) and return its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or words[0] in ("-h", "--help", "help"):
+        stream = sys.stdout if words else sys.stderr
+        stream.write(HELP)
+        return 0 if words else EXIT_REFUSED
+    if words[0] == "--version":
+        from importlib.metadata import version
+
+        sys.stdout.write(f"visruntime {version('visruntime')}\n")
+        return 0
+    if words[0] not in COMMANDS:
+        complain(f"no sub-command {words[0]!a}; there are {', '.join(COMMANDS)}")
+        return EXIT_REFUSED
+    from importlib import import_module
+
+    command = import_module(f"visruntime.cli.{words[0]}")
+    try:
+        code: int = command.main(words[1:])
+    except Refusal as refusal:
+        complain(str(refusal))
+        return EXIT_REFUSED
+    except (VisRuntimeError, OSError) as error:
+        complain(str(error))
+        return code_of(error)
+    except KeyboardInterrupt:
+        return 130
+    return code
+
+
+def code_of(error: BaseException) -> int:
+    """Return the exit code for an error that kept a program from running to its end."""
+    if isinstance(error, CommandNotFound):
+        return 127
+    if isinstance(error, CommandNotExecutable):
+        return 126
+    if isinstance(error, CommandTimeout):
+        return 124
+    return EXIT_REFUSED

@@ -1,0 +1,60 @@
+"""What the command says to its user, and the cleaning of a guest's text."""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["EXIT_REFUSED", "EXIT_TIMEOUT", "Cleaner", "Refusal", "clean", "complain"]
+
+EXIT_TIMEOUT = 124
+EXIT_REFUSED = 125
+
+# C0 but tab, newline and carriage return; DEL; C1; and what turns the direction of text.
+_CODES = [
+    *(code for code in range(0x20) if chr(code) not in "\t\n\r"),
+    *range(0x7F, 0xA0),
+    0x061C,
+    0x200E,
+    0x200F,
+    *range(0x2028, 0x202F),
+    *range(0x2066, 0x206A),
+]
+
+
+def _escaped(code: int) -> str:
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+VISIBLE = {code: _escaped(code) for code in _CODES}
+"""How a character that steers terminals is shown: as its Python escape."""
+
+
+class Refusal(Exception):
+    """The command line cannot be carried out; the text says what, why, and the fix."""
+
+
+def clean(text: str) -> str:
+    """Return *text* as one line without anything that steers a terminal."""
+    return text.translate(VISIBLE | {ord(c): ascii(c)[1:-1] for c in "\n\r"})
+
+
+class Cleaner:
+    """Make a guest's stream of bytes safe for a terminal, piece by piece."""
+
+    __slots__ = ("_decoder",)
+
+    def __init__(self) -> None:
+        import codecs
+
+        self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+
+    def feed(self, piece: bytes, *, last: bool = False) -> bytes:
+        """Return the safe form of what is complete in *piece* and before it."""
+        return self._decoder.decode(piece, last).translate(VISIBLE).encode("utf-8")
+
+
+def complain(message: str) -> None:
+    """Write one line of *message* to stderr."""
+    sys.stdout.flush()
+    sys.stderr.write(f"visruntime: {clean(message)}\n")
+    sys.stderr.flush()

@@ -1,0 +1,106 @@
+"""``--report FILE``: what enforced the policy and what came of the run, as JSON."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from visruntime.cli.messages import Refusal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from visruntime.policy import JailPolicy
+
+__all__ = ["ReportFile"]
+
+
+class ReportFile:
+    """The report's file, opened before the guest starts and written when it has ended.
+
+    Raises:
+        Refusal: if the file is a link or no regular file, or the guest could change it.
+    """
+
+    def __init__(self, path: str | None, policy: JailPolicy) -> None:
+        self._descriptor: int | None = None
+        self.data: dict[str, Any] = {
+            "version": 1,
+            "backend": None,
+            "clauses": [],
+            "canaries": [],
+            "exit": {"code": None, "signal": None, "stopped_by": None},
+            "usage": {},
+            "violations": [],
+        }
+        if path is not None:
+            self._descriptor = _open(path, policy)
+
+    def record(self, report: object, process: object) -> None:
+        """Take over the jail's *report* and what was measured of *process*."""
+        enforced = plain(report)
+        if isinstance(enforced, dict):
+            self.data |= enforced
+        code = getattr(process, "returncode", None)
+        ended = code if isinstance(code, int) else None
+        self.data["exit"] = {
+            "code": ended if ended is not None and ended >= 0 else None,
+            "signal": -ended if ended is not None and ended < 0 else None,
+            "stopped_by": plain(getattr(process, "stopped_by", None)),
+        }
+        self.data["usage"] = plain(getattr(process, "usage", None)) or {}
+        self.data["violations"] = plain(getattr(process, "violations", None)) or []
+
+    def close(self, *, error: str | None = None) -> None:
+        """Write the report; *error* says why nothing ran."""
+        if self._descriptor is None:
+            return
+        import json
+
+        if error is not None:
+            self.data["error"] = error
+        content = json.dumps(self.data, indent=2, ensure_ascii=True) + "\n"
+        descriptor, self._descriptor = self._descriptor, None
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(content)
+
+
+def plain(value: object) -> Any:
+    """Return *value* as what JSON can hold."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    convert = getattr(value, "to_dict", None)
+    if callable(convert):
+        return plain(convert())
+    if hasattr(value, "items"):
+        return {str(name): plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(item) for item in value]
+    slots = getattr(type(value), "__slots__", None)
+    if slots:
+        return {name: plain(getattr(value, name)) for name in slots if not name.startswith("_")}
+    return repr(value)
+
+
+def _open(path: str, policy: JailPolicy) -> int:
+    folder, name = os.path.split(os.path.join(os.getcwd(), path))
+    real = os.path.join(os.path.realpath(folder), name)
+    decision = policy.why("write", real)
+    if decision and decision.rule is not None and decision.rule.origin != "private":
+        raise Refusal(
+            f"--report {path}: the guest could change it ({decision.rule.origin}); "
+            "choose a file outside of what it can write"
+        )
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    try:
+        descriptor = os.open(real, flags, 0o600)
+    except OSError as error:
+        raise Refusal(
+            f"--report {path}: {error.strerror}; it must be a regular file or new, and no link"
+        ) from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise Refusal(f"--report {path}: it must be a regular file or new, and no link")
+    os.ftruncate(descriptor, 0)
+    return descriptor

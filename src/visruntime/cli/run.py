@@ -1,0 +1,287 @@
+"""``visruntime run``: run Python in a jailed worker, as ``python`` would."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+import sys
+
+from visruntime.cli.flags import Parser, check_backend, make_policy, refuse_unsupported, seconds
+from visruntime.cli.messages import EXIT_TIMEOUT, Cleaner, Refusal, complain
+from visruntime.cli.report import ReportFile
+from visruntime.cli.streams import write_all
+from visruntime.errors import CommandTimeout, VisRuntimeError, WorkerDied
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+    from typing import Any, BinaryIO
+
+    from visruntime.policy import JailPolicy
+
+__all__ = ["main"]
+
+MAX_SCRIPT_BYTES = 16 * 1024**2
+"""Largest script that is handed to a worker, in bytes."""
+
+LATER = ("project", "with", "tls_lenient")
+
+EXAMPLES = """\
+  visruntime run script.py ARGS                  the script needs no --read for itself
+  visruntime run --read data --write out script.py
+  visruntime run -c 'print(2 ** 100)'
+  visruntime run --read . -m package.module
+  some-generator | visruntime run -
+"""
+
+DRIVER = '''
+def _visruntime_main(kind, source, path, argv, folder, cwd):
+    """Run a program as the interpreter itself would; return its exit code and a missing module."""
+    import atexit, os, sys, threading
+
+    sys.argv[:] = argv
+    sys.path.insert(0, folder)
+    status, missing = 0, None
+    try:
+        if cwd is not None:
+            os.chdir(cwd)
+        if kind == "module":
+            import runpy
+
+            runpy.run_module(source, run_name="__main__", alter_sys=True)
+        else:
+            _visruntime_script(kind, source, path)
+    except SystemExit as stop:
+        status = _visruntime_status(stop.code)
+    except BaseException as error:
+        if type(error).__name__ == "VisInterrupt":
+            raise
+        status = 130 if isinstance(error, KeyboardInterrupt) else 1
+        if isinstance(error, ModuleNotFoundError) and isinstance(error.name, str):
+            missing = error.name
+        _visruntime_print(error)
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    return [status, missing]
+
+
+def _visruntime_script(kind, source, path):
+    import io, linecache, sys, tokenize, types
+
+    module = types.ModuleType("__main__")
+    if kind == "file":
+        module.__file__ = path
+    sys.modules["__main__"] = module
+    code = compile(source, path, "exec", dont_inherit=True)
+    encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
+    # The jail may not be able to open the script, and tracebacks show its lines.
+    lines = source.decode(encoding).splitlines(True)
+    linecache.cache[path] = (len(source), None, lines, path)
+    exec(code, module.__dict__)
+
+
+def _visruntime_print(error):
+    import sys, traceback
+
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_globals is globals():
+        trace = trace.tb_next
+    if sys.excepthook is sys.__excepthook__:
+        traceback.print_exception(type(error), error, trace)
+    else:
+        sys.excepthook(type(error), error, trace)
+
+
+def _visruntime_status(code):
+    import sys
+
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return code & 0xFF
+    print(code, file=sys.stderr)
+    return 1
+
+
+_visruntime_main(kind, source, path, argv, folder, cwd)
+'''
+"""What the worker runs. All that it returns is the guest's claim."""
+
+
+class Program:
+    """What to run: a script's bytes, code, or the name of a module."""
+
+    __slots__ = ("argv", "folder", "kind", "path", "source")
+
+    def __init__(self, words: Sequence[str]) -> None:
+        first, rest = words[0], list(words[1:])
+        if first in ("-c", "-m") and not rest:
+            raise Refusal(f"{first} needs {'code' if first == '-c' else 'the name of a module'}")
+        self.source: bytes | str
+        self.folder = ""
+        if first == "-c":
+            self.kind, self.path, self.source = "code", "<string>", rest[0].encode()
+            self.argv = ["-c", *rest[1:]]
+        elif first == "-m":
+            self.kind, self.path, self.source = "module", "", rest[0]
+            self.argv = rest
+            self.folder = os.getcwd()
+        elif first == "-":
+            self.kind, self.path = "code", "<stdin>"
+            self.source = _bounded(sys.stdin.buffer, "stdin")
+            self.argv = ["-", *rest]
+        elif first.startswith("-"):
+            raise Refusal(f"no option {first!a} (see visruntime run --help)")
+        else:
+            self.kind, self.argv = "file", [first, *rest]
+            self.path = os.path.join(os.getcwd(), first)
+            self.source = _script(self.path, first)
+            self.folder = os.path.dirname(os.path.realpath(self.path))
+
+    def inputs(self) -> dict[str, Any]:
+        """Return what the driver in the worker needs."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    def missing_read(self, name: str) -> str | None:
+        """Return the path to grant if module *name* stands beside the script, else ``None``.
+
+        The name is the guest's claim: it is compared with a listing, never used as a path.
+        """
+        top = name.partition(".")[0]
+        if not self.folder or not top.isidentifier():
+            return None
+        try:
+            beside = os.listdir(self.folder)
+        except OSError:
+            return None
+        return self.folder if top in beside or f"{top}.py" in beside else None
+
+
+def main(words: Sequence[str]) -> int:
+    """Run ``run`` with the command line *words*."""
+    parser = Parser(
+        "run",
+        "SCRIPT|-c CODE|-m MODULE|- [ARGS...]",
+        "Run Python in a jailed worker; it prints and exits as python would.",
+        EXAMPLES,
+    )
+    parser.add_policy_flags()
+    parser.add_start_flags()
+    parser.flag("--python", metavar="PATH", help="the interpreter, instead of this one")
+    parser.flag("--project", metavar="DIR", help="for a later version; refused today")
+    parser.flag("--with", metavar="REQUIREMENT", help="for a later version; refused today")
+    parser.flag("--tls-lenient", action="store_true", help="for a later version; refused today")
+    options, rest = parser.split(words)
+    for name in LATER:
+        if getattr(options, name):
+            raise Refusal(
+                f"--{name.replace('_', '-')} is not built yet; use --python with an "
+                "environment that has what the script needs"
+            )
+    if not rest:
+        raise Refusal("nothing to run; name a script, or -c CODE, or -m MODULE, or - for stdin")
+    return _run(options, make_policy(options), Program(rest))
+
+
+def _run(options: argparse.Namespace, policy: JailPolicy, program: Program) -> int:
+    refuse_unsupported(policy)
+    check_backend(options)
+    timeout = seconds(options.timeout, "--timeout") if options.timeout else None
+    cwd = os.path.join(os.getcwd(), options.cwd) if options.cwd else None
+    report = ReportFile(options.report, policy)
+    failure: str | None = None
+    try:
+        from visruntime.runtime import Runtime
+
+        with Runtime(policy, python=options.python) as runtime:
+            code, result = _drive(runtime, program.inputs() | {"cwd": cwd}, timeout)
+        report.record(getattr(result, "report", None), result)
+        _say_missing(result, program)
+    except (VisRuntimeError, OSError) as error:
+        failure = str(error)
+        raise
+    else:
+        report.data["exit"]["code"] = code
+        return code
+    finally:
+        report.close(error=failure)
+
+
+def _drive(runtime: Any, inputs: dict[str, Any], timeout: float | None) -> tuple[int, Any]:
+    """Run the driver; return the exit code for ours and the result that says what happened."""
+    cleaners = {
+        name: Cleaner() if os.isatty(target) else None
+        for name, target in (("stdout", 1), ("stderr", 2))
+    }
+
+    def show(stream: str, piece: bytes, *, last: bool = False) -> None:
+        cleaner = cleaners[stream]
+        write_all(
+            1 if stream == "stdout" else 2, cleaner.feed(piece, last=last) if cleaner else piece
+        )
+
+    try:
+        result = runtime.run(
+            DRIVER, inputs=inputs, timeout=timeout, filename="<visruntime>", on_output=show
+        )
+    except CommandTimeout as late:
+        complain(f"timed out after {timeout:g} s")
+        return EXIT_TIMEOUT, late.result
+    except WorkerDied as death:
+        if death.signal is not None:
+            complain(f"the worker was ended by signal {death.signal}")
+            return 128 + death.signal, death.result
+        if death.exit_code is None:
+            raise
+        return death.exit_code, death.result
+    finally:
+        for stream in cleaners:
+            show(stream, b"", last=True)
+    if result.error is not None:
+        write_all(2, Cleaner().feed(result.error.traceback.encode("utf-8", "replace"), last=True))
+        return 1, result
+    if result.exit_code is not None:
+        return result.exit_code & 0xFF, result
+    return _status(result.value), result
+
+
+def _status(value: object) -> int:
+    """Return the exit code in what the driver claims to have returned."""
+    if isinstance(value, (list, tuple)) and len(value) == 2 and isinstance(value[0], int):
+        return value[0] & 0xFF
+    return 1
+
+
+def _say_missing(result: Any, program: Program) -> None:
+    """Tell which grant an import of a neighbour of the script needs."""
+    value = getattr(result, "value", None)
+    if not isinstance(value, (list, tuple)) or len(value) != 2 or not isinstance(value[1], str):
+        return
+    folder = program.missing_read(value[1])
+    if folder is not None:
+        complain(
+            f"{value[1]} is beside the script, and only the script itself was handed over; "
+            f"add --read {shlex.quote(folder)}"
+        )
+
+
+def _script(path: str, shown: str) -> bytes:
+    """Return the bytes of a script: a regular file, not too large."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise Refusal(f"cannot open {shown!a}: {error.strerror}") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise Refusal(f"{shown!a} is no regular file")
+    with os.fdopen(descriptor, "rb") as file:
+        return _bounded(file, shown)
+
+
+def _bounded(file: BinaryIO, shown: str) -> bytes:
+    content = file.read(MAX_SCRIPT_BYTES + 1)
+    if len(content) > MAX_SCRIPT_BYTES:
+        raise Refusal(f"{shown!a} is larger than {MAX_SCRIPT_BYTES} bytes")
+    return content
