@@ -90,7 +90,7 @@ def chart(sales: list[Sale]) -> str:
     for sale in sales:
         amounts[sale.month, sale.category] += sale.revenue
     totals = [sum(amounts[month, name] for name in CATEGORIES) for month in months]
-    step = 5000
+    step = 10_000
     top = (int(max(totals)) // step + 1) * step
     left, right, upper, lower = 76, 24, 92, 62
     width, height = 960, 480
