@@ -127,6 +127,8 @@ def test_check_script_fails_when_a_linter_does(tmp_path: Path, tool: Callable[[s
     copy = tmp_path / "repository"
     (copy / "scripts").mkdir(parents=True)
     shutil.copy(ROOT / "scripts" / "check.sh", copy / "scripts")
+    (copy / "build" / "any").mkdir(parents=True)
+    (copy / "build" / "any" / "compile_commands.json").write_text("[]")
     result = subprocess.run(
         [copy / "scripts" / "check.sh"],
         capture_output=True,
