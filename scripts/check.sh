@@ -18,7 +18,7 @@ check() {
 }
 
 run() { uv run --frozen --no-sync "$@"; }
-listed() { git ls-files --cached --others --exclude-standard -- "$@"; }
+listed() { git -c safe.directory="$PWD" ls-files --cached --others --exclude-standard -- "$@"; }
 
 # clang-tidy judges a file with the flags that the build used for it.
 lint_c() {
@@ -36,12 +36,8 @@ mapfile -t workflows < <(listed '.github/workflows/*.yml')
 check "ruff" run ruff check
 check "ruff format" run ruff format --check
 check "mypy" run mypy
-if ((${#c_files[@]})); then
-    check "clang-format" run clang-format --dry-run --Werror "${c_files[@]}"
-fi
-if ((${#compiled[@]})); then
-    check "clang-tidy" lint_c "${compiled[@]}"
-fi
+check "clang-format" run clang-format --dry-run --Werror "${c_files[@]}"
+check "clang-tidy" lint_c "${compiled[@]}"
 check "shellcheck" run shellcheck "${shell[@]}"
 check "workflow schema" run check-jsonschema --builtin-schema vendor.github-workflows "${workflows[@]}"
 check "zizmor" run zizmor --offline --quiet --persona=pedantic .github/workflows

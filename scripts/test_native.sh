@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Build and run the C tests under AddressSanitizer and UndefinedBehaviorSanitizer.
 #
-# Each tests/native/test_*.c is a program of its own. Its line `// sources: FILE...` names the
+# Each tests/native/test_*.c is a program of its own. Its lines `// sources: FILE...` name the
 # files of the library that it is linked with, relative to the repository.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -15,7 +15,7 @@ if ((${#tests[@]} == 0)); then
     exit 5
 fi
 for test in "${tests[@]}"; do
-    read -ra sources < <(sed -n 's|^// sources: ||p' "$test")
+    mapfile -t sources < <(sed -n 's|^// sources: ||p' "$test" | tr ' ' '\n')
     if ((${#sources[@]} == 0)); then
         echo "$test: no '// sources:' line" >&2
         exit 1

@@ -297,7 +297,7 @@ LIVE: list[tuple[str, list[Any], set[int], int]] = [
     ("process_vm_writev", [1, 0, 0, 0, 0, 1], {INVALID}, errno.EPERM),
     ("process_madvise", [MINUS_ONE, 0, 0, 0, 0], {BAD_FILE}, errno.EPERM),
     ("pidfd_getfd", [MINUS_ONE, 0, 0], {BAD_FILE}, errno.EPERM),
-    ("perf_event_open", [BAD_POINTER, 0, 0, 0, 0], {FAULT}, errno.EPERM),
+    ("perf_event_open", [BAD_POINTER, 0, 0, 0, 0], {FAULT, errno.EACCES}, errno.EPERM),
     ("adjtimex", [BAD_POINTER], {FAULT}, errno.EPERM),
     ("clock_adjtime", [0, BAD_POINTER], {FAULT}, errno.EPERM),
     ("settimeofday", [BAD_POINTER, 0], {FAULT}, errno.EPERM),

