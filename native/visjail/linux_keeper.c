@@ -57,7 +57,7 @@ static void reply(vj_keeper *keeper, vj_message *message) {
 // ---- the tree --------------------------------------------------------------
 
 // The parent in /proc/PID/stat: the second field after the name, which may
-// itself hold parentheses.
+// itself hold parentheses. -1 for what is gone or dead: a zombie has no children.
 static int parent_of(int proc, const char *name) {
     char path[32];
     vj_text text = {.data = path, .capacity = sizeof path};
@@ -70,7 +70,8 @@ static int parent_of(int proc, const char *name) {
     long size = sys(SYS_read, file, line, sizeof line);
     long at = size;
     while (at > 0 && line[at - 1] != ')') at--;
-    at += 3; // ") S "
+    if (at > 0 && at + 1 < size && (line[at + 1] == 'Z' || line[at + 1] == 'X')) return -1;
+    at += 3; // " S "
     int parent = 0;
     if (size <= 0 || at >= size) return -1;
     while (at < size && line[at] >= '0' && line[at] <= '9') {

@@ -301,7 +301,7 @@ static void choose(builder *build, node *at) {
     if (!at->in_force.read) {
         // Inside a private place there is nothing of the host to hide, but a
         // write there must not seem to succeed.
-        bool visible = above && above->in_force.read;
+        bool visible = above ? above->in_force.read : build->settings->host_root != 0;
         at->masks = visible && (own_above || (fact && fact->object != VJ_OBJECT_ABSENT));
         return;
     }
@@ -315,7 +315,7 @@ static void choose(builder *build, node *at) {
 
 static void emit_mask(builder *build, const node *at) {
     const vj_fact *fact = fact_of(build, at->path);
-    if (is_file(fact) && mounted_above(at)->binds) {
+    if (is_file(fact) && !point_is_ours(build, at)) {
         add_operation(build, VJ_OPERATION_MASK_FILE, at->path, "")->rule = at->rule;
         return;
     }
@@ -354,7 +354,7 @@ static void emit_seals(builder *build) {
     for (size_t i = build->node_count; i > 0; i--) {
         const node *at = &build->nodes[i - 1];
         bool directory = at->masks && !(is_file(fact_of(build, at->path)) &&
-                                        mounted_above(at)->binds);
+                                        !point_is_ours(build, at));
         if (directory) add_operation(build, VJ_OPERATION_SEAL, at->path, "");
     }
     add_operation(build, VJ_OPERATION_SEAL, "/dev", "");
@@ -391,14 +391,16 @@ static void emit_extras(builder *build, const vj_extra *extras, size_t count) {
 
 static void emit_root(builder *build) {
     bool host = build->settings->host_root != 0;
+    const node *top = build->node_count ? &build->nodes[0] : NULL;
+    bool exec = top && !top->path[1] && top->in_force.exec;
     vj_operation *root = add_operation(build, VJ_OPERATION_ROOT, "/", host ? "/" : "");
     root->size = ROOT_SIZE;
     if (!host) return;
     const vj_fact *fact = fact_of(build, "/");
-    root->flags = VJ_BIND_READ_ONLY;
+    root->flags = VJ_BIND_READ_ONLY | (exec ? 0 : VJ_BIND_NO_EXEC);
     root->device = fact ? fact->device : 0;
     root->inode = fact ? fact->inode : 0;
-    add_access(build, "/", VJ_ACCESS_READ_EXEC, false);
+    add_access(build, "/", exec ? VJ_ACCESS_READ_EXEC : VJ_ACCESS_READ, false);
 }
 
 // ---- the block -------------------------------------------------------------
@@ -455,12 +457,12 @@ vj_status vj_policy_compile(const vj_plan_settings *settings, const vj_rule *rul
         if (fact_count) memcpy(sorted, facts, fact_count * sizeof *sorted);
         qsort(sorted, fact_count, sizeof *sorted, compare_facts);
         build.facts = sorted;
-        emit_root(&build);
         collect(&build, rules, rule_count);
     } else {
         build.failed = true;
     }
     if (!build.failed) {
+        emit_root(&build);
         emit_extras(&build, extras, extra_count);
         emit_mounts(&build);
         emit_seals(&build);
