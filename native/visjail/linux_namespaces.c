@@ -358,16 +358,26 @@ static void do_devices(vj_setup *setup) {
     write_file(setup, MASK_NAME, 0, 0, 0);
 }
 
+static void mask_in_proc(vj_setup *setup, const char *path, int proc, const char *name) {
+    VJ_AUTO_FD present = (int)open_no_links(proc, name);
+    if (present < 0) return; // not built into this kernel
+    char target[VJ_PATH_MAX];
+    vj_text text = {.data = target, .capacity = sizeof target};
+    vj_text_string(&text, path);
+    vj_text_string(&text, "/");
+    vj_text_string(&text, name);
+    do_mask_file(setup, target);
+}
+
 // Host uid 0 may write most of /proc/sys even without any capability, so
 // these parts are read-only or masked in every jail.
 static void do_proc(vj_setup *setup, const char *path) {
     static const char *const read_only[] = {"sys", "sysrq-trigger", "irq", "bus", "fs"};
-    static const char *const masked[] = {"kcore",         "keys",        "timer_list",
-                                         "sched_debug",   "timer_stats", "latency_stats",
-                                         "kmsg",          "kallsyms",    "slabinfo",
-                                         "vmallocinfo",   "kpagecount",  "kpageflags",
-                                         "kpagecgroup",   "iomem",       "ioports",
-                                         "pagetypeinfo",  "swaps"};
+    static const char *const masked[] = {"kcore", "keys", "timer_list"};
+    // Mode 0400: only a guest that is host uid 0 could open them.
+    static const char *const masked_for_root[] = {
+        "kmsg",       "slabinfo",    "vmallocinfo",  "kpagecount",
+        "kpageflags", "kpagecgroup", "pagetypeinfo", "sched_debug"};
     make_directories(setup, path, 1);
     mount_at(setup, "proc", path, MS_NOSUID | MS_NODEV | MS_NOEXEC, 0, VJ_STAGE_PROC);
     VJ_AUTO_FD proc = open_point(setup, path);
@@ -389,14 +399,11 @@ static void do_proc(vj_setup *setup, const char *path) {
         if (result < 0) vj_setup_fail(setup, VJ_STAGE_PROC, result);
     }
     for (size_t i = 0; i < sizeof masked / sizeof *masked; i++) {
-        VJ_AUTO_FD present = (int)open_no_links(proc, masked[i]);
-        if (present < 0) continue;
-        char target[VJ_PATH_MAX];
-        vj_text text = {.data = target, .capacity = sizeof target};
-        vj_text_string(&text, path);
-        vj_text_string(&text, "/");
-        vj_text_string(&text, masked[i]);
-        do_mask_file(setup, target);
+        mask_in_proc(setup, path, proc, masked[i]);
+    }
+    if (setup->identity != VJ_IDENTITY_ROOT) return;
+    for (size_t i = 0; i < sizeof masked_for_root / sizeof *masked_for_root; i++) {
+        mask_in_proc(setup, path, proc, masked_for_root[i]);
     }
 }
 

@@ -313,9 +313,14 @@ static void choose(builder *build, node *at) {
     at->binds = !host_above || !at->parent || !same_rights(at->in_force, at->parent->in_force);
 }
 
+// A file of the host, or a copy of one, is covered by a file; where there is
+// nothing yet, a directory says "denied" as well.
+static bool masks_as_file(const builder *build, const node *at) {
+    return is_file(fact_of(build, at->path)) && (at->is_private || !point_is_ours(build, at));
+}
+
 static void emit_mask(builder *build, const node *at) {
-    const vj_fact *fact = fact_of(build, at->path);
-    if (is_file(fact) && !point_is_ours(build, at)) {
+    if (masks_as_file(build, at)) {
         add_operation(build, VJ_OPERATION_MASK_FILE, at->path, "")->rule = at->rule;
         return;
     }
@@ -353,9 +358,7 @@ static void emit_mounts(builder *build) {
 static void emit_seals(builder *build) {
     for (size_t i = build->node_count; i > 0; i--) {
         const node *at = &build->nodes[i - 1];
-        bool directory = at->masks && !(is_file(fact_of(build, at->path)) &&
-                                        !point_is_ours(build, at));
-        if (directory) add_operation(build, VJ_OPERATION_SEAL, at->path, "");
+        if (at->masks && !masks_as_file(build, at)) add_operation(build, VJ_OPERATION_SEAL, at->path, "");
     }
     add_operation(build, VJ_OPERATION_SEAL, "/dev", "");
     if (!build->settings->host_root) add_operation(build, VJ_OPERATION_SEAL, "/", "");
@@ -380,9 +383,9 @@ static void emit_extras(builder *build, const vj_extra *extras, size_t count) {
         case VJ_OPERATION_PROC:
             add_access(build, extras[i].path, VJ_ACCESS_DEVICES, false);
             break;
-        case VJ_OPERATION_FILE:
-        case VJ_OPERATION_COPY:
-            add_access(build, extras[i].path, VJ_ACCESS_READ, true);
+        case VJ_OPERATION_DIRECTORY:
+            // Its made and copied files too.
+            add_access(build, extras[i].path, VJ_ACCESS_READ, false);
             break;
         default: break;
         }

@@ -14,6 +14,7 @@ import sys
 from visruntime import _native
 from visruntime._jail_protect import host_files
 from visruntime._paths import ancestors, is_within
+from visruntime._unsupported import unsupported
 from visruntime.errors import PolicyError, PolicyUnsupported
 
 TYPE_CHECKING = False
@@ -42,6 +43,9 @@ sender's soft limit: a guest with the host's own limit could stop every jail of 
 """
 
 DEFAULT_PROCESSES = 1024
+
+MOST_COPIED_BYTES = 32768
+"""Largest file of /etc that a jail gets as a copy instead of a mount."""
 
 
 class JailPlan:
@@ -75,12 +79,13 @@ def make_plan(
         PolicyUnsupported: a clause that this version or machine cannot enforce.
         PolicyError: a path that is missing, or is not what a rule can stand on.
     """
-    for field, why in policy.unsupported():
+    resolved = policy.resolved_rules()
+    for field, why in unsupported(policy, resolved):
         raise PolicyUnsupported(f"{field}: {why}", field=field)
     plan = JailPlan()
     host_root = policy.system == "host"
     plan.home = HOST_ROOT_HOME if host_root else HOME
-    written = _user_rules(policy)
+    written = [rule for rule in resolved if rule.origin not in ("system", "private")]
     grants = [rule.path for rule in written if rule.kind == "write"]
     _check_links(policy, grants)
     rules: list[tuple[str, str, bool, bool]] = [
@@ -88,7 +93,8 @@ def make_plan(
     ]
     implicit = [os.path.realpath(path) for path, _ in implicit_read]
     rules += [("read", path, False, True) for path in implicit]
-    rules += _system_rules(policy)
+    copied, system = _system_rules(resolved)
+    rules += system
     plan.protected = _protect(rules, grants, config_files, plan.notes)
     rules += [("deny_write", path, False, False) for path in plan.protected]
     plan.sockets = _find_sockets(written, rules)
@@ -101,7 +107,7 @@ def make_plan(
     plan.blob = _native.compile_plan(
         rules=rules,
         facts=facts,
-        extras=_extras(policy, plan.home, os.geteuid() or guest_id),
+        extras=_extras(policy, plan.home, os.geteuid() or guest_id, copied),
         limits=_process_limits(policy.limits),
         hostname="visruntime",
         guest_id=guest_id,
@@ -116,18 +122,32 @@ def make_plan(
 # ---- rules -----------------------------------------------------------------------
 
 
-def _user_rules(policy: JailPolicy) -> list[Rule]:
-    return [r for r in policy.resolved_rules() if r.origin not in ("system", "private")]
+def _system_rules(
+    resolved: Sequence[Rule],
+) -> tuple[list[str], list[tuple[str, str, bool, bool]]]:
+    """Return the small files that are copied, and all rules that no field of the policy made.
 
-
-def _system_rules(policy: JailPolicy) -> list[tuple[str, str, bool, bool]]:
+    A copy costs a fifth of a mount; what it copies are the host's own files of /etc.
+    """
+    copied = []
     rules = []
-    for rule in policy.resolved_rules():
-        if rule.origin == "private":
-            rules.append((rule.kind, rule.path, True, False))
-        elif rule.origin == "system":
-            rules.append((rule.kind, rule.path, False, False))
-    return rules
+    for rule in resolved:
+        if rule.origin not in ("system", "private"):
+            continue
+        private = rule.origin == "private"
+        if not private and rule.path.startswith("/etc/") and _is_small_file(rule.path):
+            copied.append(rule.path)
+            private = True
+        rules.append((rule.kind, rule.path, private, False))
+    return copied, rules
+
+
+def _is_small_file(path: str) -> bool:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_size <= MOST_COPIED_BYTES
 
 
 def _check_links(policy: JailPolicy, write_grants: list[str]) -> None:
@@ -163,8 +183,10 @@ def _protect(
     notes: list[str],
 ) -> list[str]:
     """Return what the host itself runs or trusts and would be writable: it is made read-only."""
+    protected: list[str] = []
+    if not grants:
+        return protected
     plain = [(kind, path) for kind, path, private, _ in rules if not private]
-    protected = []
     for path, what in host_files(config_files):
         for grant in grants:
             if is_within(grant, path) and _native.decide(plain, "write", grant)[0]:
@@ -214,7 +236,11 @@ def _find_sockets(
             raise PolicyUnsupported(
                 f"{grant}: {error}; grant smaller folders", field="read", value=grant
             ) from None
+    # Grants have been looked through; what the system and the library add has not.
+    others = [path for kind, path, private, _ in rules if kind == "read" and not private]
     for path in _bound_sockets():
+        if not any(is_within(path, other) for other in others):
+            continue
         real = os.path.realpath(path)
         if _native.decide(plain, "read", real)[0]:
             found.add(real)
@@ -319,7 +345,9 @@ ETC_GROUP = "root:x:0:\nuser:x:{id}:\nnogroup:x:65534:\n"
 ETC_HOSTS = "127.0.0.1 localhost visruntime\n::1 localhost\n"
 
 
-def _extras(policy: JailPolicy, home: str, user: int) -> list[tuple[str, str, str, int]]:
+def _extras(
+    policy: JailPolicy, home: str, user: int, copied: Sequence[str]
+) -> list[tuple[str, str, str, int]]:
     """Return the operations that follow from no rule, in order."""
     granted = {*policy.read, *policy.write}
     extras: list[tuple[str, str, str, int]] = [
@@ -339,6 +367,8 @@ def _extras(policy: JailPolicy, home: str, user: int) -> list[tuple[str, str, st
         for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
             if os.path.islink(f"/{name}"):
                 extras.append(("SYMLINK", f"/{name}", os.readlink(f"/{name}"), 0))
+        extras.append(("DIRECTORY", "/etc", "", 0))
+        extras += [("COPY", path, path, 0) for path in copied]
         extras += _made_etc(policy, home, user)
     extras.append(("DIRECTORY", "/run", "", 0))
     extras += _grant_links(policy)

@@ -179,20 +179,28 @@ def has_glob(path: str) -> bool:
     return any(character in path for character in "*?[")
 
 
-def existing_minimal_read() -> tuple[str, ...]:
-    """Return the entries of `MINIMAL_READ` that exist on this host, patterns expanded."""
+def existing_minimal_read() -> tuple[tuple[str, str], ...]:
+    """Return (path, real path) of the entries of `MINIMAL_READ` that exist on this host."""
+    names = {}
+    try:
+        with os.scandir("/etc") as entries:
+            names = {entry.name: entry.is_symlink() for entry in entries}
+    except OSError:
+        pass
     found = []
     for entry in MINIMAL_READ:
-        if not entry.endswith("*"):
+        folder, _, name = entry.rpartition("/")
+        if folder != "/etc":
             if os.path.lexists(entry):
-                found.append(entry)
+                found.append((entry, os.path.realpath(entry)))
             continue
-        folder, prefix = os.path.split(entry[:-1])
-        try:
-            names = sorted(os.listdir(folder))
-        except OSError:
-            continue
-        found += [f"{folder}/{name}" for name in names if name.startswith(prefix)]
+        if name.endswith("*"):
+            matches = sorted(known for known in names if known.startswith(name[:-1]))
+        else:
+            matches = [name] if name in names else []
+        for match in matches:
+            path = f"/etc/{match}"
+            found.append((path, os.path.realpath(path) if names[match] else path))
     return tuple(found)
 
 

@@ -12,7 +12,9 @@ from visruntime._paths import FORBIDDEN_GRANTS, ancestors, has_glob, is_within
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from visruntime.policy import JailPolicy
+    from collections.abc import Sequence
+
+    from visruntime.policy import JailPolicy, Rule
 
 __all__ = ["unsupported"]
 
@@ -28,8 +30,13 @@ LATER_LISTS = {
 }
 
 
-def unsupported(policy: JailPolicy) -> list[tuple[str, str]]:
-    """Return (field, sentence) for each clause of *policy* that cannot be enforced yet."""
+def unsupported(
+    policy: JailPolicy, resolved: Sequence[Rule] | None = None
+) -> list[tuple[str, str]]:
+    """Return (field, sentence) for each clause of *policy* that cannot be enforced yet.
+
+    *resolved* saves looking at the host again: what `JailPolicy.resolved_rules` returned.
+    """
     found = [(field, why) for field, why in LATER_LISTS.items() if getattr(policy, field)]
     if policy.egress.mode == "proxy":
         found.append(("egress", "the proxy is not built yet; Egress.OFF gives no network at all"))
@@ -46,38 +53,41 @@ def unsupported(policy: JailPolicy) -> list[tuple[str, str]]:
                 ),
             )
         )
-    return found + _globs(policy) + _links_out(policy) + _absent_denies(policy)
+    if resolved is None:
+        resolved = policy.resolved_rules()
+    return found + _globs(policy) + _links_out(resolved) + _absent_denies(resolved)
 
 
 def _globs(policy: JailPolicy) -> list[tuple[str, str]]:
     return [
-        (rule.origin, f"{rule.path} does not exist, and patterns are not expanded yet")
-        for rule in policy.rules()
-        if rule.origin not in ("system", "private")
-        and has_glob(rule.path)
-        and not os.path.lexists(rule.path)
+        (
+            f"{kind}[{index}]",
+            f"{path} does not exist, and patterns are not expanded yet",
+        )
+        for kind in ("read", "write", "deny", "deny_read", "deny_write", "deny_exec")
+        for index, path in enumerate(getattr(policy, kind))
+        if has_glob(path) and not os.path.lexists(path)
     ]
 
 
-def _links_out(policy: JailPolicy) -> list[tuple[str, str]]:
+def _links_out(rules: Sequence[Rule]) -> list[tuple[str, str]]:
     """Find grants that are links to what cannot be granted."""
     return [
         (rule.origin, f"it leads to {rule.path}, and nothing of that can be granted")
-        for rule in policy.resolved_rules()
+        for rule in rules
         if rule.kind in ("read", "write")
         and rule.origin not in ("system", "private")
         and (rule.path == "/" or any(is_within(rule.path, top) for top in FORBIDDEN_GRANTS))
     ]
 
 
-def _absent_denies(policy: JailPolicy) -> list[tuple[str, str]]:
+def _absent_denies(rules: Sequence[Rule]) -> list[tuple[str, str]]:
     """Find denies of names that do not exist inside a grant of the host's files.
 
     A mount can only cover a name that is there: the guest, or the host later, would make
     the file and the deny would not hold.
     """
     grants: dict[str, list[tuple[str, str]]] = {}
-    rules = policy.resolved_rules()
     for rule in rules:
         if rule.kind in ("read", "write"):
             grants.setdefault(rule.path, []).append((rule.kind, rule.origin))

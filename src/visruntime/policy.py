@@ -355,11 +355,11 @@ class JailPolicy(Frozen):
             rules.append(Rule(kind="read", path="/", origin="system"))
         elif self.system == "minimal":
             seen = set()
-            for path in existing_minimal_read():
-                real = os.path.realpath(path) if resolve else path
-                if real not in seen:
-                    seen.add(real)
-                    rules.append(Rule(kind="read", path=real, origin="system"))
+            for path, real in existing_minimal_read():
+                shown = real if resolve else path
+                if shown not in seen:
+                    seen.add(shown)
+                    rules.append(Rule(kind="read", path=shown, origin="system"))
         for kind, places in (("write", PRIVATE_WRITE), ("read", PRIVATE_READ)):
             rules += [
                 Rule(kind=kind, path=place, origin="private")
