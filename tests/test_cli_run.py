@@ -36,7 +36,7 @@ with open(status_file, "w") as file:
 def drive(words: list[str], here: Path) -> tuple[int, str | None, str, str]:
     """Return exit code, missing module, stdout and stderr of *words* under the driver."""
     program = Program(words)
-    inputs = program.inputs() | {"cwd": None}
+    inputs = program.inputs()
     if isinstance(program.source, bytes):
         inputs["source"] = program.source.decode()
     done = subprocess.run(
