@@ -12,11 +12,11 @@ import pytest
 import visruntime
 
 PUBLIC = """
-CommandError CommandFailed CommandNotExecutable CommandNotFound CommandResult CommandTimeout
-Decision DoctorReport Egress EnforcementReport GuestError Jail JailClosed JailPolicy JailProcess
-JailUnavailable LimitExceeded Limits OutputLimitExceeded PathDenied PolicyError PolicyUnsupported
-ProtocolViolation Rule RunResult Runtime Secret Terminal TrustedRuntime VisRuntimeError WorkerDied
-doctor
+Canary Clause CommandError CommandFailed CommandNotExecutable CommandNotFound CommandResult
+CommandTimeout Decision DoctorReport Egress EnforcementReport GuestError Jail JailClosed
+JailPolicy JailProcess JailUnavailable LimitExceeded Limits OutputLimitExceeded PathDenied
+PolicyError PolicyUnsupported ProtocolViolation Rule RunResult Runtime Secret TrustedRuntime
+Usage Violation VisRuntimeError WorkerDied doctor
 """.split()
 
 HEAVY = ("asyncio", "argparse", "dataclasses", "inspect", "sqlite3", "typing", "re", "hashlib")

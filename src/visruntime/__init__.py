@@ -36,12 +36,15 @@ if TYPE_CHECKING:
         VisRuntimeError,
         WorkerDied,
     )
-    from visruntime.jail import CommandResult, EnforcementReport, Jail, JailProcess, Terminal
+    from visruntime.events import Canary, Clause, EnforcementReport, Usage, Violation
+    from visruntime.jail import CommandResult, Jail, JailProcess
     from visruntime.policy import Decision, Egress, JailPolicy, Limits, Rule, Secret
     from visruntime.results import RunResult
     from visruntime.runtime import Runtime, TrustedRuntime
 
 __all__ = [
+    "Canary",
+    "Clause",
     "CommandError",
     "CommandFailed",
     "CommandNotExecutable",
@@ -69,8 +72,9 @@ __all__ = [
     "RunResult",
     "Runtime",
     "Secret",
-    "Terminal",
     "TrustedRuntime",
+    "Usage",
+    "Violation",
     "VisRuntimeError",
     "WorkerDied",
     "doctor",
@@ -78,7 +82,8 @@ __all__ = [
 
 _HOMES = {
     "doctor": ("DoctorReport", "doctor"),
-    "jail": ("CommandResult", "EnforcementReport", "Jail", "JailProcess", "Terminal"),
+    "events": ("Canary", "Clause", "EnforcementReport", "Usage", "Violation"),
+    "jail": ("CommandResult", "Jail", "JailProcess"),
     "policy": ("Decision", "Egress", "JailPolicy", "Limits", "Rule", "Secret"),
     "results": ("RunResult",),
     "runtime": ("Runtime", "TrustedRuntime"),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["main", "run_program"]
 
 EXAMPLES = """\
-  visruntime exec -- ls /                        what a guest sees
+  visruntime exec -- python3 -c 'print("hello")'
   visruntime exec --read data --write out -- python3 make.py
   visruntime exec --write . --deny .env --timeout 60 -- npm test
   visruntime exec --net open --write . -- git fetch

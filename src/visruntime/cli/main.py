@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from visruntime.cli.messages import EXIT_REFUSED, Refusal, complain
@@ -48,6 +49,8 @@ and says why; 126 not executable; 127 not found.
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line *argv* (default: this process's) and return its exit code."""
+    if argv is None:
+        _open_standard_descriptors()
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in ("-h", "--help", "help"):
         stream = sys.stdout if words else sys.stderr
@@ -75,6 +78,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     return code
+
+
+def _open_standard_descriptors() -> None:
+    """Fill descriptors 0 to 2 where our caller closed them, so that no other file gets there."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
 
 
 def code_of(error: BaseException) -> int:

@@ -37,16 +37,14 @@ EXAMPLES = """\
 """
 
 DRIVER = '''
-def _visruntime_main(kind, source, path, argv, folder, cwd):
+def _visruntime_main(kind, source, path, argv, folder):
     """Run a program as the interpreter itself would; return its exit code and a missing module."""
-    import atexit, os, sys, threading
+    import atexit, sys, threading
 
     sys.argv[:] = argv
     sys.path.insert(0, folder)
     status, missing = 0, None
     try:
-        if cwd is not None:
-            os.chdir(cwd)
         if kind == "module":
             import runpy
 
@@ -105,7 +103,7 @@ def _visruntime_status(code):
     return 1
 
 
-_visruntime_main(kind, source, path, argv, folder, cwd)
+_visruntime_main(kind, source, path, argv, folder)
 '''
 """What the worker runs. All that it returns is the guest's claim."""
 
@@ -195,8 +193,8 @@ def _run(options: argparse.Namespace, policy: JailPolicy, program: Program) -> i
     try:
         from visruntime.runtime import Runtime
 
-        with Runtime(policy, python=options.python) as runtime:
-            code, result = _drive(runtime, program.inputs() | {"cwd": cwd}, timeout)
+        with Runtime(policy, python=options.python, cwd=cwd) as runtime:
+            code, result = _drive(runtime, program.inputs(), timeout)
         report.record(getattr(result, "report", None), result)
         _say_missing(result, program)
     except (VisRuntimeError, OSError) as error:

@@ -59,10 +59,12 @@ def forwarded_signals(process: JailProcess) -> Iterator[None]:
 
 def relay_pipes(process: JailProcess) -> None:
     """Carry our stdin to the guest, and its stdout and stderr to ours, until both end."""
+    feed = process.stdin
+    assert feed is not None
     outputs: dict[int, _Output] = {}
     for source, target in ((process.stdout, 1), (process.stderr, 2)):
+        assert source is not None
         outputs[source.fileno()] = _Output(source, target)
-    feed = process.stdin
     os.set_blocking(feed.fileno(), False)
     waiting = b""
     while outputs or process.poll() is None:
@@ -156,6 +158,7 @@ def relay_terminal(process: JailProcess) -> None:
     Ends when the program has ended and its terminal is drained: at its end of file, or
     when it stays quiet although something holds it open.
     """
+    assert process.pty is not None
     master = process.pty.fileno()
 
     def resized(*_: object) -> None:

@@ -1,0 +1,348 @@
+"""The command line with real jails: what the user sees, and what the guest cannot do."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import termios
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+COMMAND = [sys.executable, "-m", "visruntime"]
+
+
+def visruntime(
+    *words: object, cwd: Path, stdin: bytes = b"", **variables: str
+) -> subprocess.CompletedProcess[bytes]:
+    """Run the command with *words*, as a user would."""
+    return subprocess.run(
+        [*COMMAND, *map(str, words)],
+        cwd=cwd,
+        input=stdin,
+        capture_output=True,
+        check=False,
+        timeout=50,
+        env={**os.environ, **variables},
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["sh", "-c", "exit 7"], 7),
+        (["sh", "-c", "kill -9 $$"], 128 + signal.SIGKILL),
+        (["sh", "-c", "kill -SEGV $$"], 128 + signal.SIGSEGV),
+        (["no-such-program"], 127),
+        (["/usr/lib"], 126),
+    ],
+)
+def test_exit_codes_of_exec(workspace: Path, words: list[str], code: int) -> None:
+    """The exit code tells what became of the program, and ours are those of a shell."""
+    done = visruntime("exec", "--", *words, cwd=workspace)
+    assert done.returncode == code
+    assert done.stdout == b""
+    assert done.stderr.count(b"\n") == (1 if code in (126, 127) else 0)
+
+
+def test_a_timeout_is_124_and_keeps_the_output(workspace: Path) -> None:
+    """What the guest said before its time was over must not be lost."""
+    before = time.monotonic()
+    done = visruntime(
+        "exec", "--timeout", "0.5", "--", "sh", "-c", "echo early; sleep 30", cwd=workspace
+    )
+    assert done.returncode == 124
+    assert done.stdout == b"early\n"
+    assert time.monotonic() - before < 10
+
+
+def test_streams_cross_as_bytes(workspace: Path) -> None:
+    """Every byte of stdin reaches the guest and comes back unchanged."""
+    sent = os.urandom(1_000_000)
+    done = visruntime("exec", "--", "sh", "-c", "cat; echo err >&2", cwd=workspace, stdin=sent)
+    assert done.stdout == sent
+    assert done.stderr == b"err\n"
+
+
+def test_only_what_is_granted_can_be_reached(workspace: Path, outside: Path) -> None:
+    """A file without a grant must not be readable nor writable; with a grant both work."""
+    (outside / "secret").write_text("secret\n")
+    (workspace / "data").write_text("data\n")
+    script = f"cat {outside}/secret; echo x > {outside}/new; cat data; echo y > made"
+    unjailed = subprocess.run(
+        ["sh", "-c", script.replace("new", "control")],
+        cwd=workspace,
+        capture_output=True,
+        check=False,
+    )
+    assert (unjailed.stdout, unjailed.stderr) == (b"secret\ndata\n", b"")
+    (workspace / "made").unlink()
+    done = visruntime("exec", "--write", ".", "--", "sh", "-c", script, cwd=workspace)
+    assert done.stdout == b"data\n"
+    assert done.stderr.count(b"No such file or directory") + done.stderr.count(b"nonexistent") == 2
+    assert not (outside / "new").exists()
+    assert (workspace / "made").read_text() == "y\n"
+
+
+def test_flags_narrow_inside_a_grant(workspace: Path) -> None:
+    """Denies inside a grant hold, with the kernel's own errors."""
+    for name in ("closed", "fixed", "open"):
+        (workspace / name).write_text(name)
+    code = (
+        "import os\n"
+        "for name, flags in (('closed', os.O_RDONLY), ('fixed', os.O_RDONLY),\n"
+        "                    ('fixed', os.O_WRONLY), ('open', os.O_WRONLY)):\n"
+        "    try:\n"
+        "        os.close(os.open(name, flags))\n"
+        "        print(name, 'ok')\n"
+        "    except OSError as error:\n"
+        "        print(name, error.errno)\n"
+    )
+    python = "/usr/bin/python3"
+    if not os.path.exists(python):
+        pytest.fail("this test needs /usr/bin/python3")
+    words = ["--write", ".", "--deny", "closed", "--deny-write", "fixed"]
+    jailed = visruntime("exec", *words, "--", python, "-c", code, cwd=workspace)
+    assert jailed.stdout.splitlines() == [b"closed 13", b"fixed ok", b"fixed 30", b"open ok"]
+    plain = subprocess.run([python, "-c", code], cwd=workspace, capture_output=True, check=True)
+    assert plain.stdout.count(b"ok") == 4
+
+
+def test_the_environment_is_built_not_inherited(workspace: Path) -> None:
+    """A variable must cross only if it is named."""
+    done = visruntime(
+        "exec", "--env", "SHOWN", "--env", "A_TOKEN", "--env", "GIVEN=g", "--", "env",
+        cwd=workspace, SHOWN="s", HIDDEN="h", A_TOKEN="t",
+    )  # fmt: skip
+    lines = done.stdout.splitlines()
+    assert {b"SHOWN=s", b"GIVEN=g", b"A_TOKEN=t"} <= set(lines)
+    assert not [line for line in lines if b"HIDDEN" in line]
+
+
+def test_the_report_says_what_enforced_what(workspace: Path, outside: Path) -> None:
+    """The report holds clauses, canaries that held, and the measured end."""
+    file = outside / "report.json"
+    done = visruntime(
+        "exec", "--write", ".", "--report", file, "--", "sh", "-c", "exit 3", cwd=workspace
+    )
+    assert done.returncode == 3
+    report = json.loads(file.read_text())
+    assert report["backend"] == "namespaces"
+    assert report["exit"] == {"code": 3, "signal": None, "stopped_by": None}
+    assert report["canaries"]
+    assert all(canary["held"] for canary in report["canaries"])
+    clauses = {clause["clause"]: clause["mechanisms"] for clause in report["clauses"]}
+    assert clauses["write[0]"]
+    assert clauses["egress"]
+    assert report["usage"]["wall_seconds"] > 0
+    assert report["violations"] == []
+    done = visruntime("exec", "--report", file, "--", "sh", "-c", "kill -9 $$", cwd=workspace)
+    assert json.loads(file.read_text())["exit"] == {
+        "code": None, "signal": 9, "stopped_by": None,
+    }  # fmt: skip
+    visruntime("exec", "--report", file, "--timeout", "0.2", "--", "sleep", "9", cwd=workspace)
+    assert json.loads(file.read_text())["exit"]["stopped_by"] == "timeout"
+    visruntime("exec", "--report", file, "--", "no-such-program", cwd=workspace)
+    assert "no-such-program" in json.loads(file.read_text())["error"]
+
+
+def test_a_policy_file_in_reach_of_the_guest_stays_as_it_is(workspace: Path) -> None:
+    """The guest must not rewrite the policy that it runs under."""
+    (workspace / "p.toml").write_text('write = ["."]\n')
+    script = "echo x >> p.toml; echo $?; echo x > other; echo $?"
+    done = visruntime("exec", "--policy", "p.toml", "--", "sh", "-c", script, cwd=workspace)
+    codes = done.stdout.split()
+    assert codes[0] != b"0"
+    assert codes[1] == b"0"
+    assert (workspace / "p.toml").read_text() == 'write = ["."]\n'
+
+
+def test_an_interrupt_ends_the_guest(workspace: Path) -> None:
+    """Ctrl-C must end what was started, with the code of the signal."""
+    with subprocess.Popen(
+        [*COMMAND, "exec", "--", "sh", "-c", "echo up; exec sleep 40"],
+        cwd=workspace,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=20) == 128 + signal.SIGINT
+
+
+# run
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("import sys; sys.exit(7)", 7),
+        ("import sys; sys.exit('bad')", 1),
+        ("1 / 0", 1),
+        ("import os; os._exit(9)", 9),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", 128 + signal.SIGSEGV),
+        ("print('fine')", 0),
+    ],
+)
+def test_exit_codes_of_run(workspace: Path, code: str, expected: int) -> None:
+    """A script's end is told as python tells it."""
+    assert visruntime("run", "-c", code, cwd=workspace).returncode == expected
+
+
+def test_run_prints_as_python_does(workspace: Path) -> None:
+    """Output, traceback and arguments are the interpreter's own; the script needs no grant."""
+    (workspace / "s.py").write_text(
+        "import sys\nprint(sys.argv, __name__)\nprint('e', file=sys.stderr)\n"
+        "try:\n    open(__file__)\nexcept OSError as error:\n    print(error.errno)\n1 / 0\n"
+    )
+    words = ["s.py", "a", "--write", "/"]
+    plain = subprocess.run(
+        [sys.executable, *words], cwd=workspace, capture_output=True, check=False
+    )
+    done = visruntime("run", *words, cwd=workspace)
+    assert done.returncode == plain.returncode == 1
+    assert done.stdout == plain.stdout + b"2\n"
+    named = plain.stderr.replace(b'File "s.py"', f'File "{workspace}/s.py"'.encode())
+    assert done.stderr == named
+
+
+def test_run_reads_code_from_stdin_and_shows_output_at_once(workspace: Path) -> None:
+    """What is printed must be seen before the script ends."""
+    code = b"import time\nprint('now', flush=True)\ntime.sleep(30)\n"
+    with subprocess.Popen(
+        [*COMMAND, "run", "-"], cwd=workspace, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(code)
+        process.stdin.close()
+        assert process.stdout.readline() == b"now\n"
+        process.kill()
+
+
+def test_run_names_the_read_that_a_neighbour_needs(workspace: Path) -> None:
+    """A sibling import fails without a grant, says which, and works with it."""
+    (workspace / "s.py").write_text("import helper\nprint(helper.x)\n")
+    (workspace / "helper.py").write_text("x = 5\n")
+    done = visruntime("run", "s.py", cwd=workspace)
+    assert done.returncode == 1
+    assert f"--read {workspace}".encode() in done.stderr
+    done = visruntime("run", "--read", workspace, "s.py", cwd=workspace)
+    assert (done.returncode, done.stdout) == (0, b"5\n")
+
+
+def test_run_stops_at_its_timeout(workspace: Path) -> None:
+    """A loop without end is 124 and one line."""
+    done = visruntime("run", "--timeout", "0.5", "-c", "while True: pass", cwd=workspace)
+    assert done.returncode == 124
+    assert b"timed out" in done.stderr
+
+
+def test_run_writes_a_report(workspace: Path, outside: Path) -> None:
+    """A worker's run is reported as a program's is."""
+    file = outside / "report.json"
+    visruntime("run", "--report", file, "-c", "import sys; sys.exit(4)", cwd=workspace)
+    report = json.loads(file.read_text())
+    assert report["exit"]["code"] == 4
+    assert report["backend"] == "namespaces"
+    assert all(canary["held"] for canary in report["canaries"])
+
+
+# Terminals
+
+
+class Session:
+    """The command on a terminal."""
+
+    def __init__(self, words: list[str], cwd: Path, **variables: str) -> None:
+        self.master, slave = pty.openpty()
+        termios.tcsetwinsize(slave, (33, 111))
+        self.process = subprocess.Popen(
+            [*COMMAND, *words],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            cwd=cwd,
+            start_new_session=True,
+            env={**os.environ, **variables},
+        )
+        os.close(slave)
+        self.seen = b""
+
+    def until(self, words: bytes) -> bytes:
+        """Read until *words* appear; fail after 20 s."""
+        deadline = time.monotonic() + 20
+        while words not in self.seen:
+            left = max(deadline - time.monotonic(), 0)
+            assert select.select([self.master], [], [], left)[0], self.seen
+            self.seen += os.read(self.master, 65536)
+        before, _, self.seen = self.seen.partition(words)
+        return before
+
+    def type(self, keys: bytes) -> None:
+        """Press *keys*."""
+        os.write(self.master, keys)
+
+    def close(self) -> None:
+        """End it."""
+        self.process.kill()
+        self.process.wait()
+        os.close(self.master)
+
+
+@pytest.fixture
+def shell(workspace: Path) -> Iterator[Session]:
+    """A jailed shell on a terminal."""
+    session = Session(["shell", "--write", "."], workspace, SHELL="/bin/bash", PS1="> ")
+    yield session
+    session.close()
+
+
+def test_shell_is_interactive_with_jobs_and_size(shell: Session, workspace: Path) -> None:
+    """A shell in a jail has a terminal of its own: its size, job control and Ctrl-C work."""
+    shell.type(b"echo $((6*7)); stty size; pwd\r")
+    shell.until(b"42\r\n")
+    shell.until(b"33 111")
+    shell.until(str(workspace).encode())
+    shell.type(b"sleep 40\r")
+    time.sleep(0.3)
+    shell.type(b"\x03")
+    shell.type(b"echo rc=$?\r")
+    shell.until(b"rc=130")
+    shell.type(b"sleep 40 &\r")
+    shell.type(b"kill %1; wait; tty; exit 6\r")
+    shell.until(b"/dev/pts/")
+    assert shell.process.wait(timeout=20) == 6
+
+
+def test_exec_on_a_terminal_gives_a_terminal(workspace: Path) -> None:
+    """On a terminal the guest gets one of its own; with --no-tty it gets pipes."""
+    for flags, answer in (([], b"is a tty"), (["--no-tty"], b"is none")):
+        script = "if test -t 1; then echo is a tty; else echo is none; fi"
+        session = Session(["exec", *flags, "--", "sh", "-c", script], workspace)
+        try:
+            session.until(answer)
+            assert session.process.wait(timeout=20) == 0
+        finally:
+            session.close()
+
+
+def test_pipes_to_a_terminal_are_cleaned(workspace: Path) -> None:
+    """Without a terminal of its own a guest must not steer ours."""
+    script = "printf 'a\\033[31mb\\n'"
+    session = Session(["exec", "--no-tty", "--", "sh", "-c", script], workspace)
+    try:
+        assert session.until(b"b\r\n") == b"a\\x1b[31m"
+    finally:
+        session.close()

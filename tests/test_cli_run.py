@@ -1,0 +1,114 @@
+"""``visruntime run`` behaves as ``python`` does: the same output, traceback and exit code."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from visruntime.cli.run import DRIVER, Program
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# What a worker does with the driver: bind the inputs, run it, and return its last value.
+WORKER = """
+import ast, json, sys
+driver, inputs = json.load(sys.stdin)
+status_file = sys.argv[1]
+source = inputs["source"]
+inputs["source"] = source.encode() if inputs["kind"] != "module" else source
+names = {"__name__": "session", "__builtins__": __builtins__, **inputs}
+tree = ast.parse(driver)
+last = ast.Expression(tree.body.pop().value)
+exec(compile(tree, "<visruntime>", "exec"), names)
+status, missing = eval(compile(last, "<visruntime>", "eval"), names)
+if not sys.stdout.closed:
+    sys.stdout.flush()
+with open(status_file, "w") as file:
+    json.dump([status, missing], file)
+"""
+
+
+def drive(words: list[str], here: Path) -> tuple[int, str | None, str, str]:
+    """Return exit code, missing module, stdout and stderr of *words* under the driver."""
+    program = Program(words)
+    inputs = program.inputs()
+    if isinstance(program.source, bytes):
+        inputs["source"] = program.source.decode()
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", WORKER, str(here.parent / "status")],
+        input=json.dumps([DRIVER, inputs]),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    status, missing = json.loads((here.parent / "status").read_text())
+    return status, missing, done.stdout, done.stderr
+
+
+SCRIPTS = {
+    "prints": "import sys\nprint('out', sys.argv[1:], __name__)\nprint('err', file=sys.stderr)\n",
+    "raises": "def f():\n    return 1 / 0\n\nf()\n",
+    "chained": "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    raise ValueError('x') from e\n",
+    "syntax": "x = (\n",
+    "exit none": "raise SystemExit\n",
+    "exit code": "import sys\nsys.exit(300)\n",
+    "exit text": "import sys\nsys.exit('bad')\n",
+    "interrupt": "class Odd(BaseException):\n    pass\nraise Odd('x')\n",
+    "atexit": "import atexit\natexit.register(print, 'bye')\nprint('hi')\n",
+    "thread": "import threading, time\nthreading.Thread(target=lambda: (time.sleep(.2), print('t')))"
+    ".start()\nprint('main')\n",
+    "main": "import sys\nprint(sys.modules['__main__'].x if 'x' in globals() else 'none')\nx = 1\n"
+    "print(sys.modules['__main__'].x, __file__.endswith('script.py'))\n",
+    "hook": "import sys\nsys.excepthook = lambda *a: print('hooked', a[0].__name__)\n1 / 0\n",
+    "pickle": "import pickle\nclass C:\n    pass\n"
+    "print(type(pickle.loads(pickle.dumps(C()))).__name__)\n",
+    "no module": "import nowhere_at_all\n",
+    "coding": "# -*- coding: latin-1 -*-\nprint(len('ab'))\nraise KeyError('k')\n",
+}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_script_runs_as_python_runs_it(
+    name: str, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Output, traceback text and exit code must be those of the interpreter itself."""
+    monkeypatch.chdir(workspace)
+    script = workspace / "script.py"
+    script.write_text(SCRIPTS[name])
+    plain = subprocess.run(
+        [sys.executable, str(script), "a", "-b"], capture_output=True, text=True, check=False
+    )
+    status, _, out, err = drive([str(script), "a", "-b"], workspace)
+    assert (status, out, err) == (plain.returncode, plain.stdout, plain.stderr)
+
+
+def test_code_and_modules_run_as_python_runs_them(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """-c and -m must set argv and __name__ as the interpreter does."""
+    monkeypatch.chdir(workspace)
+    (workspace / "data.json").write_text('{"a": 1}')
+    code = "import sys; print(__name__, sys.argv); 1 / 0"
+    for words in (["-c", code, "x"], ["-m", "json.tool", "data.json"]):
+        plain = subprocess.run(
+            [sys.executable, *words], capture_output=True, text=True, check=False
+        )
+        status, _, out, err = drive(words, workspace)
+        assert (status, out) == (plain.returncode, plain.stdout)
+        assert err.splitlines()[-1:] == plain.stderr.splitlines()[-1:]
+
+
+def test_a_missing_neighbour_is_named(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver reports which module was not found, so that the grant can be said."""
+    monkeypatch.chdir(workspace)
+    (workspace / "script.py").write_text("import nowhere_at_all.part\n")
+    status, missing, _, err = drive(["script.py"], workspace)
+    assert (status, missing) == (1, "nowhere_at_all")
+    assert "No module named 'nowhere_at_all'" in err
