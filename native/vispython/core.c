@@ -6,12 +6,15 @@
 // own.
 #include "core.h"
 
+#include "worker.h"
+
 struct core_state *core_state_of(PyObject *module) {
     return PyModule_GetState(module);
 }
 
 static int core_exec(PyObject *module) {
-    return codec_setup(module, &core_state_of(module)->codec);
+    if (codec_setup(module, &core_state_of(module)->codec) < 0) return -1;
+    return vis_worker_setup(module);
 }
 
 static int core_traverse(PyObject *module, visitproc visit, void *arg) {

@@ -1,0 +1,173 @@
+// Puts the core into a CPython before that CPython starts.
+//
+// Two ways lead here: the loader has loaded libpython and calls viscore_install (mode L),
+// or this library is preloaded into a python executable and its constructor runs before
+// main (mode P). Both run before Py_Initialize, so the hook sees every event and
+// no code of an environment runs earlier.
+#include "worker.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+vis_worker vis_this_worker = {.channel = -1, .control = -1};
+
+typedef int (*audit_hook)(const char *event, PyObject *arguments, void *data);
+typedef int (*add_audit_hook)(audit_hook hook, void *data);
+typedef int (*append_inittab)(const char *name, PyObject *(*init)(void));
+typedef int (*is_initialized)(void);
+
+// Move `descriptor` to a high number, closed on exec, where programs that walk or reuse
+// small numbers do not meet it.
+static int move_high(int descriptor) {
+    struct rlimit limit;
+    int lowest = 64;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+        // Above 1000 the kernel's table would grow for nothing.
+        rlim_t ceiling = limit.rlim_cur > 1020 ? 1020 : limit.rlim_cur;
+        lowest = ceiling > 24 ? (int)ceiling - 16 : 3;
+    }
+    int moved = fcntl(descriptor, F_DUPFD_CLOEXEC, lowest);
+    if (moved >= 0) close(descriptor);
+    return moved;
+}
+
+static bool is_socket(int descriptor, int expected_type) {
+    int type = 0;
+    socklen_t size = sizeof type;
+    return getsockopt(descriptor, SOL_SOCKET, SO_TYPE, &type, &size) == 0 &&
+           type == expected_type;
+}
+
+// A function pointer from dlsym: ISO C has no cast for it, copying the bits is the way.
+#define LOOK_UP(pointer, name)                                                           \
+    do {                                                                                 \
+        void *found = dlsym(RTLD_DEFAULT, name);                                         \
+        memcpy(&(pointer), &found, sizeof found);                                        \
+    } while (0)
+
+const char *viscore_install(const vis_boot *boot) {
+    add_audit_hook add_hook;
+    append_inittab append;
+    is_initialized initialized;
+    LOOK_UP(add_hook, "PySys_AddAuditHook");
+    LOOK_UP(append, "PyImport_AppendInittab");
+    LOOK_UP(initialized, "Py_IsInitialized");
+    if (!add_hook || !append || !initialized)
+        return "this interpreter exports no PySys_AddAuditHook, PyImport_AppendInittab "
+               "or Py_IsInitialized";
+    if (!is_socket(boot->channel, SOCK_STREAM) ||
+        !is_socket(boot->control, SOCK_SEQPACKET))
+        return "the channel or the control descriptor is not the socket of the host";
+
+    bool before_init = initialized() == 0;
+    if (add_hook(vis_audit_hook, NULL) != 0) return "PySys_AddAuditHook failed";
+    if (append("_viscore", PyInit__viscore) != 0) return "PyImport_AppendInittab failed";
+
+    vis_this_worker.channel = move_high(boot->channel);
+    vis_this_worker.control = move_high(boot->control);
+    if (vis_this_worker.channel < 0 || vis_this_worker.control < 0)
+        return "the descriptors of the host could not be moved";
+    vis_this_worker.mode = boot->mode;
+    vis_this_worker.hook_before_init = before_init;
+    vis_this_worker.installed = true;
+    // What C code prints must keep its place among what Python code prints.
+    setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
+    return NULL;
+}
+
+// Undo what the loader put into the environment: this library's entry in LD_PRELOAD and
+// the variable with the descriptors. Child processes must see neither.
+static void restore_environment(void) {
+    unsetenv("VISPYTHON_BOOT");
+    const char *preload = getenv("LD_PRELOAD");
+    const char *rest = preload ? strchr(preload, ':') : NULL;
+    char *kept = rest ? strdup(rest + 1) : NULL;
+    if (kept)
+        setenv("LD_PRELOAD", kept, 1);
+    else
+        unsetenv("LD_PRELOAD");
+    free(kept);
+}
+
+__attribute__((constructor)) static void install_when_preloaded(void) {
+    const char *text = getenv("VISPYTHON_BOOT");
+    if (!text) return;
+    is_initialized initialized;
+    LOOK_UP(initialized, "Py_IsInitialized");
+    if (!initialized || initialized() != 0) return;
+
+    vis_boot boot = {.mode = 'P'};
+    const char *failure = "VISPYTHON_BOOT is malformed";
+    if (sscanf(text, "%d:%d", &boot.channel, &boot.control) == 2)
+        failure = viscore_install(&boot);
+    restore_environment();
+    if (failure) {
+        dprintf(STDERR_FILENO, "vispython: %s\n", failure);
+        _exit(121);
+    }
+}
+
+static PyObject *vis_facts(PyObject *module, PyObject *unused) {
+    (void)module;
+    (void)unused;
+    if (!vis_this_worker.installed) {
+        PyErr_SetString(PyExc_RuntimeError, "this process is not a worker");
+        return NULL;
+    }
+    char mode[2] = {vis_this_worker.mode, 0};
+    return Py_BuildValue("{s:O,s:s,s:i,s:i,s:i}", "hook_before_init",
+                         vis_this_worker.hook_before_init ? Py_True : Py_False, "mode",
+                         mode, "signal_interrupt", VIS_SIGNAL_INTERRUPT, "signal_dump",
+                         VIS_SIGNAL_DUMP, "control", vis_this_worker.control);
+}
+
+static PyObject *vis_flush_stdio(PyObject *module, PyObject *unused) {
+    (void)module;
+    (void)unused;
+    fflush(stdout);
+    fflush(stderr);
+    Py_RETURN_NONE;
+}
+
+static PyObject *vis_forget_host(PyObject *module, PyObject *unused) {
+    (void)module;
+    (void)unused;
+    if (vis_this_worker.channel >= 0) close(vis_this_worker.channel);
+    if (vis_this_worker.control >= 0) close(vis_this_worker.control);
+    vis_this_worker.channel = -1;
+    vis_this_worker.control = -1;
+    atomic_store(&vis_this_worker.active_run, 0);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef worker_methods[] = {
+    {"facts", vis_facts, METH_NOARGS,
+     PyDoc_STR("What the core measured while it was installed.")},
+    {"send", vis_send, METH_VARARGS, PyDoc_STR("Send one frame (type, payload).")},
+    {"receive", vis_receive, METH_NOARGS,
+     PyDoc_STR("Wait for one frame of the host: (type, payload).")},
+    {"waiting", vis_is_waiting, METH_NOARGS,
+     PyDoc_STR("Whether the main thread waits for a frame.")},
+    {"start_control", vis_start_control, METH_NOARGS,
+     PyDoc_STR("Start the control thread; guest code runs on the calling thread.")},
+    {"begin_run", vis_begin_run, METH_O,
+     PyDoc_STR("Let interrupts for the run of this number through.")},
+    {"end_run", vis_end_run, METH_NOARGS, PyDoc_STR("Let no interrupt through.")},
+    {"flush_stdio", vis_flush_stdio, METH_NOARGS, PyDoc_STR("Flush the streams of C.")},
+    {"forget_host", vis_forget_host, METH_NOARGS,
+     PyDoc_STR("Close the descriptors to the host (in a forked child).")},
+    {"trip_counts", vis_trip_counts, METH_NOARGS,
+     PyDoc_STR("How often each noteworthy audit event was seen since the last call.")},
+    {NULL, NULL, 0, NULL},
+};
+
+int vis_worker_setup(PyObject *module) {
+    return PyModule_AddFunctions(module, worker_methods);
+}

@@ -1,0 +1,118 @@
+// The control thread: obeys the host while the interpreter is busy.
+//
+// It never takes the GIL, so it answers while C code of the guest holds it. An interrupt
+// is a private signal to the thread that runs guest code: it wakes system calls and makes
+// the interpreter run a handler at its next chance. A signal that fell between two such
+// chances is lost, and a guest may swallow the exception: hence the repetition.
+#include "worker.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+// Packet of the host: one letter and the number of the run it is about.
+typedef struct __attribute__((packed)) {
+    char order; // 'I' interrupt that run, 'D' write all stacks to the control socket
+    uint64_t run;
+} control_packet;
+
+static struct sigaction interrupt_action; // as the bootstrap installed it
+static struct sigaction dump_action;
+
+// The guest may have replaced the handler; the default action would end the process.
+static void restore_action(int signal_number, const struct sigaction *installed) {
+    struct sigaction current;
+    if (sigaction(signal_number, NULL, &current) == 0 &&
+        current.sa_handler != installed->sa_handler)
+        sigaction(signal_number, installed, NULL);
+}
+
+static void write_stacks(void) {
+    restore_action(VIS_SIGNAL_DUMP, &dump_action);
+    // faulthandler writes from the handler, on this thread, before raise() returns.
+    if (dump_action.sa_handler != SIG_DFL) raise(VIS_SIGNAL_DUMP);
+    char end = '\0';
+    (void)!send(vis_this_worker.control, &end, 1, MSG_NOSIGNAL);
+}
+
+// Interrupt `run` if it is still the one that runs; false when it is over.
+static bool interrupt(uint64_t run) {
+    if (run == 0 || atomic_load(&vis_this_worker.active_run) != run) return false;
+    restore_action(VIS_SIGNAL_INTERRUPT, &interrupt_action);
+    pthread_kill(vis_this_worker.main_thread, VIS_SIGNAL_INTERRUPT);
+    return true;
+}
+
+static void *obey(void *unused) {
+    (void)unused;
+    uint64_t target = 0;
+    for (;;) {
+        struct pollfd wait = {.fd = vis_this_worker.control, .events = POLLIN};
+        int ready = poll(&wait, 1, target ? VIS_INTERRUPT_REPEAT_MS : -1);
+        if (ready < 0 && errno != EINTR) return NULL;
+        if (ready > 0) {
+            control_packet packet;
+            ssize_t size = recv(wait.fd, &packet, sizeof packet, MSG_DONTWAIT);
+            if (size == 0) _exit(122); // the host is gone
+            if (size < 0 && errno != EAGAIN && errno != EINTR) return NULL;
+            if (size != sizeof packet) continue;
+            if (packet.order == 'D') write_stacks();
+            if (packet.order != 'I') continue;
+            target = packet.run;
+        }
+        if (target && !interrupt(target)) target = 0;
+    }
+}
+
+// Called once, after the bootstrap has installed its two handlers.
+PyObject *vis_start_control(PyObject *module, PyObject *unused) {
+    (void)module;
+    (void)unused;
+    if (vis_this_worker.control < 0 || vis_this_worker.process != 0) {
+        PyErr_SetString(PyExc_RuntimeError, "no control socket, or already started");
+        return NULL;
+    }
+    vis_this_worker.main_thread = pthread_self();
+    vis_this_worker.process = getpid();
+
+    sigset_t all_but_dump, before;
+    sigfillset(&all_but_dump);
+    sigdelset(&all_but_dump, VIS_SIGNAL_DUMP);
+    pthread_t thread;
+    int failure = sigaction(VIS_SIGNAL_INTERRUPT, NULL, &interrupt_action) ||
+                  sigaction(VIS_SIGNAL_DUMP, NULL, &dump_action);
+    if (failure) return PyErr_SetFromErrno(PyExc_OSError);
+    // A new thread inherits the mask of its maker.
+    pthread_sigmask(SIG_SETMASK, &all_but_dump, &before);
+    failure = pthread_create(&thread, NULL, obey, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failure) {
+        errno = failure;
+        return PyErr_SetFromErrno(PyExc_OSError);
+    }
+    pthread_detach(thread);
+    Py_RETURN_NONE;
+}
+
+PyObject *vis_begin_run(PyObject *module, PyObject *run) {
+    (void)module;
+    uint64_t number = PyLong_AsUnsignedLongLong(run);
+    if (number == (uint64_t)-1 && PyErr_Occurred()) return NULL;
+    sigset_t ours;
+    sigemptyset(&ours);
+    sigaddset(&ours, VIS_SIGNAL_INTERRUPT);
+    pthread_sigmask(SIG_UNBLOCK, &ours, NULL); // an earlier run may have blocked it
+    restore_action(VIS_SIGNAL_INTERRUPT, &interrupt_action);
+    atomic_store(&vis_this_worker.active_run, number);
+    Py_RETURN_NONE;
+}
+
+PyObject *vis_end_run(PyObject *module, PyObject *unused) {
+    (void)module;
+    (void)unused;
+    atomic_store(&vis_this_worker.active_run, 0);
+    Py_RETURN_NONE;
+}

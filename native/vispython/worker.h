@@ -1,0 +1,61 @@
+// What the files of the guest worker share: the state of this process as a worker, and the
+// functions that the `_viscore` module offers to the bootstrap.
+//
+// There is one worker per process and it lives until the process ends, so its state is one
+// static object (in boot.c). In the host, which loads the same module for the value codec,
+// it stays empty and every function here answers "not a worker".
+#ifndef VISPYTHON_WORKER_H
+#define VISPYTHON_WORKER_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "boot.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+// Signals that only the worker uses. glibc keeps the first two real-time signals for
+// itself and programs count from SIGRTMIN upwards, so these sit at the other end.
+#define VIS_SIGNAL_INTERRUPT (SIGRTMAX - 3)
+#define VIS_SIGNAL_DUMP (SIGRTMAX - 4)
+
+// How often an interrupt that was not obeyed is sent again, in milliseconds.
+#define VIS_INTERRUPT_REPEAT_MS 250
+
+typedef struct {
+    int channel;                 // stream socket to the host; -1 when there is none
+    int control;                 // packet socket to the control thread; -1 likewise
+    char mode;                   // 'L' libpython was loaded, 'P' preloaded into python
+    bool installed;              // the hook is in place
+    bool hook_before_init;       // measured: CPython was not initialised at that moment
+    pid_t process;               // set when the control thread starts
+    pthread_t main_thread;       // where guest code runs
+    _Atomic uint64_t active_run; // run that may be interrupted now; 0 between runs
+    _Atomic int waiting;         // the main thread waits for a frame and may be interrupted
+} vis_worker;
+
+extern vis_worker vis_this_worker;
+
+PyMODINIT_FUNC PyInit__viscore(void);
+
+// hook.c
+int vis_audit_hook(const char *event, PyObject *arguments, void *unused);
+
+// Functions of the module that the bootstrap inside a worker calls.
+PyObject *vis_send(PyObject *module, PyObject *arguments);
+PyObject *vis_receive(PyObject *module, PyObject *unused);
+PyObject *vis_is_waiting(PyObject *module, PyObject *unused);
+PyObject *vis_start_control(PyObject *module, PyObject *unused);
+PyObject *vis_begin_run(PyObject *module, PyObject *run);
+PyObject *vis_end_run(PyObject *module, PyObject *unused);
+PyObject *vis_trip_counts(PyObject *module, PyObject *unused);
+
+// Add them to `module`; -1 with an exception on failure.
+int vis_worker_setup(PyObject *module);
+
+#endif

@@ -1,0 +1,125 @@
+"""Functions of the host that a guest may call by name."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from . import _native
+from .errors import ProtocolViolation
+
+__all__ = ["Callbacks"]
+
+
+class Callbacks:
+    """The functions that one runtime exposes, and the answers to the guest's calls.
+
+    Arguments and results cross as data. An exception of the function crosses as the name of
+    its type and its message; the guest sees no traceback of the host.
+    """
+
+    __slots__ = ("_functions", "_threads")
+
+    def __init__(self) -> None:
+        self._functions: dict[str, Callable[..., Any]] = {}
+        self._threads: set[int] = set()
+
+    @property
+    def names(self) -> list[str]:
+        """The exposed names."""
+        return list(self._functions)
+
+    def add(self, name: str, function: Callable[..., Any]) -> None:
+        """Expose *function* as *name*, replacing an earlier one of that name.
+
+        Raises:
+            ValueError: *name* is no Python identifier.
+            TypeError: *function* cannot be called.
+        """
+        if not name.isidentifier():
+            raise ValueError(f"{name!r} is not a Python name, so the guest could not call it")
+        if not callable(function):
+            raise TypeError(f"{name}: not callable: {function!r}")
+        self._functions[name] = function
+
+    def in_callback(self) -> bool:
+        """Whether the calling thread is inside a function that a guest called."""
+        return threading.get_ident() in self._threads
+
+    def answer(self, payload: bytes) -> bytes:
+        """Answer one CALLBACK frame: run the function, encode its reply.
+
+        Raises:
+            ProtocolViolation: the frame has not the agreed shape.
+        """
+        number, name, arguments, keywords = _read_call(payload)
+        value: Any = None
+        error: tuple[str, str] | None = None
+        function = self._functions.get(name)
+        try:
+            if function is None:
+                raise NameError(f"the host exposes no function {name[:100]!r}")
+            value = self._call(function, arguments, keywords)
+            return _native.encode({"id": number, "value": value, "error": None})
+        except Exception as problem:
+            error = (type(problem).__name__, str(problem))
+        return _native.encode({"id": number, "value": None, "error": error})
+
+    def _call(
+        self, function: Callable[..., Any], arguments: list[Any], keywords: dict[str, Any]
+    ) -> Any:
+        thread = threading.get_ident()
+        self._threads.add(thread)
+        try:
+            result = function(*arguments, **keywords)
+            if hasattr(type(result), "__await__"):
+                return self._finish(result)
+            return result
+        finally:
+            self._threads.discard(thread)
+
+    def _finish(self, awaitable: Any) -> Any:
+        """Run an async function's awaitable to its end.
+
+        It gets a thread and an event loop of its own: the calling thread may be running a
+        loop already, and that one must not be blocked by nesting.
+        """
+        import asyncio
+
+        outcome: list[Any] = []
+
+        async def finish() -> Any:
+            return await awaitable
+
+        def run() -> None:
+            thread = threading.get_ident()
+            self._threads.add(thread)
+            try:
+                outcome.append((asyncio.run(finish()), None))
+            except BaseException as problem:
+                outcome.append((None, problem))
+            finally:
+                self._threads.discard(thread)
+
+        thread = threading.Thread(target=run, name="visruntime-callback")
+        thread.start()
+        thread.join()
+        value, problem = outcome[0]
+        if problem is not None:
+            raise problem
+        return value
+
+
+def _read_call(payload: bytes) -> tuple[int, str, list[Any], dict[str, Any]]:
+    try:
+        call = _native.decode(payload)
+        number, name = call["id"], call["name"]
+        arguments, keywords = call["args"], call["kwargs"]
+        if (type(number), type(name), type(arguments), type(keywords)) != (int, str, list, dict):
+            raise TypeError("a part has the wrong type")
+        if any(type(key) is not str for key in keywords):
+            raise TypeError("a keyword is not text")
+    except (ValueError, TypeError, KeyError) as problem:
+        raise ProtocolViolation(f"the worker called a host function wrongly: {problem}") from None
+    return number, name, arguments, keywords

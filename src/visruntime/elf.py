@@ -1,0 +1,98 @@
+"""Read what a program file says about itself, without running it."""
+
+from __future__ import annotations
+
+import os
+import struct
+
+__all__ = ["Program"]
+
+_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+_SEGMENT = struct.Struct("<IIQQQQQQ")
+_ENTRY = struct.Struct("<QQ")
+_LOAD, _DYNAMIC, _INTERPRETER = 1, 2, 3
+_NEEDED, _STRTAB, _STRSZ, _RPATH, _RUNPATH = 1, 5, 10, 15, 29
+_MACHINES = {"x86_64": 62, "aarch64": 183}
+_MAX_TABLE = 16 * 1024 * 1024
+
+
+class Program:
+    """The dynamic section of a 64-bit ELF file.
+
+    ``needed`` are the libraries it names, ``search`` the directories it wants them searched in
+    (``$ORIGIN`` replaced), ``dynamic`` whether a loader starts it.
+
+    Raises:
+        ValueError: with a reason, when the file is no such program for this machine.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        with open(path, "rb") as file:
+            self._descriptor = file.fileno()
+            head = self._read(0, _HEADER.size)
+            if head.startswith(b"#!"):
+                raise ValueError("it is a script, not a program (a version manager's shim?)")
+            if head[:4] != b"\x7fELF":
+                raise ValueError("it is not an ELF program")
+            if head[4] != 2 or head[5] != 1:
+                raise ValueError("it is not a 64-bit little-endian program")
+            fields = _HEADER.unpack(head)
+            if fields[2] != _MACHINES.get(os.uname().machine, fields[2]):
+                raise ValueError(f"it is made for another processor than {os.uname().machine}")
+            self._segments = self._read_segments(fields[5], fields[10])
+            self.dynamic = any(kind == _INTERPRETER for kind, *_ in self._segments)
+            self._strings = b""
+            self.needed, self.search = self._read_dynamic()
+
+    def _read(self, offset: int, size: int) -> bytes:
+        data = os.pread(self._descriptor, min(size, _MAX_TABLE), offset)
+        if len(data) < min(size, _HEADER.size):
+            raise ValueError("it is cut short")
+        return data
+
+    def _read_segments(self, offset: int, count: int) -> list[tuple[int, int, int, int]]:
+        table = self._read(offset, count * _SEGMENT.size)
+        segments = []
+        for index in range(len(table) // _SEGMENT.size):
+            kind, _, start, address, _, size, _, _ = _SEGMENT.unpack_from(
+                table, index * _SEGMENT.size
+            )
+            segments.append((kind, start, address, size))
+        return segments
+
+    def _offset(self, address: int) -> int:
+        for kind, start, base, size in self._segments:
+            if kind == _LOAD and base <= address < base + size:
+                return start + address - base
+        raise ValueError("its dynamic section is malformed")
+
+    def _text(self, index: int) -> str:
+        return os.fsdecode(self._strings[index : self._strings.find(b"\0", index)])
+
+    def _read_dynamic(self) -> tuple[list[str], list[str]]:
+        entries: list[tuple[int, int]] = []
+        for kind, start, _, size in self._segments:
+            if kind == _DYNAMIC:
+                table = self._read(start, size)
+                entries = [_ENTRY.unpack_from(table, at) for at in range(0, len(table) - 15, 16)]
+        values = dict(entries)
+        if _STRTAB not in values or _STRSZ not in values:
+            return [], []
+        self._strings = self._read(self._offset(values[_STRTAB]), values[_STRSZ])
+        origin = os.path.dirname(os.path.realpath(self.path))
+        needed, search = [], []
+        for tag, value in entries:
+            if tag == 0:
+                break
+            if tag == _NEEDED:
+                needed.append(self._text(value))
+            elif tag in (_RPATH, _RUNPATH):
+                for part in self._text(value).split(":"):
+                    part = part.replace("${ORIGIN}", "$ORIGIN").replace("$ORIGIN", origin)
+                    search.append(os.path.normpath(part))
+        return needed, search
+
+    def names(self, symbol: str) -> bool:
+        """Whether *symbol* is among the names of the dynamic section."""
+        return b"\0" + symbol.encode() + b"\0" in self._strings

@@ -1,0 +1,261 @@
+"""Find out how a Python interpreter can be started as a worker, and what it has to read.
+
+Three boot modes (see native/vispython/loader.c): ``L`` loads the libpython that the program
+names, ``P`` preloads the core into a program that contains its interpreter; anything else is
+refused with the reason. Files are tested; what a build configuration says is not believed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from . import _native
+from .elf import Program
+from .errors import PolicyError
+
+__all__ = ["Grant", "Interpreter", "find_interpreter", "worker_argv"]
+
+Grant = tuple[str, str]
+"""A path that a worker has to read, and the reason, in words for the report."""
+Probe = Callable[[list[str], Sequence[Grant]], tuple[int, bytes]]
+"""Runs a program that may be hostile, seeing only these grants; returns exit code and stdout."""
+
+CORE = os.path.realpath(_native._viscore.__file__)
+"""The shared object that the loader puts into the interpreter."""
+LOADER = os.path.join(os.path.dirname(CORE), "vispython")
+"""The program that starts a worker."""
+OLDEST = (3, 11)
+_PROBE_CODE = (
+    "import sys;v=sys.version_info;sys.stdout.write(repr((sys.implementation.name,"
+    "v[:2],sys.version,getattr(sys,'_is_gil_enabled',lambda:True)())))"
+)
+_MAX_PROBE_OUTPUT = 4096
+_INSTALLATION_ENTRIES = frozenset(
+    ("bin", "include", "lib", "lib64", "libexec", "share", "man", "ssl", "etc", "licenses", "build")
+    + ("BUILD", "LICENSE", "PYTHON.json")
+)
+"""What a directory that is nothing but a Python installation may hold."""
+
+
+class Interpreter:
+    """One interpreter that can be started as a worker.
+
+    ``name`` becomes ``sys.executable`` (a venv's own path, unresolved), ``program`` is the real file,
+    ``version`` its ``sys.version``, ``mode`` the boot mode, ``library`` the libpython of mode L,
+    ``grants`` what must be readable, ``same_as_host`` whether code compiled here runs there.
+    """
+
+    __slots__ = ("grants", "library", "mode", "name", "program", "same_as_host", "version")
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        program: str,
+        version: str,
+        library: str | None,
+        grants: tuple[Grant, ...],
+        same_as_host: bool,
+    ) -> None:
+        self.name = name
+        self.program = program
+        self.version = version
+        self.library = library
+        self.mode = "L" if library is not None else "P"
+        self.grants = grants
+        self.same_as_host = same_as_host
+
+    def __repr__(self) -> str:
+        return f"Interpreter({self.name!r}, mode={self.mode!r}, {self.version.split()[0]})"
+
+
+def find_interpreter(
+    python: str | os.PathLike[str] | None = None,
+    *,
+    environment: str | os.PathLike[str] | None = None,
+    write: Sequence[str] = (),
+    probe: Probe,
+) -> Interpreter:
+    """Say how to start *python*, the one of a venv, or by default the host's own.
+
+    Args:
+        python: path of an interpreter.
+        environment: directory of a venv; not together with *python*.
+        write: the write grants of the policy; nothing inside one is trusted.
+        probe: asks an interpreter that is not the host's for its version.
+
+    Raises:
+        PolicyError: ``field`` says which argument; the message says why it cannot be used and
+            what to do.
+    """
+    field = "environment" if environment is not None else "python"
+    if environment is not None:
+        if python is not None:
+            raise PolicyError("give python= or environment=, not both", field="environment")
+        python = os.path.join(os.fspath(environment), "bin", "python")
+    if python is None:
+        python = sys.executable
+        if not python:
+            raise PolicyError("this process does not know its interpreter; give python=", field=field)
+    name = os.path.abspath(os.fspath(python))
+    program = os.path.realpath(name)
+    if not os.path.isfile(program) or not os.access(program, os.X_OK):
+        raise PolicyError(f"{field}: {name} is not an executable file", field=field, value=name)
+    _refuse_written(name, program, write, field)
+    own = program == os.path.realpath(sys.executable)
+    try:
+        elf = Program(program)
+        library = _find_library(elf)
+    except (OSError, ValueError) as problem:
+        raise PolicyError(
+            f"{field}: {name} cannot be a worker: {problem}", field=field, value=name
+        ) from None
+    grants = _grants(name, program, library, write)
+    version = sys.version if own else _ask_version(name, program, grants, probe, field)
+    return Interpreter(
+        name=name,
+        program=program,
+        version=version,
+        library=library,
+        grants=grants,
+        same_as_host=version == sys.version,
+    )
+
+
+def worker_argv(
+    interpreter: Interpreter, *, channel: int, control: int, harden: bool, code: str
+) -> list[str]:
+    """The command that starts a worker; *channel* and *control* are its descriptor numbers."""
+    argv = [LOADER, "--channel", str(channel), "--control", str(control)]
+    argv += ["--core", CORE, "--name", interpreter.name]
+    if harden:
+        argv.append("--harden")
+    if interpreter.library is not None:
+        argv += ["--library", interpreter.library, "--expect", interpreter.version]
+    else:
+        argv += ["--executable", interpreter.program]
+    # Isolated, without site: the bootstrap runs first and starts site itself.
+    return [*argv, "--", "-I", "-S", "-B", "-X", "utf8", "-c", code]
+
+
+def _inside(path: str, trees: Sequence[str]) -> str | None:
+    for tree in trees:
+        if path == tree or path.startswith(tree.rstrip("/") + "/"):
+            return tree
+    return None
+
+
+def _refuse_written(name: str, program: str, write: Sequence[str], field: str) -> None:
+    tree = _inside(program, write)
+    if tree is not None:
+        raise PolicyError(
+            f"{field}: {program} lies inside the write grant {tree}, so an earlier guest may have "
+            "replaced it; use an interpreter outside of every write grant",
+            field=field,
+            value=name,
+        )
+
+
+def _find_library(elf: Program) -> str | None:
+    """The libpython that *elf* is linked with; None when it contains its interpreter."""
+    if not elf.dynamic:
+        raise ValueError("it is statically linked, so nothing can be loaded into it")
+    names = [needed for needed in elf.needed if needed.startswith("libpython3.")]
+    if not names:
+        if elf.names("PySys_AddAuditHook") and elf.names("PyImport_AppendInittab"):
+            return None
+        raise ValueError(
+            "it neither uses a libpython nor exports the interpreter's functions; install a "
+            "CPython that was built with --enable-shared"
+        )
+    places = [*elf.search, os.path.join(os.path.dirname(os.path.dirname(elf.path)), "lib")]
+    places += [f"/usr/lib/{os.uname().machine}-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib"]
+    tried = []
+    for place in places:
+        candidate = os.path.realpath(os.path.join(place, names[0]))
+        try:
+            Program(candidate)
+        except (OSError, ValueError) as problem:
+            tried.append(f"{candidate} ({problem})")
+        else:
+            return candidate
+    raise ValueError(f"no usable {names[0]}; tried: {'; '.join(tried)}")
+
+
+def _grants(
+    name: str, program: str, library: str | None, write: Sequence[str]
+) -> tuple[Grant, ...]:
+    """What a worker has to read, from the places of real files only.
+
+    Neither what the interpreter says nor a file that a guest may have written (pyvenv.cfg
+    inside a write grant) leads to a grant.
+    """
+    wanted: list[Grant] = [
+        (LOADER, "worker loader"),
+        (CORE, "worker core"),
+        *((path, "Python installation") for path in _installation(program)),
+        (program, "Python interpreter"),
+    ]
+    if library is not None:
+        wanted.append((library, "Python library"))
+    environment = os.path.dirname(os.path.dirname(name))
+    if os.path.isfile(os.path.join(environment, "pyvenv.cfg")):
+        wanted.append((os.path.realpath(environment), "Python environment"))
+    kept: list[Grant] = []
+    for path, reason in wanted:
+        # /usr as a prefix is the system's business (`system=`), "/" would be everything.
+        covered = path in ("/", "/usr") or _inside(path, ["/usr"]) or _inside(path, write)
+        if not covered and not _inside(path, [grant for grant, _ in kept]):
+            kept.append((path, reason))
+    return tuple(kept)
+
+
+def _installation(program: str) -> list[str]:
+    """The trees of the installation that *program* belongs to.
+
+    The prefix itself only where it holds nothing but an installation: the prefix of a program
+    in a home directory's ``bin`` is that home directory.
+    """
+    prefix = os.path.dirname(os.path.dirname(program))
+    libraries = os.path.join(prefix, "lib")
+    try:
+        entries = set(os.listdir(prefix))
+        versions = [entry for entry in os.listdir(libraries) if entry.startswith("python3.")]
+    except OSError:
+        return []
+    standard = [
+        os.path.join(libraries, entry)
+        for entry in versions
+        if os.path.isfile(os.path.join(libraries, entry, "os.py"))
+    ]
+    if standard and entries <= _INSTALLATION_ENTRIES:
+        return [prefix]
+    return standard
+
+
+def _ask_version(
+    name: str, program: str, grants: tuple[Grant, ...], probe: Probe, field: str
+) -> str:
+    """Ask a foreign interpreter for its version: a claim, used to compare and to refuse."""
+    from ast import literal_eval
+
+    code, output = probe([program, "-I", "-S", "-c", _PROBE_CODE], grants)
+    try:
+        if code != 0 or len(output) > _MAX_PROBE_OUTPUT:
+            raise ValueError(f"it ended with {code}")
+        implementation, numbers, version, gil = literal_eval(output.decode())
+        if implementation != "cpython":
+            raise ValueError(f"it is {implementation!s:.40}, and only CPython can be a worker")
+        if tuple(numbers) < OLDEST:
+            raise ValueError(f"it is older than {OLDEST[0]}.{OLDEST[1]}")
+        if not gil:
+            raise ValueError("it is a free-threaded build, which needs a core of its own")
+        if type(version) is not str:
+            raise ValueError("it gives no version")
+    except (ValueError, SyntaxError, TypeError) as problem:
+        raise PolicyError(
+            f"{field}: {name} cannot be a worker: {problem}", field=field, value=name
+        ) from None
+    return version

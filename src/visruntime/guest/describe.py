@@ -1,0 +1,170 @@
+"""Turn values and exceptions of the guest into plain data for the host.
+
+Everything here may run code of the guest (``__repr__``, ``__str__``, properties), so the
+session calls it only where an interrupt can break it.
+"""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False  # typing costs a start more than this module does
+if TYPE_CHECKING:
+    from types import CodeType, TracebackType
+
+RUNTIME_PREFIX = "<visruntime>"
+"""File names of the runtime's own code start with this; its frames are left out."""
+MAX_TEXT = 16_384
+"""Longest message, note or source line that is sent, in characters."""
+MAX_REPR = 1_000
+"""Longest ``repr`` that stands for a value which cannot cross, in characters."""
+MAX_FRAMES = 100
+"""Frames sent for one exception: the outermost and the innermost half of this."""
+MAX_LINKED = 16
+"""Causes, contexts and group members described beside the exception itself."""
+_MIME_METHODS = (
+    ("text/html", "_repr_html_"),
+    ("text/markdown", "_repr_markdown_"),
+    ("text/latex", "_repr_latex_"),
+    ("image/svg+xml", "_repr_svg_"),
+    ("image/png", "_repr_png_"),
+    ("image/jpeg", "_repr_jpeg_"),
+    ("application/json", "_repr_json_"),
+)
+
+
+def cut(text: str, limit: int = MAX_TEXT) -> str:
+    """Shorten *text* to *limit* characters and say so."""
+    if len(text) <= limit:
+        return str(text)
+    return f"{text[:limit]}... ({len(text) - limit} more characters)"
+
+
+def type_name(kind: type) -> str:
+    """Name *kind* as a traceback does: qualified, without the module of builtins."""
+    module = kind.__module__
+    name = kind.__qualname__
+    return name if module in ("builtins", "__main__") else f"{module}.{name}"
+
+
+def bounded_repr(value: object) -> str:
+    """``repr(value)``, shortened, and never an exception of the guest's ``__repr__``."""
+    try:
+        return cut(repr(value), MAX_REPR)
+    except Exception as exception:
+        return f"<{type_name(type(value))}: repr raised {type_name(type(exception))}>"
+
+
+def bundle(value: object) -> dict[str, object]:
+    """Describe *value* for display: media type to text, bytes or JSON data."""
+    formats: dict[str, object] = {"text/plain": bounded_repr(value)}
+    for media_type, method in _MIME_METHODS:
+        function = getattr(type(value), method, None)
+        if function is not None:
+            content = function(value)
+            if content is not None:
+                formats[media_type] = content
+    return formats
+
+
+class ErrorDescriber:
+    """Describes one exception with everything that is linked to it."""
+
+    __slots__ = ("_linked", "_seen", "_sources")
+
+    def __init__(self, sources: dict[str, list[str]]) -> None:
+        self._sources = sources
+        self._seen: set[int] = set()
+        self._linked = 0
+
+    def describe(self, exception: BaseException) -> dict[str, object]:
+        """Return type, message, notes, frames and linked exceptions as plain data."""
+        self._seen.add(id(exception))
+        try:
+            message = str(exception)
+        except Exception as failure:
+            message = f"<str() raised {type_name(type(failure))}>"
+        notes = getattr(exception, "__notes__", None)
+        frames = self._frames(exception.__traceback__)
+        if isinstance(exception, SyntaxError) and exception.filename:
+            message = cut(str(exception.msg))
+            frames.append(self._syntax_frame(exception))
+        return {
+            "type": type_name(type(exception)),
+            "message": cut(message),
+            "notes": [cut(str(note)) for note in notes] if isinstance(notes, list) else [],
+            "frames": frames,
+            "cause": self._link(exception.__cause__),
+            "context": None
+            if exception.__suppress_context__
+            else self._link(exception.__context__),
+            "exceptions": [
+                described
+                for member in getattr(exception, "exceptions", ())
+                if isinstance(exception, BaseExceptionGroup)
+                and (described := self._link(member)) is not None
+            ],
+        }
+
+    def _link(self, exception: BaseException | None) -> dict[str, object] | None:
+        if exception is None or id(exception) in self._seen or self._linked >= MAX_LINKED:
+            return None
+        self._linked += 1
+        return self.describe(exception)
+
+    def _frames(self, traceback: TracebackType | None) -> list[tuple[object, ...]]:
+        entries = []
+        while traceback is not None:
+            code = traceback.tb_frame.f_code
+            if not code.co_filename.startswith(RUNTIME_PREFIX):
+                entries.append((code, traceback.tb_lasti, traceback.tb_lineno))
+            traceback = traceback.tb_next
+        if len(entries) > MAX_FRAMES:
+            half = MAX_FRAMES // 2
+            entries[half:-half] = []
+        return [self._frame(*entry) for entry in entries]
+
+    def _frame(self, code: CodeType, instruction: int, line: int) -> tuple[object, ...]:
+        source = self._source_line(code.co_filename, line)
+        end_line = column = end_column = None
+        for index, position in enumerate(code.co_positions()):
+            if index == instruction // 2:
+                _, end_line, column, end_column = position
+                break
+        column = _character(source, column)
+        if end_line == line:
+            end_column = _character(source, end_column)
+        return (code.co_filename, line, code.co_qualname, cut(source), column, end_line, end_column)
+
+    def _syntax_frame(self, error: SyntaxError) -> tuple[object, ...]:
+        line = error.lineno or 0
+        column = max(error.offset - 1, 0) if error.offset else None
+        end_column = error.end_offset - 1 if error.end_offset and error.end_offset > 0 else None
+        text = (error.text or "").rstrip("\n")
+        return (str(error.filename), line, "", cut(text), column, error.end_lineno, end_column)
+
+    def _source_line(self, filename: str, line: int) -> str:
+        known = self._sources.get(filename)
+        if known is not None:
+            return known[line - 1].rstrip("\n") if 0 < line <= len(known) else ""
+        import linecache
+
+        return linecache.getline(filename, line).rstrip("\n")
+
+
+def _character(source: str, offset: int | None) -> int | None:
+    """Convert an offset in UTF-8 bytes to one in characters."""
+    if offset is None or source.isascii():
+        return offset
+    return len(source.encode("utf-8", "surrogatepass")[:offset].decode("utf-8", "replace"))
+
+
+def exit_code(exception: SystemExit) -> int:
+    """The exit code that CPython would use; a message goes to stderr, as there."""
+    code = exception.code
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return int(code)
+    print(code, file=sys.stderr)
+    return 1

@@ -1,0 +1,87 @@
+"""Break what the guest is doing, at moments when that is safe.
+
+The control thread sends a private signal to the main thread; the handler here raises
+:class:`VisInterrupt` in the guest's code. Between the guest's code and the protocol are
+moments when an exception would lose a frame, so the handler first looks where it landed.
+"""
+
+from __future__ import annotations
+
+import _signal
+import _thread
+from time import monotonic
+
+import _viscore as core  # type: ignore[import-not-found]
+
+TYPE_CHECKING = False  # typing costs a start more than this module does
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_PAUSE = 0.05
+"""Seconds between two exceptions: the time the session has to leave a broken run."""
+
+
+class VisInterrupt(BaseException):
+    """The host asked for an end of this run (``timeout=`` or ``interrupt()``)."""
+
+    __module__ = "visruntime"
+
+
+class Interrupts:
+    """Says whether an interrupt may be raised now, and raises it."""
+
+    __slots__ = ("_armed", "_in_channel", "_last", "_main", "_number", "_pending")
+
+    def __init__(self, signal_number: int) -> None:
+        self._number = signal_number
+        self._main = _thread.get_ident()
+        self._armed = False
+        self._in_channel = False
+        self._pending = False
+        self._last = 0.0
+        self.install()
+
+    def install(self) -> None:
+        """Take the signal (back): the guest may have changed its handler."""
+        if _signal.getsignal(self._number) != self._handle:
+            _signal.signal(self._number, self._handle)
+
+    def _handle(self, number: int, frame: object) -> None:
+        if not self._armed:
+            return
+        if self._in_channel and not core.waiting():
+            self._pending = True
+            return
+        now = monotonic()
+        if now - self._last < _PAUSE:
+            return
+        self._last = now
+        raise VisInterrupt
+
+    def guarded(
+        self, function: Callable[..., object], *arguments: object
+    ) -> tuple[object, BaseException | None]:
+        """Call *function* so that it can be interrupted; return its result or exception."""
+        try:
+            self._armed = True
+            result = function(*arguments)
+            self._armed = False
+        except BaseException as exception:
+            self._armed = False
+            return None, exception
+        return result, None
+
+    def enter_channel(self) -> None:
+        """From now on only a wait for the host may be broken, on the main thread."""
+        if _thread.get_ident() == self._main:
+            self._in_channel = True
+
+    def leave_channel(self) -> None:
+        """End what :meth:`enter_channel` began; raises an interrupt that came meanwhile."""
+        if _thread.get_ident() != self._main:
+            return
+        self._in_channel = False
+        if self._pending:
+            self._pending = False
+            if self._armed:
+                raise VisInterrupt

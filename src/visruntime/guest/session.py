@@ -1,0 +1,354 @@
+"""The session: a ``__main__`` module whose globals stay between runs, and its host calls."""
+
+from __future__ import annotations
+
+import _ast
+import _thread
+import builtins
+import sys
+
+import _viscore as core  # type: ignore[import-not-found]
+
+from .describe import ErrorDescriber, bounded_repr, bundle, exit_code, type_name
+from .frames import CALLBACK, CALLBACK_REPLY
+from .interrupts import VisInterrupt
+from .values import Handle
+
+TYPE_CHECKING = False  # typing costs a start more than this module does
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import CodeType, ModuleType
+    from typing import Any
+
+    from .interrupts import Interrupts
+
+_ONLY_AST = 0x0400
+_TOP_LEVEL_AWAIT = 0x2000
+_COROUTINE = 0x80
+MAX_SOURCES = 256
+"""Sources of earlier runs that are kept for tracebacks."""
+MAX_HANDLES = 10_000
+"""Objects kept alive because the host holds a handle; the oldest goes first."""
+MAX_DISPLAYS = 1_000
+"""Displays of one run that are kept; later ones are dropped."""
+
+
+class HostError(Exception):
+    """A function of the host raised; ``type_name`` is the type it raised there."""
+
+    __module__ = "visruntime"
+    type_name = ""
+
+
+class HostFunction:
+    """A function of the host, callable by the guest under its exposed name."""
+
+    __slots__ = ("__name__", "_call")
+
+    def __init__(self, name: str, call: Callable[..., object]) -> None:
+        self.__name__ = name
+        self._call = call
+
+    def __call__(self, *arguments: object, **keywords: object) -> object:
+        return self._call(self.__name__, arguments, keywords)
+
+    def __repr__(self) -> str:
+        return f"<host function {self.__name__}>"
+
+
+class Session:
+    """Runs code in one kept namespace."""
+
+    def __init__(self, interrupts: Interrupts) -> None:
+        self.interrupts = interrupts
+        self.sources: dict[str, list[str]] = {}
+        self.displays: list[dict[str, object]] = []
+        self.running = False
+        self._handles: dict[int, object] = {}
+        self._last_handle = 0
+        self._exposed: dict[str, HostFunction] = {}
+        self._last_call = 0
+        self._host = _thread.allocate_lock()
+        self._runner: Any = None
+        self.reset()
+        watch_linecache(self.sources)
+
+    def reset(self) -> None:
+        """Start a new namespace; exposed functions stay."""
+        module = type(sys)("__main__")
+        module.__dict__["__builtins__"] = builtins
+        module.__dict__["display"] = self.display
+        module.__dict__.update(self._exposed)
+        sys.modules["__main__"] = module
+        self.globals = module.__dict__
+        self._handles.clear()
+
+    # What the host can ask for: each method is one `op` of a request.
+
+    def run(self, request: dict[str, Any]) -> object:
+        """Run source text; the value is that of its last expression statement."""
+        return self._run_source(request, want_value=True)
+
+    def exec(self, request: dict[str, Any]) -> object:
+        """Run source text for its effects."""
+        return self._run_source(request, want_value=False)
+
+    def eval(self, request: dict[str, Any]) -> object:
+        """Evaluate one expression."""
+        filename = self._register(request)
+        self.globals.update(request["inputs"])
+        flags = _TOP_LEVEL_AWAIT
+        return self._execute(compile(request["code"].strip(), filename, "eval", flags, True))
+
+    def call(self, request: dict[str, Any]) -> object:
+        """Call what a (dotted) name refers to."""
+        result = self._look_up(request["name"])(*request["args"], **request["kwargs"])
+        return self._await(result) if hasattr(type(result), "__await__") else result
+
+    def get(self, request: dict[str, Any]) -> object:
+        """Read what a (dotted) name refers to."""
+        return self._look_up(request["name"])
+
+    def set(self, request: dict[str, Any]) -> object:
+        """Bind global names."""
+        self.globals.update(request["inputs"])
+        return None
+
+    def expose(self, request: dict[str, Any]) -> object:
+        """Bind names to functions of the host."""
+        for name in request["names"]:
+            self._exposed[name] = HostFunction(name, self.call_host)
+            self.globals[name] = self._exposed[name]
+        return None
+
+    def clear(self, request: dict[str, Any]) -> object:
+        """Forget all globals and handles."""
+        self.reset()
+        return None
+
+    def _look_up(self, name: str) -> Any:
+        first, *rest = name.split(".")
+        if first in self.globals:
+            found = self.globals[first]
+        elif hasattr(builtins, first):
+            found = getattr(builtins, first)
+        else:
+            raise NameError(f"name {first!r} is not defined in the session")
+        for attribute in rest:
+            found = getattr(found, attribute)
+        return found
+
+    def _register(self, request: dict[str, Any]) -> str:
+        filename: str = request["filename"] or f"<run {request['id']}>"
+        lines = request["code"].splitlines(keepends=True)
+        self.sources[filename] = lines
+        if len(self.sources) > MAX_SOURCES:
+            del self.sources[next(iter(self.sources))]
+        linecache = sys.modules.get("linecache")
+        if linecache is not None:
+            add_to_linecache(linecache, filename, lines)
+        return filename
+
+    def _run_source(self, request: dict[str, Any], *, want_value: bool) -> object:
+        filename = self._register(request)
+        self.globals.update(request["inputs"])
+        if request["argv"] is not None:
+            sys.argv = list(request["argv"])
+        if request["filename"]:
+            self.globals["__file__"] = filename
+        flags = _TOP_LEVEL_AWAIT
+        tree: Any = compile(request["code"], filename, "exec", flags | _ONLY_AST, True)
+        last = None
+        if want_value and tree.body and type(tree.body[-1]) is _ast.Expr:
+            last = tree.body.pop()
+        if tree.body:
+            self._execute(compile(tree, filename, "exec", flags, True))
+        if last is None:
+            return None
+        return self._execute(compile(_ast.Expression(last.value), filename, "eval", flags, True))
+
+    def _execute(self, code: CodeType) -> object:
+        result = eval(code, self.globals)
+        return self._await(result) if code.co_flags & _COROUTINE else result
+
+    def _await(self, awaitable: Any) -> object:
+        import asyncio
+
+        if self._runner is None:
+            self._runner = asyncio.Runner()
+
+        async def finish() -> object:
+            return await awaitable
+
+        try:
+            return self._runner.run(finish())
+        except VisInterrupt:
+            for task in asyncio.all_tasks(self._runner.get_loop()):
+                task.cancel()
+            raise
+
+    # What crosses to the host.
+
+    def display(self, value: object) -> None:
+        """Hand *value* to the host in every format that it offers."""
+        if len(self.displays) < MAX_DISPLAYS:
+            self.displays.append(bundle(value))
+
+    def handle(self, value: object) -> tuple[int, str, str]:
+        """Keep *value* here and name it for the host."""
+        self._last_handle += 1
+        self._handles[self._last_handle] = value
+        if len(self._handles) > MAX_HANDLES:
+            del self._handles[next(iter(self._handles))]
+        return self._last_handle, type_name(type(value)), bounded_repr(value)
+
+    def encode_success(self, request: dict[str, Any], value: object) -> bytes:
+        """Encode the reply for *value*; what cannot cross is replaced by a handle."""
+        reply = {
+            "id": request["id"],
+            "value": value,
+            "error": None,
+            "exit_code": None,
+            "displays": self.displays,
+            "trips": core.trip_counts(),
+        }
+        try:
+            return self._encode(reply)
+        except (ValueError, TypeError, OverflowError, RecursionError):
+            reply["value"] = Opaque(value)
+            reply["displays"] = []
+            return self._encode(reply)
+
+    def encode_failure(self, request: dict[str, Any], exception: BaseException) -> bytes:
+        """Encode the reply for an exception that ended the guest's code."""
+        code = error = None
+        if isinstance(exception, SystemExit) and request["op"] == "run":
+            code = exit_code(exception)
+        else:
+            error = ErrorDescriber(self.sources).describe(exception)
+            error["interrupted"] = type(exception) is VisInterrupt
+        return self._encode(
+            {
+                "id": request["id"],
+                "value": None,
+                "error": error,
+                "exit_code": code,
+                "displays": self.displays,
+                "trips": core.trip_counts(),
+            }
+        )
+
+    def _encode(self, reply: dict[str, object]) -> bytes:
+        encoded: bytes = core.encode(reply, default=self._default)
+        return encoded
+
+    def _default(self, value: object) -> tuple[int, str, str]:
+        return self.handle(value.value if type(value) is Opaque else value)
+
+    # Calls to the host.
+
+    def call_host(
+        self, name: str, arguments: tuple[object, ...], keywords: dict[str, object]
+    ) -> object:
+        """Call an exposed function of the host and wait for its answer."""
+        self.interrupts.enter_channel()
+        try:
+            with self._host:
+                reply = self._exchange(name, arguments, keywords)
+        finally:
+            self.interrupts.leave_channel()
+        if reply["error"] is not None:
+            raise _host_error(*reply["error"])
+        return reply["value"]
+
+    def _exchange(
+        self, name: str, arguments: tuple[object, ...], keywords: dict[str, object]
+    ) -> dict[str, Any]:
+        if not self.running:
+            raise RuntimeError("functions of the host can be called only during a run")
+        self._last_call += 1
+        number = self._last_call
+        call = {"id": number, "name": name, "args": list(arguments), "kwargs": keywords}
+        core.send(CALLBACK, core.encode(call, default=self._default))
+        while True:
+            frame_type, payload = core.receive()
+            if frame_type == CALLBACK_REPLY:
+                reply: dict[str, Any] = core.decode(payload)
+                # The reply to a call that an interrupt broke off comes late; it is dropped.
+                if reply["id"] == number:
+                    return reply
+
+    def finish(self, send: Callable[[], object]) -> None:
+        """End the run with *send*, after calls to the host in other threads are done."""
+        with self._host:
+            self.running = False
+            send()
+
+
+class Opaque:
+    """Marks a value that cannot cross although its parts could (a cycle, too large)."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+
+def _host_error(name: str, message: str) -> HostError:
+    """An exception that is a HostError and, where it fits, the same builtin type."""
+    builtin = getattr(builtins, name, None)
+    kind = HostError
+    if isinstance(builtin, type) and issubclass(builtin, Exception):
+        try:
+            kind = type(name, (HostError, builtin), {"__module__": "visruntime.host"})
+            error = kind(message)
+        except TypeError:
+            kind = HostError
+    if kind is HostError:
+        error = HostError(f"{name}: {message}")
+    error.type_name = name
+    return error
+
+
+def add_to_linecache(linecache: ModuleType, filename: str, lines: list[str]) -> None:
+    """Let tracebacks that the guest prints itself show the session's source."""
+    linecache.cache[filename] = (sum(map(len, lines)), None, lines, filename)
+
+
+class _LinecacheWatcher:
+    """A meta path finder that fills linecache when the guest first imports it.
+
+    Importing it at each start would cost more than the rest of the bootstrap.
+    """
+
+    def __init__(self, sources: dict[str, list[str]]) -> None:
+        self._sources = sources
+        self._loader: Any = None
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> Any:
+        if name != "linecache":
+            return None
+        sys.meta_path.remove(self)
+        for finder in sys.meta_path:
+            spec = finder.find_spec(name, None)
+            if spec is not None and spec.loader is not None:
+                self._loader = spec.loader
+                spec.loader = self  # type: ignore[assignment]
+                return spec
+        return None
+
+    def create_module(self, spec: Any) -> Any:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: Any) -> None:
+        module.__loader__ = module.__spec__.loader = self._loader
+        self._loader.exec_module(module)
+        for filename, lines in self._sources.items():
+            add_to_linecache(module, filename, lines)
+
+
+def watch_linecache(sources: dict[str, list[str]]) -> None:
+    """Register *sources* in linecache now or as soon as it is imported."""
+    linecache = sys.modules.get("linecache")
+    if linecache is None:
+        sys.meta_path.insert(0, _LinecacheWatcher(sources))

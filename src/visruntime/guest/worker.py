@@ -1,0 +1,131 @@
+"""The worker's main loop: take requests of the host, answer each with one RESULT."""
+
+from __future__ import annotations
+
+import faulthandler
+import posix
+import sys
+
+import _viscore as core  # type: ignore[import-not-found]
+
+from .frames import BYE, HELLO, RESULT, RUN
+from .interrupts import Interrupts, VisInterrupt
+from .session import Session
+from .values import install
+
+TYPE_CHECKING = False  # typing costs a start more than this module does
+if TYPE_CHECKING:
+    from typing import Any
+
+READY = 0
+"""The ``id`` of the RESULT that says: the environment's start-up files have run."""
+
+
+def main() -> None:
+    """Say hello, let the environment start up, then serve until the host says goodbye."""
+    facts = core.facts()
+    interrupts = Interrupts(facts["signal_interrupt"])
+    faulthandler.register(facts["signal_dump"], file=facts["control"], all_threads=True)
+    core.start_control()
+    install(core)
+    hello = {
+        "hook_before_init": facts["hook_before_init"],
+        "mode": facts["mode"],
+        "python": sys.version,
+        "pid": posix.getpid(),
+    }
+    core.send(HELLO, core.encode(hello))
+    session = Session(interrupts)
+    process = posix.getpid()
+    posix.register_at_fork(after_in_child=core.forget_host)
+    sys.argv = [""]
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    # Only now may code of the environment run: .pth files, sitecustomize.
+    _, failure = interrupts.guarded(_start_site)
+    ready = {"id": READY, "error": None if failure is None else type(failure).__name__}
+    core.send(RESULT, core.encode(ready))
+    while True:
+        try:
+            frame_type, payload = core.receive()
+        except (EOFError, OSError):
+            break
+        if frame_type == BYE:
+            break
+        if frame_type == RUN:
+            reply = _answer(session, interrupts, core.decode(payload), process)
+            session.finish(lambda reply=reply: core.send(RESULT, reply))  # type: ignore[misc]
+
+
+def _start_site() -> None:
+    import site
+
+    site.main()
+
+
+def _answer(
+    session: Session, interrupts: Interrupts, request: dict[str, Any], process: int
+) -> bytes:
+    session.displays = []
+    session.running = True
+    interrupts.install()
+    core.begin_run(request["id"])
+    operation = getattr(session, request["op"])
+    value, exception = interrupts.guarded(operation, request)
+    if posix.getpid() != process:
+        _end_child(exception)
+    if exception is None:
+        reply, failure = interrupts.guarded(session.encode_success, request, value)
+    else:
+        reply, failure = interrupts.guarded(session.encode_failure, request, exception)
+    interrupts.guarded(_flush)
+    core.end_run()
+    if failure is None:
+        assert isinstance(reply, bytes)
+        return reply
+    return _encode_undescribed(request, interrupted=type(failure) is VisInterrupt)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+        try:
+            stream.flush()  # type: ignore[union-attr]
+        except (OSError, ValueError, AttributeError):
+            continue  # the guest closed or replaced it
+    core.flush_stdio()
+
+
+def _encode_undescribed(request: dict[str, Any], *, interrupted: bool) -> bytes:
+    """Reply when the description of the result failed; runs no code of the guest."""
+    error = {
+        "type": "visruntime.VisInterrupt" if interrupted else "visruntime.ResultUnavailable",
+        "message": "the result of the run could not be described",
+        "notes": [],
+        "frames": [],
+        "cause": None,
+        "context": None,
+        "exceptions": [],
+        "interrupted": interrupted,
+    }
+    encoded: bytes = core.encode(
+        {
+            "id": request["id"],
+            "value": None,
+            "error": error,
+            "exit_code": None,
+            "displays": [],
+            "trips": {},
+        }
+    )
+    return encoded
+
+
+def _end_child(exception: BaseException | None) -> None:
+    """End a forked child that came to the end of the guest's code, as a program would."""
+    code = 0
+    if isinstance(exception, SystemExit):
+        code = exception.code if isinstance(exception.code, int) else int(exception.code is not None)
+    elif exception is not None:
+        sys.excepthook(type(exception), exception, exception.__traceback__)
+        code = 1
+    _flush()
+    posix._exit(code & 0xFF)

@@ -1,0 +1,280 @@
+"""What a run in a worker gives back: claims of the guest, and what the host measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .errors import GuestError, ProtocolViolation
+
+__all__ = ["GuestFailure", "GuestFrame", "RunResult", "RunUsage"]
+
+
+class RunUsage:
+    """What one run cost, measured by the host.
+
+    ``wall_seconds`` is the time from request to reply. ``cpu_seconds`` is the processor time of
+    the worker and of its children that have ended; ``peak_memory`` is the largest resident
+    size of the worker since it started, in bytes. Both are ``None`` where they could not be read.
+    """
+
+    __slots__ = ("cpu_seconds", "peak_memory", "wall_seconds")
+
+    def __init__(
+        self, wall_seconds: float, cpu_seconds: float | None, peak_memory: int | None
+    ) -> None:
+        self.wall_seconds = wall_seconds
+        self.cpu_seconds = cpu_seconds
+        self.peak_memory = peak_memory
+
+    def __repr__(self) -> str:
+        return (
+            f"RunUsage(wall_seconds={self.wall_seconds:.6f}, cpu_seconds={self.cpu_seconds},"
+            f" peak_memory={self.peak_memory})"
+        )
+
+    def to_dict(self) -> dict[str, float | int | None]:
+        """The same as plain data."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+class GuestFrame:
+    """One frame of a guest's traceback; all of it is the guest's claim.
+
+    Lines count from 1, columns from 0, in characters; columns are ``None`` where unknown.
+    """
+
+    __slots__ = ("column", "end_column", "end_line", "file", "function", "line", "source")
+
+    def __init__(
+        self,
+        file: str,
+        line: int,
+        function: str,
+        source: str,
+        column: int | None,
+        end_line: int | None,
+        end_column: int | None,
+    ) -> None:
+        self.file = file
+        self.line = line
+        self.function = function
+        self.source = source
+        self.column = column
+        self.end_line = end_line
+        self.end_column = end_column
+
+    def __repr__(self) -> str:
+        return f"GuestFrame({self.file!r}, {self.line}, {self.function!r})"
+
+    def render(self) -> str:
+        """Two or three lines as CPython prints them."""
+        place = f", in {self.function}" if self.function else ""
+        text = f'  File "{self.file}", line {self.line}{place}\n'
+        source = self.source.strip()
+        if not source:
+            return text
+        text += f"    {source}\n"
+        if self.column is None or self.end_column is None or self.end_line != self.line:
+            return text
+        indent = len(self.source) - len(self.source.lstrip())
+        start, end = self.column - indent, min(self.end_column - indent, len(source))
+        if 0 <= start < end and end - start < len(source):
+            text += f"    {' ' * start}{'^' * (end - start)}\n"
+        return text
+
+
+class GuestFailure:
+    """An exception of the guest as data; all of it is the guest's claim.
+
+    ``type_name`` is qualified (builtins are not), ``cause``, ``context`` and ``exceptions`` are
+    failures too, and ``traceback`` is the text that CPython would print. ``interrupted`` says
+    that the host's interrupt ended the run.
+    """
+
+    __slots__ = (
+        "cause",
+        "context",
+        "exceptions",
+        "frames",
+        "interrupted",
+        "message",
+        "notes",
+        "type_name",
+    )
+
+    def __init__(self, claim: dict[str, Any]) -> None:
+        self.type_name: str = claim["type"]
+        self.message: str = claim["message"]
+        self.notes: tuple[str, ...] = tuple(claim["notes"])
+        self.frames = tuple(GuestFrame(*frame) for frame in claim["frames"])
+        self.cause = GuestFailure(claim["cause"]) if claim["cause"] is not None else None
+        self.context = GuestFailure(claim["context"]) if claim["context"] is not None else None
+        self.exceptions = tuple(GuestFailure(member) for member in claim["exceptions"])
+        self.interrupted: bool = claim.get("interrupted", False) is True
+
+    @classmethod
+    def from_claim(cls, claim: object) -> GuestFailure:
+        """Build it from what a worker sent.
+
+        Raises:
+            ProtocolViolation: the worker's description has not the agreed shape.
+        """
+        try:
+            _check_claim(claim)
+            return cls(claim)  # type: ignore[arg-type]
+        except (KeyError, TypeError, ValueError) as problem:
+            raise ProtocolViolation(f"the worker described an error wrongly: {problem}") from None
+
+    def __repr__(self) -> str:
+        return f"GuestFailure({self.type_name}: {self.message})"
+
+    @property
+    def traceback(self) -> str:
+        """The traceback as CPython would print it."""
+        return "".join(self._render())
+
+    def _render(self) -> list[str]:
+        lines: list[str] = []
+        if self.cause is not None:
+            lines += self.cause._render()
+            lines.append(
+                "\nThe above exception was the direct cause of the following exception:\n\n"
+            )
+        elif self.context is not None:
+            lines += self.context._render()
+            lines.append(
+                "\nDuring handling of the above exception, another exception occurred:\n\n"
+            )
+        if self.frames:
+            lines.append("Traceback (most recent call last):\n")
+            lines += [frame.render() for frame in self.frames]
+        lines.append(f"{self.type_name}: {self.message}\n" if self.message else f"{self.type_name}\n")
+        lines += [f"{note}\n" for note in self.notes]
+        for number, member in enumerate(self.exceptions, 1):
+            lines.append(f"  +---------------- {number} ----------------\n")
+            lines += [f"  | {line}\n" for line in member.traceback.splitlines()]
+        return lines
+
+    def to_exception(self, result: RunResult) -> GuestError:
+        """The exception that stands for it on the host."""
+        return GuestError(
+            self.type_name,
+            self.message,
+            frames=self.frames,
+            traceback=self.traceback,
+            result=result,
+        )
+
+
+def _check_claim(claim: object) -> None:
+    """Check types before anything is built; what is wrong is named by the exception."""
+    if type(claim) is not dict:
+        raise TypeError("not a dict")
+    for name in ("type", "message"):
+        if type(claim[name]) is not str:
+            raise TypeError(f"{name} is not text")
+    for name in ("notes", "frames", "exceptions"):
+        if type(claim[name]) not in (list, tuple):
+            raise TypeError(f"{name} is not a list")
+    if any(type(note) is not str for note in claim["notes"]):
+        raise TypeError("a note is not text")
+    for frame in claim["frames"]:
+        if type(frame) is not tuple or len(frame) != 7:
+            raise TypeError("a frame has not seven parts")
+        file, line, function, source, *columns = frame
+        if not all(type(part) is str for part in (file, function, source)):
+            raise TypeError("a frame's names are not text")
+        if type(line) is not int or any(type(c) not in (int, type(None)) for c in columns):
+            raise TypeError("a frame's numbers are not numbers")
+    for linked in (claim["cause"], claim["context"]):
+        if linked is not None:
+            _check_claim(linked)
+    for member in claim["exceptions"]:
+        _check_claim(member)
+
+
+class RunResult:
+    """The outcome of one ``Runtime.run``.
+
+    Claimed by the guest: ``value`` (of the last expression), ``error``, ``exit_code`` (after
+    ``SystemExit``), ``displays``, ``trips`` (noteworthy audit events and their counts), and what
+    ``stdout`` and ``stderr`` say.
+
+    Measured by the host: ``usage``, ``stopped_by`` (``None``, ``"timeout"``, ``"killed"`` or the
+    limit that ended the run), ``violations``, ``truncated`` and ``dropped`` (bytes of stdout and
+    stderr that were over the limit and are gone), ``late_stdout`` and ``late_stderr`` (written
+    after the run before this one had ended), ``session_lost`` (the worker was ended, so the next
+    call starts a fresh one), ``report`` (what enforced the policy; ``None`` without a jail).
+    """
+
+    __slots__ = (
+        "displays",
+        "dropped",
+        "error",
+        "exit_code",
+        "late_stderr",
+        "late_stdout",
+        "report",
+        "session_lost",
+        "stderr",
+        "stdout",
+        "stopped_by",
+        "trips",
+        "usage",
+        "value",
+        "violations",
+    )
+
+    def __init__(
+        self,
+        *,
+        usage: RunUsage,
+        value: Any = None,
+        error: GuestFailure | None = None,
+        exit_code: int | None = None,
+        displays: tuple[dict[str, Any], ...] = (),
+        trips: dict[str, int] | None = None,
+        stdout: bytes = b"",
+        stderr: bytes = b"",
+        late_stdout: bytes = b"",
+        late_stderr: bytes = b"",
+        dropped: tuple[int, int] = (0, 0),
+        stopped_by: str | None = None,
+        session_lost: bool = False,
+        violations: tuple[Any, ...] = (),
+        report: Any = None,
+    ) -> None:
+        self.usage = usage
+        self.value = value
+        self.error = error
+        self.exit_code = exit_code
+        self.displays = displays
+        self.trips = trips if trips is not None else {}
+        self.stdout = stdout
+        self.stderr = stderr
+        self.late_stdout = late_stdout
+        self.late_stderr = late_stderr
+        self.dropped = dropped
+        self.stopped_by = stopped_by
+        self.session_lost = session_lost
+        self.violations = violations
+        self.report = report
+
+    def __repr__(self) -> str:
+        outcome = f"error={self.error!r}" if self.error is not None else f"value={self.value!r}"
+        return f"RunResult({outcome}, stopped_by={self.stopped_by!r})"
+
+    @property
+    def truncated(self) -> bool:
+        """Whether bytes of stdout or stderr were dropped."""
+        return self.dropped != (0, 0)
+
+    @property
+    def stdout_text(self) -> str:
+        """``stdout`` as text; bytes that are not UTF-8 become U+FFFD."""
+        return self.stdout.decode("utf-8", "replace")
+
+    @property
+    def stderr_text(self) -> str:
+        """``stderr`` as text; bytes that are not UTF-8 become U+FFFD."""
+        return self.stderr.decode("utf-8", "replace")

@@ -1,0 +1,420 @@
+"""Python workers: run code in a CPython of its own, jailed or (for trusted code) not.
+
+A :class:`Runtime` keeps one worker in a jail. Names stay bound between calls. A call that
+runs out of time is interrupted first, so that they still are afterwards; a worker that does not
+obey is ended, and the next call gets a fresh one.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NoReturn, Self
+
+from .callbacks import Callbacks
+from .environments import Interpreter, find_interpreter
+from .errors import (
+    CommandFailed,
+    CommandTimeout,
+    GuestError,
+    JailClosed,
+    PolicyUnsupported,
+    ProtocolViolation,
+    WorkerDied,
+)
+from .processes import JailedStart, TrustedStart
+from .results import GuestFailure, RunResult, RunUsage
+from .worker import BootstrapCache, Start, Timeout, Worker
+
+__all__ = ["Runtime", "TrustedRuntime"]
+
+DEFAULT_OUTPUT = 16 * 1024 * 1024
+"""Bytes of stdout, and of stderr, that are kept of one run where no policy says."""
+OutputSink = Callable[[str, bytes], None]
+"""Gets ``"stdout"`` or ``"stderr"`` and each chunk as it comes."""
+
+
+class _Session:
+    """What jailed and trusted runtimes share: everything but the start of the process."""
+
+    _interpreter: Interpreter
+    _start: Start
+    _harden: bool
+    _output_limit: int | None
+
+    def __init__(self) -> None:
+        self._callbacks = Callbacks()
+        self._bootstrap = BootstrapCache()
+        self._worker: Worker | None = None
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        worker = getattr(self, "_worker", None)
+        if worker is not None:
+            worker.kill()
+
+    # The verbs.
+
+    def run(
+        self,
+        code: str,
+        *,
+        inputs: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+        check: bool = False,
+        filename: str | None = None,
+        argv: list[str] | None = None,
+        on_output: OutputSink | None = None,
+    ) -> RunResult:
+        """Run *code*; the value is that of its last statement if it is an expression.
+
+        An exception of the code is data: ``result.error``.
+
+        Args:
+            inputs: names to bind before the code runs; values cross as data.
+            timeout: seconds until the code is interrupted.
+            check: raise when the code raised or left with an exit code other than 0.
+            filename: what tracebacks call the code; also becomes ``__file__``.
+            argv: becomes ``sys.argv``.
+            on_output: gets output as it comes, in this thread.
+
+        Raises:
+            CommandTimeout: time ran out; ``result`` holds the output so far.
+            WorkerDied: the worker ended.
+            ProtocolViolation: the worker broke its protocol and was ended.
+            GuestError: with *check*, the code raised.
+            CommandFailed: with *check*, the code left with another exit code than 0.
+            TypeError: an input cannot cross.
+        """
+        request = {
+            "op": "run",
+            "code": _text(code, "code"),
+            "inputs": _names(inputs),
+            "filename": filename,
+            "argv": argv,
+        }
+        result = self._request(request, timeout, on_output)
+        if check and result.error is not None:
+            raise result.error.to_exception(result)
+        if check and result.exit_code:
+            raise CommandFailed(f"the code ended with exit code {result.exit_code}", result=result)
+        return result
+
+    def exec(
+        self, code: str, *, inputs: Mapping[str, Any] | None = None, timeout: float | None = None
+    ) -> None:
+        """Run *code* for its effects.
+
+        Raises:
+            GuestError: the code raised; otherwise as :meth:`run`.
+        """
+        request = {"op": "exec", "code": _text(code, "code"), "inputs": _names(inputs)}
+        self._value(request | {"filename": None, "argv": None}, timeout)
+
+    def eval(
+        self, code: str, *, inputs: Mapping[str, Any] | None = None, timeout: float | None = None
+    ) -> Any:
+        """Evaluate one expression and return its value, a claim of the guest.
+
+        Raises:
+            GuestError: the expression raised; otherwise as :meth:`run`.
+        """
+        request = {"op": "eval", "code": _text(code, "code"), "inputs": _names(inputs)}
+        return self._value(request | {"filename": None}, timeout)
+
+    def call(self, name: str, /, *args: Any, **kwargs: Any) -> Any:
+        """Call the guest's function of that (dotted) name with data.
+
+        Raises:
+            GuestError: the function raised, or there is none; otherwise as :meth:`run`.
+        """
+        request = {"op": "call", "name": _text(name, "name"), "args": list(args), "kwargs": kwargs}
+        return self._value(request, None)
+
+    def get(self, name: str) -> Any:
+        """Return what the (dotted) name is bound to in the session, as data.
+
+        Raises:
+            GuestError: the name is not bound; otherwise as :meth:`run`.
+        """
+        return self._value({"op": "get", "name": _text(name, "name")}, None)
+
+    def set(self, name: str, value: Any) -> None:
+        """Bind a name in the session."""
+        self._value({"op": "set", "inputs": _names({name: value})}, None)
+
+    def expose(self, name: str, function: Callable[..., Any]) -> None:
+        """Let the guest call *function* by *name*, now and in every later worker.
+
+        It runs in the thread that is in ``run``. It may be async: then it gets an event loop
+        of its own. Its exceptions cross as type name and message.
+        """
+        self._callbacks.add(name, function)
+        with self._exclusive():
+            if self._worker is not None:
+                self._expose(self._worker, [name])
+
+    def interrupt(self) -> None:
+        """Break the run under way, from another thread; the session lives on.
+
+        The guest sees ``VisInterrupt``; ``run`` returns with ``error.interrupted``.
+        """
+        worker = self._worker
+        if worker is not None:
+            worker.interrupt()
+
+    def stacks(self) -> str:
+        """Every Python thread of the worker as text; works while C code runs.
+
+        Raises:
+            TimeoutError: the worker did not answer.
+            WorkerDied: there is no worker.
+        """
+        worker = self._worker
+        if worker is None:
+            raise WorkerDied("there is no worker now; the next call starts one")
+        return worker.stacks()
+
+    def reset(self) -> None:
+        """Forget every name of the session; exposed functions stay."""
+        with self._exclusive():
+            if self._worker is None:
+                return
+        self._value({"op": "clear"}, None)
+
+    def close(self) -> None:
+        """End the worker; the runtime cannot be used afterwards."""
+        if self._callbacks.in_callback():
+            raise RuntimeError("a host function cannot close the runtime that calls it")
+        with self._lock:
+            self._closed = True
+            worker, self._worker = self._worker, None
+            if worker is not None:
+                worker.close()
+
+    # How they work.
+
+    @contextmanager
+    def _exclusive(self) -> Iterator[None]:
+        if self._callbacks.in_callback():
+            raise RuntimeError(
+                "a host function cannot use the runtime that is calling it: that run is still "
+                "under way. Return a value to the guest and let it go on from there"
+            )
+        with self._lock:
+            if self._closed:
+                raise JailClosed("this runtime is closed")
+            yield
+
+    def _expose(self, worker: Worker, names: list[str]) -> None:
+        worker.request({"op": "expose", "names": names}, callbacks=self._callbacks)
+
+    def _live_worker(self) -> Worker:
+        if self._worker is not None:
+            return self._worker
+        worker = Worker(
+            self._interpreter,
+            self._start,
+            self._bootstrap.get(self._interpreter),
+            harden=self._harden,
+        )
+        self._worker = worker
+        if self._callbacks.names:
+            self._expose(worker, self._callbacks.names)
+        return worker
+
+    def _discard(self) -> None:
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.kill()
+
+    def _value(self, request: dict[str, Any], timeout: float | None) -> Any:
+        result = self._request(request, timeout, None)
+        if result.error is not None:
+            raise result.error.to_exception(result)
+        return result.value
+
+    def _request(
+        self, request: dict[str, Any], timeout: float | None, on_output: OutputSink | None
+    ) -> RunResult:
+        if timeout is not None and not timeout > 0:
+            raise ValueError(f"timeout: {timeout!r} is not a positive number of seconds")
+        with self._exclusive():
+            try:
+                worker = self._live_worker()
+                worker.refuse_unasked()
+            except BaseException:
+                self._discard()
+                raise
+            late = []
+            for stream in worker.streams:
+                stream.begin(self._output_limit, None)
+                stream.drain()
+                late.append(stream.capture.take())
+                stream.begin(self._output_limit, on_output)
+            run = _Run(worker, late, self._report())
+            return self._finish(run, request, timeout)
+
+    def _finish(self, run: _Run, request: dict[str, Any], timeout: float | None) -> RunResult:
+        try:
+            reply = run.worker.request(request, callbacks=self._callbacks, timeout=timeout)
+            return run.result(reply)
+        except Timeout as late:
+            self._raise_timeout(run, late.reply, timeout)
+        except WorkerDied as death:
+            death.result = run.result(None, stopped_by=death.stopped_by, session_lost=True)
+            self._discard()
+            raise
+        except (TypeError, ValueError) as problem:
+            # Encoding the request failed, so nothing was sent and the worker is as before.
+            if run.sent:
+                self._discard()
+            raise problem
+        except BaseException:
+            self._discard()
+            raise
+
+    def _raise_timeout(
+        self, run: _Run, reply: dict[str, Any] | None, timeout: float | None
+    ) -> NoReturn:
+        lost = reply is None
+        try:
+            result = run.result(reply, stopped_by="timeout", session_lost=lost)
+        except ProtocolViolation:
+            self._discard()
+            raise
+        if lost:
+            self._discard()
+        state = (
+            "it did not stop when interrupted, so the worker was ended and its session is lost"
+            if lost
+            else "it was interrupted and the session is kept"
+        )
+        raise CommandTimeout(f"the code ran longer than {timeout} s: {state}", result=result)
+
+    def _report(self) -> Any:
+        raise NotImplementedError
+
+
+class _Run:
+    """One request under way: what was measured before it, and what becomes of it."""
+
+    __slots__ = ("_cpu", "_late", "_report", "_started", "_worker_run", "worker")
+
+    def __init__(self, worker: Worker, late: list[bytes], report: Any) -> None:
+        self.worker = worker
+        self._late = late
+        self._report = report
+        self._worker_run = worker.run_number
+        self._cpu = worker.process.cpu_seconds()
+        self._started = time.monotonic()
+
+    @property
+    def sent(self) -> bool:
+        """Whether the request has left."""
+        return self.worker.run_number != self._worker_run
+
+    def result(
+        self,
+        reply: dict[str, Any] | None,
+        *,
+        stopped_by: str | None = None,
+        session_lost: bool = False,
+    ) -> RunResult:
+        """Build the result: measure first, then check what the guest claims."""
+        process = self.worker.process
+        cpu = process.cpu_seconds()
+        spent = None if cpu is None or self._cpu is None else max(cpu - self._cpu, 0.0)
+        usage = RunUsage(time.monotonic() - self._started, spent, process.peak_memory())
+        streams = self.worker.streams
+        stdout, stderr = (stream.capture.take() for stream in streams)
+        return RunResult(
+            usage=usage,
+            stdout=stdout,
+            stderr=stderr,
+            late_stdout=self._late[0],
+            late_stderr=self._late[1],
+            dropped=(streams[0].capture.dropped, streams[1].capture.dropped),
+            stopped_by=stopped_by,
+            session_lost=session_lost,
+            report=self._report,
+            **({} if reply is None else _claims(reply)),
+        )
+
+
+def _claims(reply: dict[str, Any]) -> dict[str, Any]:
+    error, code, displays = reply.get("error"), reply.get("exit_code"), reply.get("displays")
+    trips = reply.get("trips")
+    if type(code) not in (int, type(None)) or type(displays) is not list or type(trips) is not dict:
+        raise ProtocolViolation("the worker's reply has not the agreed shape")
+    if any(type(display) is not dict for display in displays):
+        raise ProtocolViolation("the worker's reply has not the agreed shape")
+    return {
+        "value": reply.get("value"),
+        "error": None if error is None else GuestFailure.from_claim(error),
+        "exit_code": code,
+        "displays": tuple(displays),
+        "trips": trips,
+    }
+
+
+def _text(value: object, name: str) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{name}: expected text, not {type(value).__name__}")
+    return value
+
+
+def _names(inputs: Mapping[str, Any] | None) -> dict[str, Any]:
+    for name in inputs or ():
+        if not isinstance(name, str) or not name.isidentifier():
+            raise ValueError(f"inputs: {name!r} is not a Python name")
+    return dict(inputs or {})
+
+
+class TrustedRuntime(_Session):
+    """A worker without a jail, for code that the host trusts.
+
+    Nothing is enforced: its results have ``report`` ``None``. What it gives is a process and an
+    interpreter of its own, with time limits, interrupts and typed values.
+    """
+
+    def __init__(
+        self,
+        *,
+        python: str | os.PathLike[str] | None = None,
+        environment: str | os.PathLike[str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        env: Mapping[str, str] | None = None,
+        output: int | None = DEFAULT_OUTPUT,
+    ) -> None:
+        """Find the interpreter; the worker itself starts with the first call.
+
+        Args:
+            python: interpreter; the host's own by default.
+            environment: directory of a venv, instead of *python*.
+            cwd: working directory of the worker; the host's by default.
+            env: its environment variables; the host's by default.
+            output: bytes of stdout and of stderr kept of one run; ``None`` for all.
+
+        Raises:
+            PolicyError: the interpreter cannot be a worker; the message says why.
+        """
+        super().__init__()
+        start = TrustedStart(cwd=None if cwd is None else os.fspath(cwd), env=env)
+        self._start = start
+        self._harden = False
+        self._output_limit = output
+        self._interpreter = find_interpreter(python, environment=environment, probe=start.probe)
+
+    def _report(self) -> None:
+        return None

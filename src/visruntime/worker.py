@@ -1,0 +1,548 @@
+"""Drive one worker process from the host: start it, talk to it, end it.
+
+The worker is hostile from its first byte. Whatever it sends is checked frame by frame; a
+frame that is malformed, out of order or not expected ends it. Its output is read while a run
+is under way, never more than the limit is kept, and it is ended when it does not obey.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import marshal
+import os
+import select
+import socket
+import struct
+import termios
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from . import _native
+from .callbacks import Callbacks
+from .environments import Interpreter, worker_argv
+from .errors import ProtocolViolation, WorkerDied
+from .guest import frames
+from .protocol import (
+    BYE,
+    CALLBACK,
+    CALLBACK_REPLY,
+    GUEST_TYPES,
+    HELLO,
+    HOST_TYPES,
+    RESULT,
+    RUN,
+    FrameDecoder,
+    FrameEncoder,
+    FrameError,
+)
+
+__all__ = ["Capture", "Process", "Start", "Worker"]
+
+START_SECONDS = 30.0
+"""How long a worker may take until it is ready."""
+STACKS_SECONDS = 2.0
+"""How long a worker may take to write its stacks."""
+MAX_STACKS = 1024 * 1024
+"""Bytes of stack text that are kept."""
+_GRACE_SECONDS = 0.5
+_FAREWELL_SECONDS = 0.5
+_CHUNK = 65536
+_PIPE_SIZE = 1024 * 1024
+_GUEST_MODULES = ("values", "describe", "interrupts", "session", "worker")
+_FRAME_TYPES = ("HELLO", "RUN", "CALLBACK", "CALLBACK_REPLY", "RESULT", "BYE")
+_CONTROL = struct.Struct("<cQ")
+_LOAD = (
+    "import sys,marshal,_viscore as c;m=type(sys);"
+    "P='_visguest';p=sys.modules[P]=m(P);p.__path__=[]\n"
+    "for n,s in marshal.loads(c.receive()[1]):\n"
+    " t=sys.modules[P+'.'+n]=m(P+'.'+n);t.__package__=P\n"
+    " exec(s if type(s) is not bytes else compile(s,'<visruntime>/'+n+'.py','exec'),t.__dict__)\n"
+    "t.main()"
+)
+
+
+class Process(Protocol):
+    """What a worker needs of its process; jailed and trusted ones differ only here."""
+
+    @property
+    def pidfd(self) -> int | None:
+        """Readable once the process has ended; None where there is no such thing."""
+
+    def poll(self) -> int | None:
+        """Exit code, -N after signal N, None while it runs."""
+
+    def kill(self) -> None:
+        """End the process and everything that it started; returns when that is done."""
+
+    def wait(self, timeout: float) -> int | None:
+        """Wait up to *timeout* seconds; the same answer as :meth:`poll`."""
+
+    def cpu_seconds(self) -> float | None:
+        """Processor seconds so far, measured from outside."""
+
+    def peak_memory(self) -> int | None:
+        """Largest resident size so far in bytes, measured from outside."""
+
+    @property
+    def stopped_by(self) -> str | None:
+        """The limit that ended the process, where one did."""
+
+
+MakeArgv = Callable[[int, int], list[str]]
+"""Builds the worker's command for the numbers of its channel and control descriptors."""
+Start = Callable[[MakeArgv, int, int, int, int], Process]
+"""Starts a worker; gets the host's channel, control, stdout and stderr descriptors to pass on."""
+
+
+class Capture:
+    """Keeps the head and the tail of one output stream, and counts the rest."""
+
+    __slots__ = ("_half", "_head", "_tail", "dropped")
+
+    def __init__(self, limit: int | None) -> None:
+        self._half = None if limit is None else max(limit // 2, 1)
+        self._head = bytearray()
+        self._tail = bytearray()
+        self.dropped = 0
+
+    def add(self, data: bytes) -> None:
+        """Take more output."""
+        if self._half is None:
+            self._head += data
+            return
+        room = self._half - len(self._head)
+        if room > 0:
+            self._head += data[:room]
+            data = data[room:]
+        self._tail += data
+        # Trimmed rarely, so that each byte is moved a bounded number of times.
+        if len(self._tail) > 2 * self._half + _CHUNK:
+            self._trim(self._half)
+
+    def _trim(self, half: int) -> None:
+        excess = len(self._tail) - half
+        if excess > 0:
+            del self._tail[:excess]
+            self.dropped += excess
+
+    def take(self) -> bytes:
+        """What was kept."""
+        if self._half is not None:
+            self._trim(self._half)
+        return bytes(self._head + self._tail)
+
+
+class Stream:
+    """The host's end of the pipe that is the worker's stdout or stderr."""
+
+    __slots__ = ("_end", "_sink", "capture", "descriptor", "name")
+
+    def __init__(self, name: str, descriptor: int) -> None:
+        self.name = name
+        self.descriptor = descriptor
+        self.capture = Capture(0)
+        self._sink: Callable[[str, bytes], None] | None = None
+        self._end = False
+
+    def begin(self, limit: int | None, sink: Callable[[str, bytes], None] | None) -> None:
+        """Collect anew; *sink* gets each chunk as it comes."""
+        self.capture = Capture(limit)
+        self._sink = sink
+
+    def read(self) -> bool:
+        """Read one chunk; False at the end of the stream."""
+        try:
+            data = os.read(self.descriptor, _CHUNK)
+        except BlockingIOError:
+            return True
+        if not data:
+            self._end = True
+            return False
+        self.capture.add(data)
+        if self._sink is not None:
+            self._sink(self.name, data)
+        return True
+
+    def drain(self) -> None:
+        """Read what is in the pipe at this moment and no more."""
+        pending = struct.unpack("i", fcntl.ioctl(self.descriptor, termios.FIONREAD, b"\0\0\0\0"))[0]
+        while pending > 0 and not self._end:
+            pending -= _CHUNK
+            if not self.read():
+                break
+
+
+def _bootstrap(interpreter: Interpreter) -> bytes:
+    """The guest modules as one LOAD payload: compiled here where that runs there."""
+    directory = os.path.join(os.path.dirname(__file__), "guest")
+    # The worker's core does the framing; of that module only the numbers are needed.
+    numbers = "\n".join(f"{name} = {getattr(frames, name)}" for name in _FRAME_TYPES)
+    modules: list[tuple[str, Any]] = [("frames", numbers.encode())]
+    for name in _GUEST_MODULES:
+        with open(os.path.join(directory, f"{name}.py"), "rb") as file:
+            source = file.read()
+        if interpreter.same_as_host:
+            modules.append((name, compile(source, f"<visruntime>/{name}.py", "exec", 0, True)))
+        else:
+            modules.append((name, source))
+    # Version 2 is the oldest format that knows interned strings; every CPython reads it.
+    return marshal.dumps(modules, 4 if interpreter.same_as_host else 2)
+
+
+class BootstrapCache:
+    """Keeps the compiled bootstrap of one runtime, so that only its first start pays for it."""
+
+    __slots__ = ("_payloads",)
+
+    def __init__(self) -> None:
+        self._payloads: dict[bool, bytes] = {}
+
+    def get(self, interpreter: Interpreter) -> bytes:
+        """The LOAD payload for *interpreter*."""
+        key = interpreter.same_as_host
+        if key not in self._payloads:
+            self._payloads[key] = _bootstrap(interpreter)
+        return self._payloads[key]
+
+
+class Timeout(Exception):
+    """The run did not end in time. ``reply`` is what it still said, None if it was killed."""
+
+    def __init__(self, reply: dict[str, Any] | None) -> None:
+        super().__init__()
+        self.reply = reply
+
+
+class Worker:
+    """One live worker process and its channel."""
+
+    def __init__(
+        self, interpreter: Interpreter, start: Start, bootstrap: bytes, *, harden: bool
+    ) -> None:
+        """Start a worker and wait until it is ready.
+
+        Raises:
+            WorkerDied: it ended before it was ready; the message carries its stderr.
+            ProtocolViolation: it is not what was started (no hook before initialisation).
+        """
+        self.run_number = 0
+        self.hello: dict[str, Any] = {}
+        self._encoder = FrameEncoder(HOST_TYPES)
+        self._decoder = FrameDecoder(GUEST_TYPES)
+        self._poll = select.poll()
+        self._owned: list[int] = []
+        try:
+            self._open(interpreter, start, harden=harden)
+            for stream in self.streams:
+                stream.begin(_CHUNK, None)
+            self._send(HELLO, bootstrap)
+            self._await_ready(interpreter)
+        except BaseException:
+            self.kill()
+            raise
+
+    def _open(self, interpreter: Interpreter, start: Start, *, harden: bool) -> None:
+        self._channel, channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._control, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        readers, writers = zip(*(os.pipe2(os.O_CLOEXEC) for _ in range(2)), strict=True)
+        self._owned += readers
+        self.streams = (Stream("stdout", readers[0]), Stream("stderr", readers[1]))
+        self._process: Process | None = None
+        try:
+            for reader in readers:
+                os.set_blocking(reader, False)
+                fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
+
+            def make_argv(channel_number: int, control_number: int) -> list[str]:
+                return worker_argv(
+                    interpreter,
+                    channel=channel_number,
+                    control=control_number,
+                    harden=harden,
+                    code=_LOAD,
+                )
+
+            self._process = start(make_argv, channel.fileno(), control.fileno(), *writers)
+        finally:
+            channel.close()
+            control.close()
+            for writer in writers:
+                os.close(writer)
+        self._poll.register(self._channel, select.POLLIN)
+        for stream in self.streams:
+            self._poll.register(stream.descriptor, select.POLLIN)
+        if self._process.pidfd is not None:
+            self._poll.register(self._process.pidfd, select.POLLIN)
+
+    @property
+    def process(self) -> Process:
+        """The process; it exists from construction on."""
+        assert self._process is not None
+        return self._process
+
+    def _await_ready(self, interpreter: Interpreter) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        waiting = [HELLO, RESULT]
+        while waiting:
+            frames = self._step(deadline)
+            if frames is None:
+                raise WorkerDied(
+                    f"the worker was not ready after {START_SECONDS:.0f} s and was ended"
+                )
+            for frame in frames:
+                if not waiting or frame.type != waiting.pop(0):
+                    raise ProtocolViolation("the worker did not say hello first")
+                claim = _decode(frame.payload)
+                if frame.type == HELLO:
+                    self._check_hello(claim, interpreter)
+                elif claim.get("error") is not None:
+                    raise WorkerDied(
+                        "the environment's start-up files ended the worker: "
+                        f"{claim['error']!s:.200}"
+                    )
+
+    def _check_hello(self, hello: dict[str, Any], interpreter: Interpreter) -> None:
+        if hello.get("hook_before_init") is not True:
+            raise ProtocolViolation(
+                "the worker's audit hook was not installed before its interpreter started"
+            )
+        if hello.get("python") != interpreter.version or hello.get("mode") != interpreter.mode:
+            raise ProtocolViolation("the worker runs another interpreter than the one started")
+        self.hello = hello
+
+    # Frames.
+
+    def _send(self, frame_type: int, payload: bytes) -> None:
+        data = self._encoder.frame(frame_type, payload)
+        try:
+            if len(data) <= _CHUNK:
+                self._channel.sendall(data)
+            else:
+                self._send_large(data)
+        except (BrokenPipeError, ConnectionResetError):
+            self._raise_died("the worker ended")
+
+    def _send_large(self, data: bytes) -> None:
+        """Send while reading, so that a worker that writes meanwhile does not block both."""
+        view = memoryview(data)
+        self._channel.setblocking(False)
+        self._poll.modify(self._channel, select.POLLOUT)
+        try:
+            while view:
+                for descriptor, _ in self._poll.poll(250):
+                    if descriptor == self._channel.fileno():
+                        view = view[self._channel.send(view) :]
+                    else:
+                        self._read_stream(descriptor)
+                if self.process.poll() is not None:
+                    raise BrokenPipeError
+        finally:
+            self._channel.setblocking(True)
+            self._poll.modify(self._channel, select.POLLIN)
+
+    def _read_stream(self, descriptor: int) -> None:
+        for stream in self.streams:
+            if stream.descriptor == descriptor and not stream.read():
+                self._poll.unregister(descriptor)
+
+    def _step(self, deadline: float | None) -> list[Any] | None:
+        """Wait for something to happen and take it in; None when *deadline* has passed."""
+        wait = 250.0
+        if deadline is not None:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return None
+            wait = min(wait, left * 1000)
+        events = self._poll.poll(wait)
+        channel_ready = ended = False
+        channel = self._channel.fileno()
+        for descriptor, _ in events:
+            if descriptor == channel:
+                channel_ready = True
+            elif descriptor == self.process.pidfd:
+                ended = True
+            else:
+                self._read_stream(descriptor)
+        if channel_ready:
+            try:
+                data = self._channel.recv(_CHUNK, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return []
+            except ConnectionResetError:
+                data = b""
+            if data:
+                try:
+                    return self._decoder.feed(data)
+                except FrameError as problem:
+                    raise ProtocolViolation(str(problem)) from None
+            self._raise_died("the worker closed its channel and was ended")
+        if ended or (not events and self.process.poll() is not None):
+            self._raise_died("the worker ended")
+        return []
+
+    def _raise_died(self, what: str) -> None:
+        """Raise WorkerDied with the measured end of the process."""
+        code = self.process.wait(1.0)
+        for stream in self.streams:
+            stream.drain()
+        if code is None:
+            self.process.kill()
+            raise WorkerDied(what)
+        if code < 0:
+            raise WorkerDied(
+                f"the worker was ended by signal {-code}",
+                signal=-code,
+                stopped_by=self.process.stopped_by,
+            )
+        text = self.streams[1].capture.take().decode("utf-8", "replace").strip()
+        hint = f": {_printable(text[-500:])}" if self.run_number == 0 and text else ""
+        raise WorkerDied(
+            f"the worker ended with exit code {code}{hint}",
+            exit_code=code,
+            stopped_by=self.process.stopped_by,
+        )
+
+    # Requests.
+
+    def refuse_unasked(self) -> None:
+        """End a worker that has spoken while nothing was asked of it.
+
+        Raises:
+            ProtocolViolation: it has.
+            WorkerDied: it has ended meanwhile.
+        """
+        try:
+            data = self._channel.recv(1, socket.MSG_DONTWAIT | socket.MSG_PEEK)
+        except BlockingIOError:
+            return
+        except ConnectionResetError:
+            data = b""
+        if data:
+            raise ProtocolViolation("the worker sent a frame that nobody had asked for")
+        self._raise_died("the worker ended")
+
+    def request(
+        self,
+        request: dict[str, Any],
+        *,
+        callbacks: Callbacks,
+        timeout: float | None = None,
+    ) -> dict[str, Any]:
+        """Send one request and return the reply to it.
+
+        Raises:
+            Timeout: *timeout* seconds were over; the session lives on if it still replied.
+            WorkerDied: it ended.
+            ProtocolViolation: it broke the protocol.
+        """
+        request["id"] = self.run_number + 1
+        payload = _native.encode(request)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        self.run_number += 1
+        self._send(RUN, payload)
+        interrupted = False
+        while True:
+            frames = self._step(deadline)
+            if frames is None:
+                if interrupted:
+                    raise Timeout(None)
+                interrupted = True
+                self.interrupt()
+                deadline = time.monotonic() + _GRACE_SECONDS
+                continue
+            for index, frame in enumerate(frames):
+                if frame.type == CALLBACK:
+                    self._send(CALLBACK_REPLY, callbacks.answer(frame.payload))
+                elif frame.type == RESULT and index == len(frames) - 1:
+                    reply = self._read_reply(frame.payload)
+                    if interrupted:
+                        raise Timeout(reply)
+                    return reply
+                else:
+                    raise ProtocolViolation(f"the worker sent an unexpected frame {frame.type}")
+
+    def _read_reply(self, payload: bytes) -> dict[str, Any]:
+        reply = _decode(payload)
+        if reply.get("id") != self.run_number:
+            raise ProtocolViolation("the worker replied to another run than the one under way")
+        for stream in self.streams:
+            stream.drain()
+        return reply
+
+    def interrupt(self) -> None:
+        """Ask the control thread to break the run under way; again until it is over."""
+        self._order(b"I", self.run_number)
+
+    def _order(self, letter: bytes, run: int) -> None:
+        try:
+            self._control.send(_CONTROL.pack(letter, run), socket.MSG_DONTWAIT)
+        except (BlockingIOError, BrokenPipeError, ConnectionResetError):
+            pass  # it has ended, or has orders enough that it does not obey
+
+    def stacks(self) -> str:
+        """Every Python thread's stack as text; answered even while C code runs.
+
+        Raises:
+            TimeoutError: the worker did not answer.
+        """
+        while _receive(self._control):
+            pass  # what the guest may have written there before
+        self._order(b"D", self.run_number)
+        deadline = time.monotonic() + STACKS_SECONDS
+        text = bytearray()
+        while not text.endswith(b"\0"):
+            left = deadline - time.monotonic()
+            ready, _, _ = select.select([self._control], [], [], max(left, 0))
+            data = _receive(self._control) if ready else b""
+            if not data or len(text) > MAX_STACKS:
+                raise TimeoutError("the worker did not write its stacks")
+            text += data
+        return _printable(text[:-1].decode("utf-8", "replace"))
+
+    # The end.
+
+    def close(self) -> None:
+        """Say goodbye, give the worker a moment, end it."""
+        if self._process is not None and self._process.poll() is None:
+            try:
+                self._send(BYE, b"")
+                self._channel.shutdown(socket.SHUT_WR)
+                self._process.wait(_FAREWELL_SECONDS)
+            except (OSError, WorkerDied):
+                pass  # it is already gone, which is what is wanted
+        self.kill()
+
+    def kill(self) -> None:
+        """End the worker and what it started, and give back every descriptor."""
+        if self._process is not None:
+            self._process.kill()
+        for descriptor in self._owned:
+            os.close(descriptor)
+        self._owned.clear()
+        self._channel.close()
+        self._control.close()
+
+
+def _receive(control: socket.socket) -> bytes:
+    try:
+        return control.recv(_CHUNK, socket.MSG_DONTWAIT)
+    except (BlockingIOError, ConnectionResetError):
+        return b""
+
+
+def _printable(text: str) -> str:
+    """Guest text without control characters: it ends up in messages and on terminals."""
+    return "".join(c if c == "\n" or (c.isprintable()) else "\ufffd" for c in text)
+
+
+def _decode(payload: bytes) -> dict[str, Any]:
+    try:
+        value = _native.decode(payload)
+    except ValueError as problem:
+        raise ProtocolViolation(f"the worker sent a malformed value: {problem}") from None
+    if type(value) is not dict:
+        raise ProtocolViolation("the worker sent something else than a reply")
+    return value
+
+
