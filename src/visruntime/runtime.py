@@ -33,6 +33,7 @@ __all__ = ["Runtime", "TrustedRuntime"]
 
 DEFAULT_OUTPUT = 16 * 1024 * 1024
 """Bytes of stdout, and of stderr, that are kept of one run where no policy says."""
+_TICK_SECONDS = 0.005
 OutputSink = Callable[[str, bytes], None]
 """Gets ``"stdout"`` or ``"stderr"`` and each chunk as it comes."""
 
@@ -252,16 +253,10 @@ class _Session:
         with self._exclusive():
             try:
                 worker = self._live_worker()
-                worker.refuse_unasked()
+                late = worker.begin_run(self._output_limit, on_output)
             except BaseException:
                 self._discard()
                 raise
-            late = []
-            for stream in worker.streams:
-                stream.begin(self._output_limit, None)
-                stream.drain()
-                late.append(stream.capture.take())
-                stream.begin(self._output_limit, on_output)
             run = _Run(worker, late, self._report())
             return self._finish(run, request, timeout)
 
@@ -311,7 +306,7 @@ class _Run:
 
     __slots__ = ("_cpu", "_late", "_report", "_started", "_worker_run", "worker")
 
-    def __init__(self, worker: Worker, late: list[bytes], report: Any) -> None:
+    def __init__(self, worker: Worker, late: tuple[bytes, bytes], report: Any) -> None:
         self.worker = worker
         self._late = late
         self._report = report
@@ -333,9 +328,17 @@ class _Run:
     ) -> RunResult:
         """Build the result: measure first, then check what the guest claims."""
         process = self.worker.process
+        wall = time.monotonic() - self._started
         cpu = process.cpu_seconds()
-        spent = None if cpu is None or self._cpu is None else max(cpu - self._cpu, 0.0)
-        usage = RunUsage(time.monotonic() - self._started, spent, process.peak_memory())
+        spent = None
+        if cpu is not None and self._cpu is not None:
+            spent = max(cpu - self._cpu, 0.0)
+            # The kernel counts a child in ticks, and none fits into so short a run.
+            if wall > _TICK_SECONDS:
+                children = process.children_cpu_seconds()
+                spent += max(children - self.worker.children_cpu_seconds, 0.0)
+                self.worker.children_cpu_seconds = children
+        usage = RunUsage(wall, spent, process.peak_memory())
         streams = self.worker.streams
         stdout, stderr = (stream.capture.take() for stream in streams)
         return RunResult(

@@ -16,6 +16,7 @@ import struct
 import termios
 import time
 from collections.abc import Callable
+from importlib.machinery import SourceFileLoader
 from typing import Any, Protocol
 
 from . import _native
@@ -57,7 +58,7 @@ _LOAD = (
     "P='_visguest';p=sys.modules[P]=m(P);p.__path__=[]\n"
     "for n,s in marshal.loads(c.receive()[1]):\n"
     " t=sys.modules[P+'.'+n]=m(P+'.'+n);t.__package__=P\n"
-    " exec(s if type(s) is not bytes else compile(s,'<visruntime>/'+n+'.py','exec'),t.__dict__)\n"
+    " exec(s if type(s) is not bytes else compile(s,n+'.py','exec'),t.__dict__)\n"
     "t.main()"
 )
 
@@ -79,7 +80,10 @@ class Process(Protocol):
         """Wait up to *timeout* seconds; the same answer as :meth:`poll`."""
 
     def cpu_seconds(self) -> float | None:
-        """Processor seconds so far, measured from outside."""
+        """Processor seconds of the process so far, measured from outside."""
+
+    def children_cpu_seconds(self) -> float:
+        """Processor seconds of its children that have ended, where not counted above."""
 
     def peak_memory(self) -> int | None:
         """Largest resident size so far in bytes, measured from outside."""
@@ -174,20 +178,18 @@ class Stream:
 
 
 def _bootstrap(interpreter: Interpreter) -> bytes:
-    """The guest modules as one LOAD payload: compiled here where that runs there."""
-    directory = os.path.join(os.path.dirname(__file__), "guest")
+    """The guest modules as one payload: compiled here where the same version runs there."""
     # The worker's core does the framing; of that module only the numbers are needed.
     numbers = "\n".join(f"{name} = {getattr(frames, name)}" for name in _FRAME_TYPES)
     modules: list[tuple[str, Any]] = [("frames", numbers.encode())]
     for name in _GUEST_MODULES:
-        with open(os.path.join(directory, f"{name}.py"), "rb") as file:
-            source = file.read()
-        if interpreter.same_as_host:
-            modules.append((name, compile(source, f"<visruntime>/{name}.py", "exec", 0, True)))
-        else:
-            modules.append((name, source))
-    # Version 2 is the oldest format that knows interned strings; every CPython reads it.
-    return marshal.dumps(modules, 4 if interpreter.same_as_host else 2)
+        path = os.path.join(os.path.dirname(frames.__file__), f"{name}.py")
+        loader = SourceFileLoader(f"_visguest.{name}", path)
+        # get_code goes through __pycache__: compiling at each start costs a bare start.
+        part = loader.get_code(loader.name) if interpreter.same_as_host else loader.get_data(path)
+        modules.append((name, part))
+    # Format 2 is one that every CPython reads.
+    return marshal.dumps(modules, marshal.version if interpreter.same_as_host else 2)
 
 
 class BootstrapCache:
@@ -227,6 +229,7 @@ class Worker:
             ProtocolViolation: it is not what was started (no hook before initialisation).
         """
         self.run_number = 0
+        self.children_cpu_seconds = 0.0
         self.hello: dict[str, Any] = {}
         self._encoder = FrameEncoder(HOST_TYPES)
         self._decoder = FrameDecoder(GUEST_TYPES)
@@ -405,17 +408,31 @@ class Worker:
 
     # Requests.
 
-    def refuse_unasked(self) -> None:
-        """End a worker that has spoken while nothing was asked of it.
+    def begin_run(
+        self, limit: int | None, sink: Callable[[str, bytes], None] | None
+    ) -> tuple[bytes, bytes]:
+        """Get ready for a run; return what was written to stdout and stderr since the last.
 
         Raises:
-            ProtocolViolation: it has.
+            ProtocolViolation: the worker has spoken while nothing was asked of it.
             WorkerDied: it has ended meanwhile.
         """
+        late = [b"", b""]
+        for descriptor, _ in self._poll.poll(0):
+            for index, stream in enumerate(self.streams):
+                if stream.descriptor == descriptor:
+                    stream.begin(limit, None)
+                    stream.drain()
+                    late[index] = stream.capture.take()
+            if descriptor == self._channel.fileno():
+                self._refuse_unasked()
+        for stream in self.streams:
+            stream.begin(limit, sink)
+        return late[0], late[1]
+
+    def _refuse_unasked(self) -> None:
         try:
             data = self._channel.recv(1, socket.MSG_DONTWAIT | socket.MSG_PEEK)
-        except BlockingIOError:
-            return
         except ConnectionResetError:
             data = b""
         if data:
@@ -466,7 +483,9 @@ class Worker:
         reply = _decode(payload)
         if reply.get("id") != self.run_number:
             raise ProtocolViolation("the worker replied to another run than the one under way")
-        for stream in self.streams:
+        # All that the run wrote is in the pipes by now, for it came before the reply.
+        ready = self._poll.poll(0)
+        for stream in self.streams if ready else ():
             stream.drain()
         return reply
 

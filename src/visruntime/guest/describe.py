@@ -12,8 +12,7 @@ TYPE_CHECKING = False  # typing costs a start more than this module does
 if TYPE_CHECKING:
     from types import CodeType, TracebackType
 
-RUNTIME_PREFIX = "<visruntime>"
-"""File names of the runtime's own code start with this; its frames are left out."""
+_RUNTIME_PACKAGE = __name__.rpartition(".")[0]
 MAX_TEXT = 16_384
 """Longest message, note or source line that is sent, in characters."""
 MAX_REPR = 1_000
@@ -116,7 +115,8 @@ class ErrorDescriber:
         entries = []
         while traceback is not None:
             code = traceback.tb_frame.f_code
-            if not code.co_filename.startswith(RUNTIME_PREFIX):
+            # The runtime's own frames say nothing to the reader of a traceback.
+            if traceback.tb_frame.f_globals.get("__package__") != _RUNTIME_PACKAGE:
                 entries.append((code, traceback.tb_lasti, traceback.tb_lineno))
             traceback = traceback.tb_next
         if len(entries) > MAX_FRAMES:

@@ -157,6 +157,14 @@ class Session:
         if request["filename"]:
             self.globals["__file__"] = filename
         flags = _TOP_LEVEL_AWAIT
+        if want_value and "\n" not in request["code"]:
+            # A line is most often one expression, which needs no tree.
+            try:
+                expression = compile(request["code"].strip(), filename, "eval", flags, True)
+            except SyntaxError:
+                pass
+            else:
+                return self._execute(expression)
         tree: Any = compile(request["code"], filename, "exec", flags | _ONLY_AST, True)
         last = None
         if want_value and tree.body and type(tree.body[-1]) is _ast.Expr:
