@@ -27,7 +27,7 @@ from .errors import (
 )
 from .processes import JailedStart, TrustedStart
 from .results import GuestFailure, RunResult, RunUsage
-from .worker import BootstrapCache, Start, Timeout, Worker
+from .worker import Start, Timeout, Worker
 
 __all__ = ["Runtime", "TrustedRuntime"]
 
@@ -48,7 +48,6 @@ class _Session:
 
     def __init__(self) -> None:
         self._callbacks = Callbacks()
-        self._bootstrap = BootstrapCache()
         self._worker: Worker | None = None
         self._lock = threading.Lock()
         self._closed = False
@@ -223,12 +222,7 @@ class _Session:
     def _live_worker(self) -> Worker:
         if self._worker is not None:
             return self._worker
-        worker = Worker(
-            self._interpreter,
-            self._start,
-            self._bootstrap.get(self._interpreter),
-            harden=self._harden,
-        )
+        worker = Worker(self._interpreter, self._start, harden=self._harden)
         self._worker = worker
         if self._callbacks.names:
             self._expose(worker, self._callbacks.names)

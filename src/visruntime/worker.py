@@ -16,6 +16,7 @@ import struct
 import termios
 import time
 from collections.abc import Callable
+from functools import cache
 from importlib.machinery import SourceFileLoader
 from typing import Any, Protocol
 
@@ -38,7 +39,7 @@ from .protocol import (
     FrameError,
 )
 
-__all__ = ["Capture", "Process", "Start", "Worker"]
+__all__ = ["Capture", "MakeArgv", "Process", "Start", "Timeout", "Worker"]
 
 START_SECONDS = 30.0
 """How long a worker may take until it is ready."""
@@ -177,7 +178,8 @@ class Stream:
                 break
 
 
-def _bootstrap(interpreter: Interpreter) -> bytes:
+@cache
+def _bootstrap(same_as_host: bool) -> bytes:  # noqa: FBT001 (a cache key)
     """The guest modules as one payload: compiled here where the same version runs there."""
     # The worker's core does the framing; of that module only the numbers are needed.
     numbers = "\n".join(f"{name} = {getattr(frames, name)}" for name in _FRAME_TYPES)
@@ -185,27 +187,9 @@ def _bootstrap(interpreter: Interpreter) -> bytes:
     for name in _GUEST_MODULES:
         path = os.path.join(os.path.dirname(frames.__file__), f"{name}.py")
         loader = SourceFileLoader(f"_visguest.{name}", path)
-        # get_code goes through __pycache__: compiling at each start costs a bare start.
-        part = loader.get_code(loader.name) if interpreter.same_as_host else loader.get_data(path)
-        modules.append((name, part))
+        modules.append((name, loader.get_code(loader.name) if same_as_host else loader.get_data(path)))
     # Format 2 is one that every CPython reads.
-    return marshal.dumps(modules, marshal.version if interpreter.same_as_host else 2)
-
-
-class BootstrapCache:
-    """Keeps the compiled bootstrap of one runtime, so that only its first start pays for it."""
-
-    __slots__ = ("_payloads",)
-
-    def __init__(self) -> None:
-        self._payloads: dict[bool, bytes] = {}
-
-    def get(self, interpreter: Interpreter) -> bytes:
-        """The LOAD payload for *interpreter*."""
-        key = interpreter.same_as_host
-        if key not in self._payloads:
-            self._payloads[key] = _bootstrap(interpreter)
-        return self._payloads[key]
+    return marshal.dumps(modules, marshal.version if same_as_host else 2)
 
 
 class Timeout(Exception):
@@ -220,7 +204,7 @@ class Worker:
     """One live worker process and its channel."""
 
     def __init__(
-        self, interpreter: Interpreter, start: Start, bootstrap: bytes, *, harden: bool
+        self, interpreter: Interpreter, start: Start, *, harden: bool
     ) -> None:
         """Start a worker and wait until it is ready.
 
@@ -239,7 +223,8 @@ class Worker:
             self._open(interpreter, start, harden=harden)
             for stream in self.streams:
                 stream.begin(_CHUNK, None)
-            self._send(HELLO, bootstrap)
+            # Compiled only now, while the interpreter starts.
+            self._send(HELLO, _bootstrap(interpreter.same_as_host))
             self._await_ready(interpreter)
         except BaseException:
             self.kill()

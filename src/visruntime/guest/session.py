@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _ast
 import _thread
 import builtins
 import sys
@@ -165,6 +164,8 @@ class Session:
                 pass
             else:
                 return self._execute(expression)
+        import _ast
+
         tree: Any = compile(request["code"], filename, "exec", flags | _ONLY_AST, True)
         last = None
         if want_value and tree.body and type(tree.body[-1]) is _ast.Expr:

@@ -38,6 +38,7 @@ def main() -> None:
     session = Session(interrupts)
     process = posix.getpid()
     posix.register_at_fork(after_in_child=core.forget_host)
+    _allow_fork(process)
     sys.argv = [""]
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     # Only now may code of the environment run: .pth files, sitecustomize.
@@ -54,6 +55,23 @@ def main() -> None:
         if frame_type == RUN:
             reply = _answer(session, interrupts, core.decode(payload), process)
             session.finish(lambda reply=reply: core.send(RESULT, reply))  # type: ignore[misc]
+
+
+def _allow_fork(process: int) -> None:
+    """Keep CPython 3.12+ from warning of the control thread at each ``os.fork``.
+
+    That thread holds no lock that a child could need. The filter is one for this exact text, in the
+    form that CPython uses for its own, because a pattern would cost the import of ``re``.
+    """
+    if sys.version_info < (3, 12):
+        return
+    import _warnings
+
+    text = (
+        f"This process (pid={process}) is multi-threaded, "
+        "use of fork() may lead to deadlocks in the child."
+    )
+    _warnings.filters.insert(0, ("ignore", text, DeprecationWarning, None, 0))
 
 
 def _start_site() -> None:
