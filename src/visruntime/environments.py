@@ -22,7 +22,7 @@ Grant = tuple[str, str]
 Probe = Callable[[list[str], Sequence[Grant]], tuple[int, bytes]]
 """Runs a program that may be hostile, seeing only these grants; returns exit code and stdout."""
 
-CORE = os.path.realpath(_native._viscore.__file__)
+CORE = os.path.realpath(str(_native._viscore.__file__))  # type: ignore[attr-defined]
 """The shared object that the loader puts into the interpreter."""
 LOADER = os.path.join(os.path.dirname(CORE), "vispython")
 """The program that starts a worker."""
@@ -98,7 +98,9 @@ def find_interpreter(
     if python is None:
         python = sys.executable
         if not python:
-            raise PolicyError("this process does not know its interpreter; give python=", field=field)
+            raise PolicyError(
+                "this process does not know its interpreter; give python=", field=field
+            )
     name = os.path.abspath(os.fspath(python))
     program = os.path.realpath(name)
     if not os.path.isfile(program) or not os.access(program, os.X_OK):
@@ -171,7 +173,12 @@ def _find_library(elf: Program) -> str | None:
             "CPython that was built with --enable-shared"
         )
     places = [*elf.search, os.path.join(os.path.dirname(os.path.dirname(elf.path)), "lib")]
-    places += [f"/usr/lib/{os.uname().machine}-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib"]
+    places += [
+        f"/usr/lib/{os.uname().machine}-linux-gnu",
+        "/usr/lib64",
+        "/usr/lib",
+        "/usr/local/lib",
+    ]
     tried = []
     for place in places:
         candidate = os.path.realpath(os.path.join(place, names[0]))

@@ -148,7 +148,9 @@ class GuestFailure:
         if self.frames:
             lines.append("Traceback (most recent call last):\n")
             lines += [frame.render() for frame in self.frames]
-        lines.append(f"{self.type_name}: {self.message}\n" if self.message else f"{self.type_name}\n")
+        lines.append(
+            f"{self.type_name}: {self.message}\n" if self.message else f"{self.type_name}\n"
+        )
         lines += [f"{note}\n" for note in self.notes]
         for number, member in enumerate(self.exceptions, 1):
             lines.append(f"  +---------------- {number} ----------------\n")

@@ -10,26 +10,30 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from .callbacks import Callbacks
-from .environments import Interpreter, find_interpreter
+from .environments import Grant, Interpreter, find_interpreter
 from .errors import (
     CommandFailed,
     CommandTimeout,
-    GuestError,
     JailClosed,
+    PolicyError,
     PolicyUnsupported,
     ProtocolViolation,
     WorkerDied,
 )
 from .processes import JailedStart, TrustedStart
-from .results import GuestFailure, RunResult, RunUsage
-from .worker import Start, Timeout, Worker
+from .results import GuestFailure, GuestFrame, RunResult, RunUsage
+from .worker import START_SECONDS, Start, Timeout, Worker
 
-__all__ = ["Runtime", "TrustedRuntime"]
+if TYPE_CHECKING:
+    from .jail import Jail
+    from .policy import JailPolicy
+
+__all__ = ["GuestFailure", "GuestFrame", "RunResult", "RunUsage", "Runtime", "TrustedRuntime"]
 
 DEFAULT_OUTPUT = 16 * 1024 * 1024
 """Bytes of stdout, and of stderr, that are kept of one run where no policy says."""
@@ -415,3 +419,93 @@ class TrustedRuntime(_Session):
 
     def _report(self) -> None:
         return None
+
+
+class Runtime(_Session):
+    """A worker in a jail: untrusted Python under a policy that the kernel enforces.
+
+    The interpreter, the standard library and the worker's own files are readable without being
+    asked for; ``report`` lists them as implicit grants. Everything else is as the policy says.
+    """
+
+    def __init__(
+        self,
+        policy: JailPolicy | Jail,
+        *,
+        python: str | os.PathLike[str] | None = None,
+        environment: str | os.PathLike[str] | None = None,
+        tls_strict: bool | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        """Open the jail; the worker itself starts with the first call.
+
+        Args:
+            policy: a policy, or an open jail in which the worker is to run. A jail given is not
+                closed with the runtime, and its policy must grant what the interpreter reads.
+            python: interpreter; the host's own by default.
+            environment: directory of a venv, instead of *python*.
+            tls_strict: ``False`` is refused for now.
+            cwd: working directory of the worker; as ``Jail.spawn`` by default.
+            env: more environment variables.
+
+        Raises:
+            PolicyError: the interpreter cannot be a worker under this policy.
+            JailUnavailable: this machine cannot enforce the policy; nothing was started.
+        """
+        super().__init__()
+        if tls_strict is False:
+            raise PolicyUnsupported(
+                "tls_strict: lenient certificate checks are not available yet", field="tls_strict"
+            )
+        from .jail import Jail
+
+        self._own_jail = not isinstance(policy, Jail)
+        rules = policy.policy if isinstance(policy, Jail) else policy
+        interpreter = find_interpreter(
+            python, environment=environment, write=rules.write, probe=_probe_in_jail
+        )
+        if isinstance(policy, Jail):
+            _require_readable(rules, interpreter)
+            jail = policy
+        else:
+            jail = Jail(policy, implicit_read=list(interpreter.grants))
+            jail.__enter__()
+        self._jail = jail
+        self._interpreter = interpreter
+        self._start = JailedStart(jail, cwd=None if cwd is None else os.fspath(cwd), env=env)
+        self._harden = True
+        self._output_limit = rules.limits.output
+
+    def close(self) -> None:
+        """End the worker, and the jail if the runtime opened it."""
+        try:
+            super().close()
+        finally:
+            if self._own_jail:
+                self._jail.close()
+
+    def _report(self) -> Any:
+        return self._jail.report
+
+
+def _probe_in_jail(argv: list[str], grants: Sequence[Grant]) -> tuple[int, bytes]:
+    """Ask a foreign interpreter in a jail that lets it read itself and nothing else."""
+    from .jail import Jail
+    from .policy import JailPolicy
+
+    with Jail(JailPolicy(), implicit_read=list(grants)) as jail:
+        result = jail.run(argv, timeout=START_SECONDS)
+    code = result.exit_code
+    return (128 + (result.signal or 0) if code is None else code), result.stdout
+
+
+def _require_readable(policy: JailPolicy, interpreter: Interpreter) -> None:
+    for path, reason in interpreter.grants:
+        if not policy.why("read", path).allowed:
+            raise PolicyError(
+                f"the jail cannot read {path} ({reason}): give Runtime the policy instead of the "
+                "jail, or add the path to read=",
+                field="read",
+                value=path,
+            )

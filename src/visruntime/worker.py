@@ -187,7 +187,9 @@ def _bootstrap(same_as_host: bool) -> bytes:  # noqa: FBT001 (a cache key)
     for name in _GUEST_MODULES:
         path = os.path.join(os.path.dirname(frames.__file__), f"{name}.py")
         loader = SourceFileLoader(f"_visguest.{name}", path)
-        modules.append((name, loader.get_code(loader.name) if same_as_host else loader.get_data(path)))
+        modules.append(
+            (name, loader.get_code(loader.name) if same_as_host else loader.get_data(path))
+        )
     # Format 2 is one that every CPython reads.
     return marshal.dumps(modules, marshal.version if same_as_host else 2)
 
@@ -203,9 +205,7 @@ class Timeout(Exception):
 class Worker:
     """One live worker process and its channel."""
 
-    def __init__(
-        self, interpreter: Interpreter, start: Start, *, harden: bool
-    ) -> None:
+    def __init__(self, interpreter: Interpreter, start: Start, *, harden: bool) -> None:
         """Start a worker and wait until it is ready.
 
         Raises:
@@ -548,5 +548,3 @@ def _decode(payload: bytes) -> dict[str, Any]:
     if type(value) is not dict:
         raise ProtocolViolation("the worker sent something else than a reply")
     return value
-
-

@@ -7,7 +7,7 @@ moments when an exception would lose a frame, so the handler first looks where i
 
 from __future__ import annotations
 
-import _signal
+import _signal  # type: ignore[import-not-found]
 import _thread
 from time import monotonic
 
@@ -46,7 +46,7 @@ class Interrupts:
         if _signal.getsignal(self._number) != self._handle:
             _signal.signal(self._number, self._handle)
 
-    def _handle(self, number: int, frame: object) -> None:
+    def _handle(self, _number: int, _frame: object) -> None:
         if not self._armed:
             return
         if self._in_channel and not core.waiting():

@@ -59,7 +59,7 @@ class Session:
     """Runs code in one kept namespace."""
 
     def __init__(self, interrupts: Interrupts) -> None:
-        self.interrupts = interrupts
+        self._interrupts = interrupts
         self.sources: dict[str, list[str]] = {}
         self.displays: list[dict[str, object]] = []
         self.running = False
@@ -95,13 +95,15 @@ class Session:
     def eval(self, request: dict[str, Any]) -> object:
         """Evaluate one expression."""
         filename = self._register(request)
-        self.globals.update(request["inputs"])
+        self._bind(request["inputs"])
         flags = _TOP_LEVEL_AWAIT
         return self._execute(compile(request["code"].strip(), filename, "eval", flags, True))
 
     def call(self, request: dict[str, Any]) -> object:
         """Call what a (dotted) name refers to."""
-        result = self._look_up(request["name"])(*request["args"], **request["kwargs"])
+        arguments = [self._given(argument) for argument in request["args"]]
+        keywords = {key: self._given(value) for key, value in request["kwargs"].items()}
+        result = self._look_up(request["name"])(*arguments, **keywords)
         return self._await(result) if hasattr(type(result), "__await__") else result
 
     def get(self, request: dict[str, Any]) -> object:
@@ -110,7 +112,7 @@ class Session:
 
     def set(self, request: dict[str, Any]) -> object:
         """Bind global names."""
-        self.globals.update(request["inputs"])
+        self._bind(request["inputs"])
         return None
 
     def expose(self, request: dict[str, Any]) -> object:
@@ -120,10 +122,22 @@ class Session:
             self.globals[name] = self._exposed[name]
         return None
 
-    def clear(self, request: dict[str, Any]) -> object:
+    def clear(self, _request: dict[str, Any]) -> object:
         """Forget all globals and handles."""
         self.reset()
         return None
+
+    def _bind(self, inputs: dict[str, Any]) -> None:
+        for name, value in inputs.items():
+            self.globals[name] = self._given(value)
+
+    def _given(self, value: Any) -> Any:
+        """What the host gave; a handle becomes the object that it stands for."""
+        if type(value) is not Handle:
+            return value
+        if value.id not in self._handles:
+            raise LookupError(f"{value!r} is of an earlier session, or too old")
+        return self._handles[value.id]
 
     def _look_up(self, name: str) -> Any:
         first, *rest = name.split(".")
@@ -150,7 +164,7 @@ class Session:
 
     def _run_source(self, request: dict[str, Any], *, want_value: bool) -> object:
         filename = self._register(request)
-        self.globals.update(request["inputs"])
+        self._bind(request["inputs"])
         if request["argv"] is not None:
             sys.argv = list(request["argv"])
         if request["filename"]:
@@ -260,12 +274,12 @@ class Session:
         self, name: str, arguments: tuple[object, ...], keywords: dict[str, object]
     ) -> object:
         """Call an exposed function of the host and wait for its answer."""
-        self.interrupts.enter_channel()
+        self._interrupts.enter_channel()
         try:
             with self._host:
                 reply = self._exchange(name, arguments, keywords)
         finally:
-            self.interrupts.leave_channel()
+            self._interrupts.leave_channel()
         if reply["error"] is not None:
             raise _host_error(*reply["error"])
         return reply["value"]
@@ -304,17 +318,15 @@ class Opaque:
 
 
 def _host_error(name: str, message: str) -> HostError:
-    """An exception that is a HostError and, where it fits, the same builtin type."""
+    """Make an exception that is a HostError and, where it fits, of the same builtin type."""
     builtin = getattr(builtins, name, None)
-    kind = HostError
+    error = HostError(f"{name}: {message}")
     if isinstance(builtin, type) and issubclass(builtin, Exception):
+        kind: Any = type(name, (HostError, builtin), {"__module__": "visruntime.host"})
         try:
-            kind = type(name, (HostError, builtin), {"__module__": "visruntime.host"})
             error = kind(message)
         except TypeError:
-            kind = HostError
-    if kind is HostError:
-        error = HostError(f"{name}: {message}")
+            pass  # a type that wants more than a message, such as UnicodeDecodeError
     error.type_name = name
     return error
 
@@ -334,7 +346,8 @@ class _LinecacheWatcher:
         self._sources = sources
         self._loader: Any = None
 
-    def find_spec(self, name: str, path: object = None, target: object = None) -> Any:
+    def find_spec(self, name: str, _path: object = None, _target: object = None) -> Any:
+        """Answer for linecache only, and only once."""
         if name != "linecache":
             return None
         sys.meta_path.remove(self)
@@ -347,9 +360,11 @@ class _LinecacheWatcher:
         return None
 
     def create_module(self, spec: Any) -> Any:
+        """Leave that to the real loader."""
         return self._loader.create_module(spec)
 
     def exec_module(self, module: Any) -> None:
+        """Run the module with its real loader, then add the sources."""
         module.__loader__ = module.__spec__.loader = self._loader
         self._loader.exec_module(module)
         for filename, lines in self._sources.items():

@@ -114,7 +114,7 @@ def _flush() -> None:
 
 def _encode_undescribed(request: dict[str, Any], *, interrupted: bool) -> bytes:
     """Reply when the description of the result failed; runs no code of the guest."""
-    error = {
+    error: dict[str, object] = {
         "type": "visruntime.VisInterrupt" if interrupted else "visruntime.ResultUnavailable",
         "message": "the result of the run could not be described",
         "notes": [],
@@ -141,7 +141,9 @@ def _end_child(exception: BaseException | None) -> None:
     """End a forked child that came to the end of the guest's code, as a program would."""
     code = 0
     if isinstance(exception, SystemExit):
-        code = exception.code if isinstance(exception.code, int) else int(exception.code is not None)
+        code = (
+            exception.code if isinstance(exception.code, int) else int(exception.code is not None)
+        )
     elif exception is not None:
         sys.excepthook(type(exception), exception, exception.__traceback__)
         code = 1
