@@ -22,16 +22,9 @@ typedef struct __attribute__((packed)) {
 static struct sigaction interrupt_action; // as the bootstrap installed it
 static struct sigaction dump_action;
 
-// The guest may have replaced the handler; the default action would end the process.
-static void restore_action(int signal_number, const struct sigaction *installed) {
-    struct sigaction current;
-    if (sigaction(signal_number, NULL, &current) == 0 &&
-        current.sa_handler != installed->sa_handler)
-        sigaction(signal_number, installed, NULL);
-}
-
 static void write_stacks(void) {
-    restore_action(VIS_SIGNAL_DUMP, &dump_action);
+    // The guest may have replaced the action; the default one would end the process.
+    sigaction(VIS_SIGNAL_DUMP, &dump_action, NULL);
     // faulthandler writes from the handler, on this thread, before raise() returns.
     if (dump_action.sa_handler != SIG_DFL) raise(VIS_SIGNAL_DUMP);
     char end = '\0';
@@ -41,7 +34,7 @@ static void write_stacks(void) {
 // Interrupt `run` if it is still the one that runs; false when it is over.
 static bool interrupt(uint64_t run) {
     if (run == 0 || atomic_load(&vis_this_worker.active_run) != run) return false;
-    restore_action(VIS_SIGNAL_INTERRUPT, &interrupt_action);
+    sigaction(VIS_SIGNAL_INTERRUPT, &interrupt_action, NULL); // as above
     pthread_kill(vis_this_worker.main_thread, VIS_SIGNAL_INTERRUPT);
     return true;
 }
@@ -105,7 +98,7 @@ PyObject *vis_begin_run(PyObject *module, PyObject *run) {
     sigemptyset(&ours);
     sigaddset(&ours, VIS_SIGNAL_INTERRUPT);
     pthread_sigmask(SIG_UNBLOCK, &ours, NULL); // an earlier run may have blocked it
-    restore_action(VIS_SIGNAL_INTERRUPT, &interrupt_action);
+    sigaction(VIS_SIGNAL_INTERRUPT, &interrupt_action, NULL);
     atomic_store(&vis_this_worker.active_run, number);
     Py_RETURN_NONE;
 }

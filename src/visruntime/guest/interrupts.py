@@ -27,24 +27,34 @@ class VisInterrupt(BaseException):
     __module__ = "visruntime"
 
 
+def reserve(numbers: tuple[int, ...]) -> None:
+    """Make ``signal.signal`` refuse the runtime's own signals as it refuses SIGKILL.
+
+    A program that sets a handler for every signal expects that answer. What it could do
+    to them in other ways, the control thread undoes.
+    """
+    original = _signal.signal
+
+    def signal(number: int, handler: object, /) -> object:
+        if number in numbers:
+            raise OSError(22, "Invalid argument")
+        return original(number, handler)
+
+    _signal.signal = signal
+
+
 class Interrupts:
     """Says whether an interrupt may be raised now, and raises it."""
 
-    __slots__ = ("_armed", "_in_channel", "_last", "_main", "_number", "_pending")
+    __slots__ = ("_armed", "_in_channel", "_last", "_main", "_pending")
 
     def __init__(self, signal_number: int) -> None:
-        self._number = signal_number
         self._main = _thread.get_ident()
         self._armed = False
         self._in_channel = False
         self._pending = False
         self._last = 0.0
-        self.install()
-
-    def install(self) -> None:
-        """Take the signal (back): the guest may have changed its handler."""
-        if _signal.getsignal(self._number) != self._handle:
-            _signal.signal(self._number, self._handle)
+        _signal.signal(signal_number, self._handle)
 
     def _handle(self, _number: int, _frame: object) -> None:
         if not self._armed:

@@ -9,7 +9,7 @@ import sys
 import _viscore as core  # type: ignore[import-not-found]
 
 from .frames import BYE, HELLO, RESULT, RUN
-from .interrupts import Interrupts, VisInterrupt
+from .interrupts import Interrupts, VisInterrupt, reserve
 from .session import Session
 from .values import install
 
@@ -26,6 +26,7 @@ def main() -> None:
     facts = core.facts()
     interrupts = Interrupts(facts["signal_interrupt"])
     faulthandler.register(facts["signal_dump"], file=facts["control"], all_threads=True)
+    reserve((facts["signal_interrupt"], facts["signal_dump"]))
     core.start_control()
     install(core)
     hello = {
@@ -85,7 +86,6 @@ def _answer(
 ) -> bytes:
     session.displays = []
     session.running = True
-    interrupts.install()
     core.begin_run(request["id"])
     operation = getattr(session, request["op"])
     value, exception = interrupts.guarded(operation, request)

@@ -1,0 +1,207 @@
+"""Functions of the host that guests call."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from visruntime.errors import CommandTimeout, ProtocolViolation
+from visruntime.runtime import TrustedRuntime
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def runtime() -> Iterator[TrustedRuntime]:
+    """Return a runtime with the host's interpreter."""
+    with TrustedRuntime() as running:
+        yield running
+
+
+def test_values_cross_in_both_directions(runtime: TrustedRuntime) -> None:
+    """Arguments, keywords and the result are equal on both sides."""
+    seen: list[Any] = []
+
+    def lookup(*args: Any, **kwargs: Any) -> Any:
+        seen.append((args, kwargs))
+        return {"found": (1, 2.5, b"x", None)}
+
+    runtime.expose("lookup", lookup)
+    value = runtime.eval("lookup([1, {2}], key='ü')")
+    assert value == {"found": (1, 2.5, b"x", None)}
+    assert seen == [(([1, {2}],), {"key": "ü"})]
+
+
+def test_exposing_works_before_and_during_a_session_and_survives_a_new_worker(
+    runtime: TrustedRuntime,
+) -> None:
+    """Names are there in the live worker, after a reset, and in the worker after this one."""
+    runtime.expose("early", lambda: 1)
+    assert runtime.eval("early()") == 1
+    runtime.expose("late", lambda: 2)
+    assert runtime.eval("late()") == 2
+    runtime.reset()
+    assert runtime.eval("early() + late()") == 3
+    with pytest.raises(CommandTimeout):
+        runtime.run("sum(range(10**12))", timeout=0.2)
+    assert runtime.eval("early() + late()") == 3
+
+
+def test_exceptions_cross_as_type_and_message(runtime: TrustedRuntime) -> None:
+    """The guest can catch the builtin type, and sees no traceback of the host."""
+
+    class OwnError(Exception):
+        pass
+
+    def fail(kind: str) -> None:
+        raise {"key": KeyError("k"), "own": OwnError("mine"), "os": OSError(2, "gone")}[kind]
+
+    runtime.expose("fail", fail)
+    assert runtime.run("try: fail('key')\nexcept KeyError as e: r = repr(e)\nr").value == (
+        "KeyError(\"'k'\")"
+    )
+    error = runtime.run("fail('own')").error
+    assert error is not None
+    assert (error.type_name, error.message) == ("visruntime.HostError", "OwnError: mine")
+    assert all("test_callbacks" not in frame.file for frame in error.frames)
+    assert (
+        runtime.run("try: fail('os')\nexcept OSError as e: r = str(e)\nr").value == "[Errno 2] gone"
+    )
+
+
+def test_values_that_cannot_cross_are_errors_of_the_call(runtime: TrustedRuntime) -> None:
+    """A result that is no data raises TypeError in the guest; the worker lives on."""
+    runtime.expose("give", object)
+    error = runtime.run("give()").error
+    assert error is not None
+    assert error.type_name.endswith("TypeError")
+    assert runtime.eval("1") == 1
+
+
+def test_async_functions_run_to_their_end(runtime: TrustedRuntime) -> None:
+    """An async function works, also when the calling thread is inside an event loop."""
+
+    async def later(n: int) -> int:
+        await asyncio.sleep(0.01)
+        return n + 1
+
+    runtime.expose("later", later)
+    assert runtime.eval("later(1)") == 2
+
+    async def inside() -> Any:
+        return runtime.eval("later(2)")
+
+    assert asyncio.run(inside()) == 3
+
+
+def test_a_callback_cannot_use_the_runtime_that_calls_it(runtime: TrustedRuntime) -> None:
+    """Re-entering is an error with a reason, not a deadlock; another runtime may be used."""
+    runtime.expose("again", lambda: runtime.run("1"))
+
+    async def again() -> Any:
+        return runtime.run("1")
+
+    runtime.expose("again_async", again)
+    runtime.expose("closing", runtime.close)
+    for name in ("again", "again_async", "closing"):
+        error = runtime.run(f"{name}()", timeout=5).error
+        assert error is not None
+        assert error.type_name.endswith("RuntimeError")
+        assert "calling it" in error.message or "calls it" in error.message
+    with TrustedRuntime() as other:
+        runtime.expose("elsewhere", lambda: other.eval("6*7"))
+        assert runtime.eval("elsewhere()") == 42
+
+
+def test_threads_of_the_guest_may_call(runtime: TrustedRuntime) -> None:
+    """Calls of several guest threads are answered, each with its own reply."""
+    runtime.expose("double", lambda n: n * 2)
+    value = runtime.run(
+        "import threading\nout = []\n"
+        "ts = [threading.Thread(target=lambda n=n: out.append(double(n))) for n in range(20)]\n"
+        "[t.start() for t in ts]; [t.join() for t in ts]\nsorted(out)"
+    ).value
+    assert value == [n * 2 for n in range(20)]
+
+
+def test_calls_outside_a_run_are_refused_in_the_guest(runtime: TrustedRuntime) -> None:
+    """A thread that outlives its run cannot call the host between runs."""
+    called: list[int] = []
+    runtime.expose("ping", lambda: called.append(1))
+    runtime.run(
+        "import threading, time\nerrors = []\n"
+        "def later():\n    time.sleep(.2)\n    try: ping()\n"
+        "    except RuntimeError as e: errors.append(str(e))\n"
+        "t = threading.Thread(target=later); t.start()"
+    )
+    time.sleep(0.5)
+    assert runtime.run("t.join(); errors").value == [
+        "functions of the host can be called only during a run"
+    ]
+    assert called == []
+
+
+def test_a_forked_child_cannot_call(runtime: TrustedRuntime) -> None:
+    """Only the worker itself talks to the host; its child gets an error."""
+    runtime.expose("ping", lambda: "pong")
+    result = runtime.run(
+        "import os\nr, w = os.pipe()\npid = os.fork()\n"
+        "if pid == 0:\n    try: ping(); os.write(w, b'called')\n"
+        "    except RuntimeError as e: os.write(w, str(e).encode())\n    os._exit(0)\n"
+        "os.waitpid(pid, 0); (os.read(r, 200), ping())"
+    )
+    assert result.value == (b"only the worker itself talks to the host, not a child of it", "pong")
+
+
+def test_an_interrupted_call_does_not_confuse_the_next(runtime: TrustedRuntime) -> None:
+    """The reply to a call that an interrupt broke off is dropped, not taken for another's."""
+    slow = threading.Event()
+
+    def wait(n: int) -> int:
+        slow.wait(0.3 * (n == 0))
+        return n
+
+    runtime.expose("wait", wait)
+    with pytest.raises(CommandTimeout):
+        runtime.run("while True: wait(0)", timeout=0.1)
+    assert runtime.eval("[wait(n) for n in range(1, 4)]") == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "1",
+        "{}",
+        "dict(id='x', name='f', args=[], kwargs={})",
+        "dict(id=1, name='f', args=[], kwargs={1: 2})",
+    ],
+)
+def test_malformed_calls_end_the_worker(runtime: TrustedRuntime, call: str) -> None:
+    """A CALLBACK frame of another shape is a violation of the protocol."""
+    runtime.expose("f", lambda: 1)
+    with pytest.raises(ProtocolViolation):
+        runtime.run(f"import _viscore as c\nc.send(4, c.encode({call}))\nc.receive()")
+    assert runtime.eval("f()") == 1
+
+
+def test_unknown_names_are_refused(runtime: TrustedRuntime) -> None:
+    """A guest that makes up a name gets NameError; nothing of the host is called."""
+    error = runtime.run(
+        "import _viscore, sys\nsys.modules['_visguest.session'].HostFunction("
+        "'system', display.__self__.call_host)('id')"
+    ).error
+    assert error is not None
+    assert "exposes no function 'system'" in error.message
+
+
+def test_names_and_functions_are_checked(runtime: TrustedRuntime) -> None:
+    """Something that the guest could not call is refused when it is exposed."""
+    with pytest.raises(ValueError, match="not a Python name"):
+        runtime.expose("a b", print)
+    with pytest.raises(TypeError, match="not callable"):
+        runtime.expose("a", 1)  # type: ignore[arg-type]
