@@ -97,7 +97,8 @@ def test_start_up_files_of_a_venv_run_after_the_bootstrap(python: str, tmp_path:
     (site_packages / "present.py").write_text("answer = 42\n")
     with TrustedRuntime(environment=tmp_path / "venv") as runtime:
         result = runtime.run(
-            "import present, sys; (present.answer, sys.prefix, sys.pth_saw, getattr(sys, 'custom_saw', None))"
+            "import present, sys\n"
+            "(present.answer, sys.prefix, sys.pth_saw, getattr(sys, 'custom_saw', None))"
         )
     assert result.error is None, result.error.traceback
     answer, prefix, pth_saw, custom_saw = result.value
@@ -216,7 +217,7 @@ def test_answers_of_a_probed_interpreter_are_data(
         (prefix / "lib").mkdir()
         (prefix / "lib" / library).symlink_to(Path(sys.base_prefix) / "lib" / library)
     with pytest.raises(PolicyError, match=reason):
-        find_interpreter(prefix / "bin" / name, probe=lambda argv, grants: answer)
+        find_interpreter(prefix / "bin" / name, probe=lambda *_: answer)
     assert not (tmp_path / "ran").exists()
 
 
@@ -226,8 +227,24 @@ def test_a_libpython_of_another_version_is_refused() -> None:
     if library is None:
         pytest.skip("the current interpreter has no libpython")
     done = subprocess.run(
-        [LOADER, "--channel", "3", "--control", "4", "--core", CORE, "--name", sys.executable]
-        + ["--library", library, "--expect", "2.7", "--", "-c", "print('ran')"],
+        [
+            LOADER,
+            "--channel",
+            "3",
+            "--control",
+            "4",
+            "--core",
+            CORE,
+            "--name",
+            sys.executable,
+            "--library",
+            library,
+            "--expect",
+            "2.7",
+            "--",
+            "-c",
+            "print('ran')",
+        ],
         capture_output=True,
         text=True,
         check=False,
@@ -278,8 +295,21 @@ def test_the_loader_refuses_descriptors_that_are_not_the_hosts() -> None:
     with open("/dev/null") as null:
         number = str(null.fileno())
         done = subprocess.run(
-            [LOADER, "--channel", number, "--control", number, "--core", CORE]
-            + ["--name", sys.executable, *how, "--", "-c", "print('ran')"],
+            [
+                LOADER,
+                "--channel",
+                number,
+                "--control",
+                number,
+                "--core",
+                CORE,
+                "--name",
+                sys.executable,
+                *how,
+                "--",
+                "-c",
+                "print('ran')",
+            ],
             capture_output=True,
             text=True,
             check=False,
@@ -349,9 +379,7 @@ def test_a_python_in_a_home_directory_does_not_grant_the_home(tmp_path: Path) ->
     if source.exists():
         (home / "lib" / library).symlink_to(source)
     version = repr(("cpython", sys.version_info[:2], sys.version, True)).encode()
-    interpreter = find_interpreter(
-        home / "bin" / "python3", probe=lambda argv, grants: (0, version)
-    )
+    interpreter = find_interpreter(home / "bin" / "python3", probe=lambda *_: (0, version))
     paths = [path for path, _ in interpreter.grants]
     assert str(home / "lib" / "python3.11") in paths
     assert str(home) not in paths

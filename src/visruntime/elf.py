@@ -88,9 +88,9 @@ class Program:
             if tag == _NEEDED:
                 needed.append(self._text(value))
             elif tag in (_RPATH, _RUNPATH):
-                for part in self._text(value).split(":"):
-                    part = part.replace("${ORIGIN}", "$ORIGIN").replace("$ORIGIN", origin)
-                    search.append(os.path.normpath(part))
+                text = self._text(value).replace("${ORIGIN}", "$ORIGIN")
+                parts = text.replace("$ORIGIN", origin).split(":")
+                search += [os.path.normpath(part) for part in parts]
         return needed, search
 
     def names(self, symbol: str) -> bool:
