@@ -189,6 +189,20 @@ def test_malformed_calls_end_the_worker(runtime: TrustedRuntime, call: str) -> N
     assert runtime.eval("f()") == 1
 
 
+def test_a_guest_that_does_not_read_replies_cannot_hold_the_host(runtime: TrustedRuntime) -> None:
+    """Calls whose replies are never read end the worker, whatever the guest goes on doing."""
+    runtime.expose("f", lambda: b"x" * 60_000)
+    started = time.monotonic()
+    with pytest.raises((ProtocolViolation, CommandTimeout)):
+        runtime.run(
+            "import _viscore as c\n"
+            "while True: c.send(4, c.encode(dict(id=1, name='f', args=[], kwargs={})))",
+            timeout=1,
+        )
+    assert time.monotonic() - started < 15
+    assert runtime.eval("1") == 1
+
+
 def test_unknown_names_are_refused(runtime: TrustedRuntime) -> None:
     """A guest that makes up a name gets NameError; nothing of the host is called."""
     error = runtime.run(

@@ -180,6 +180,17 @@ def test_run_gives_guest_exceptions_as_data(runtime: TrustedRuntime) -> None:
     assert "visguest" not in error.traceback
 
 
+def test_guest_text_in_messages_has_no_control_sequence(runtime: TrustedRuntime) -> None:
+    """The escape character of a guest stays data; what is shown of it is inert."""
+    result = runtime.run("raise ValueError('\x1b[31mred\x07')")
+    assert result.error is not None
+    assert result.error.message == "\x1b[31mred\x07"
+    assert "\x1b" not in result.error.traceback + repr(result.error)
+    with pytest.raises(GuestError) as caught:
+        runtime.exec("raise ValueError('\x1b[31mred')")
+    assert "\x1b" not in str(caught.value) + caught.value.traceback
+
+
 def test_syntax_errors_point_at_the_source(runtime: TrustedRuntime) -> None:
     """A syntax error has a frame with the offending line."""
     error = runtime.run("x = 1\ny = = 2\n").error
@@ -375,9 +386,13 @@ def test_a_guest_that_attacks_its_channel_ends_its_worker(
     """Forged, replayed, giant, partial frames and a closed channel: an error, never a hang."""
     runtime.exec("kept = 1")
     started = time.monotonic()
-    with pytest.raises((ProtocolViolation, WorkerDied)):
-        runtime.run(_ALL_SOCKETS.format(act=act) + "1+1", timeout=5)
-        runtime.run("1+1", timeout=5)
+    for code in (_ALL_SOCKETS.format(act=act) + "1+1", "1+1"):
+        try:
+            assert runtime.run(code, timeout=5).value == 2
+        except (ProtocolViolation, WorkerDied):
+            break
+    else:
+        pytest.fail("the attack went unnoticed")
     assert time.monotonic() - started < 10
     # The next call has a fresh worker, without the names of the old one.
     assert runtime.run("'kept' in globals()").value is False
@@ -490,6 +505,36 @@ def test_close_leaves_no_process_and_no_descriptor() -> None:
     runtime.close()
 
 
+def test_a_forked_child_of_the_host_leaves_the_worker_alone(runtime: TrustedRuntime) -> None:
+    """A child of the host can neither use nor end the runtime of its parent."""
+    runtime.exec("kept = 1")
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            runtime.run("1")
+        except JailClosed:
+            os.write(writer, b"refused")
+        runtime.close()
+        runtime.__del__()
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(reader, 100) == b"refused"
+    os.close(reader)
+    os.close(writer)
+    assert runtime.get("kept") == 1
+
+
+def test_a_runtime_that_is_dropped_ends_its_worker() -> None:
+    """Without close the worker ends with the object."""
+    before = children_of(os.getpid())
+    runtime = TrustedRuntime()
+    runtime.run("1")
+    (worker,) = children_of(os.getpid()) - before
+    del runtime
+    assert not Path(f"/proc/{worker}").exists()
+
+
 def test_workers_inherit_no_descriptor_of_the_host(tmp_path: Path) -> None:
     """FD-01: an inheritable descriptor of the host is not open in the worker."""
     secret = tmp_path / "secret"
@@ -547,7 +592,8 @@ _INTERRUPTIBLE = {
     "regex": "import re; re.match(r'(a+)+$', 'a' * 40 + 'b')",
     "bigint": "x = 3 ** (10 ** 9)",
     "loop": "while True: pass",
-    "ignored": "import signal, time\nfor s in range(34, 65):\n    try: signal.signal(s, signal.SIG_IGN)\n"
+    "ignored": "import signal, time\nfor s in range(34, 65):\n"
+    "    try: signal.signal(s, signal.SIG_IGN)\n"
     "    except OSError: pass\ntime.sleep(60)",
     "await": "import asyncio\nawait asyncio.sleep(60)",
     "repr": "class Slow:\n    def __repr__(self):\n        while True: pass\nSlow()",
@@ -593,6 +639,16 @@ def test_interrupt_from_another_thread(runtime: TrustedRuntime) -> None:
     assert result.error.interrupted
     assert result.stopped_by is None
     assert result.usage.wall_seconds < 5
+
+
+def test_a_time_limit_may_be_shorter_than_the_way_to_the_guest(runtime: TrustedRuntime) -> None:
+    """An interrupt that arrives before its run has begun is obeyed once it has."""
+    runtime.exec("kept = 1")
+    for _ in range(5):
+        with pytest.raises(CommandTimeout) as caught:
+            runtime.run("while True: pass", timeout=1e-9)
+        assert not caught.value.result.session_lost
+    assert runtime.get("kept") == 1
 
 
 def test_guest_can_clean_up_when_interrupted(runtime: TrustedRuntime) -> None:

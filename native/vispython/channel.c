@@ -1,8 +1,9 @@
 // Frames between the worker and the host, seen from the worker.
 //
-// The frame format is that of doc/reference/protocol.md. Reading keeps what has arrived in
-// its own buffer, so that an interrupt, which may break a wait at any moment, never loses
-// or splits a frame. The host is trusted here; it is the host that must check this side.
+// The frame format is that of doc/reference/protocol.md. Reading keeps what has arrived
+// in its own buffer, so that an interrupt, which may break a wait at any moment, never
+// loses or splits a frame. The host is trusted here; it is the host that must check this
+// side.
 #include "worker.h"
 
 #include <endian.h>
@@ -68,9 +69,9 @@ static PyObject *take_frame(size_t *needed) {
     *needed = sizeof header + length;
     if (inbox.used < *needed) return NULL;
 
-    PyObject *frame = Py_BuildValue("iy#", (int)header.type,
-                                    (const char *)inbox.bytes + sizeof header,
-                                    (Py_ssize_t)length);
+    PyObject *frame =
+        Py_BuildValue("iy#", (int)header.type, (const char *)inbox.bytes + sizeof header,
+                      (Py_ssize_t)length);
     if (!frame) return NULL;
     inbox.sequence = sequence;
     inbox.used -= *needed;
@@ -155,7 +156,8 @@ PyObject *vis_send(PyObject *module, PyObject *arguments) {
     (void)module;
     int type;
     PyObject *payload;
-    if (!PyArg_ParseTuple(arguments, "iO", &type, &payload) || need_channel()) return NULL;
+    if (!PyArg_ParseTuple(arguments, "iO", &type, &payload) || need_channel())
+        return NULL;
     char *bytes;
     Py_ssize_t length;
     if (PyBytes_AsStringAndSize(payload, &bytes, &length)) return NULL;

@@ -31,20 +31,23 @@ static void write_stacks(void) {
     (void)!send(vis_this_worker.control, &end, 1, MSG_NOSIGNAL);
 }
 
-// Interrupt `run` if it is still the one that runs; false when it is over.
-static bool interrupt(uint64_t run) {
-    if (run == 0 || atomic_load(&vis_this_worker.active_run) != run) return false;
+// Interrupt `run` if it is under way. Returns the milliseconds until the next try, or -1
+// when the run is over: an order may arrive before its run has begun, or after it ended.
+static int interrupt(uint64_t run) {
+    if (atomic_load(&vis_this_worker.ended_run) >= run) return -1;
+    if (atomic_load(&vis_this_worker.active_run) != run) return VIS_INTERRUPT_EARLY_MS;
     sigaction(VIS_SIGNAL_INTERRUPT, &interrupt_action, NULL); // as above
     pthread_kill(vis_this_worker.main_thread, VIS_SIGNAL_INTERRUPT);
-    return true;
+    return VIS_INTERRUPT_REPEAT_MS;
 }
 
 static void *obey(void *unused) {
     (void)unused;
     uint64_t target = 0;
+    int pause = -1;
     for (;;) {
         struct pollfd wait = {.fd = vis_this_worker.control, .events = POLLIN};
-        int ready = poll(&wait, 1, target ? VIS_INTERRUPT_REPEAT_MS : -1);
+        int ready = poll(&wait, 1, pause);
         if (ready < 0 && errno != EINTR) return NULL;
         if (ready > 0) {
             control_packet packet;
@@ -56,7 +59,7 @@ static void *obey(void *unused) {
             if (packet.order != 'I') continue;
             target = packet.run;
         }
-        if (target && !interrupt(target)) target = 0;
+        pause = interrupt(target);
     }
 }
 
@@ -106,6 +109,7 @@ PyObject *vis_begin_run(PyObject *module, PyObject *run) {
 PyObject *vis_end_run(PyObject *module, PyObject *unused) {
     (void)module;
     (void)unused;
-    atomic_store(&vis_this_worker.active_run, 0);
+    uint64_t run = atomic_exchange(&vis_this_worker.active_run, 0);
+    if (run != 0) atomic_store(&vis_this_worker.ended_run, run);
     Py_RETURN_NONE;
 }

@@ -1,7 +1,8 @@
 // vispython: starts an unmodified CPython as a guest worker.
 //
 //   vispython --channel FD --control FD --core _VISCORE.so --name PYTHON [--harden]
-//             (--library LIBPYTHON --expect VERSION | --executable PYTHON) -- ARGUMENTS...
+//             (--library LIBPYTHON --expect VERSION | --executable PYTHON) --
+//             ARGUMENTS...
 //
 // With --library (mode L) it loads libpython itself; it refuses one whose Py_GetVersion
 // differs from what the host found. With --executable (mode P) it starts a python that
@@ -73,10 +74,11 @@ static bool parse(int argc, char **argv, options *chosen) {
         if (!known) return false;
     }
     chosen->rest = i + 1;
-    bool one_way = (chosen->library && chosen->expected_version) ? !chosen->executable
-                                                                 : chosen->executable != NULL;
-    return i < argc && chosen->core && chosen->name && one_way && chosen->boot.channel >= 3 &&
-           chosen->boot.control >= 3;
+    bool one_way = (chosen->library && chosen->expected_version)
+                       ? !chosen->executable
+                       : chosen->executable != NULL;
+    return i < argc && chosen->core && chosen->name && one_way &&
+           chosen->boot.channel >= 3 && chosen->boot.control >= 3;
 }
 
 #define LOOK_UP(pointer, handle, symbol)                                                 \
@@ -114,7 +116,8 @@ static int run_executable(const options *chosen, char **argv) {
     const char *before = getenv("LD_PRELOAD");
     snprintf(descriptors, sizeof descriptors, "%d:%d", chosen->boot.channel,
              chosen->boot.control);
-    int size = asprintf(&preload, before && *before ? "%s:%s" : "%s", chosen->core, before);
+    int size =
+        asprintf(&preload, before && *before ? "%s:%s" : "%s", chosen->core, before);
     if (size < 0 || setenv("VISPYTHON_BOOT", descriptors, 1) ||
         setenv("LD_PRELOAD", preload, 1))
         return refuse(121, "cannot prepare the environment", "out of memory");

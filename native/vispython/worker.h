@@ -1,9 +1,9 @@
-// What the files of the guest worker share: the state of this process as a worker, and the
-// functions that the `_viscore` module offers to the bootstrap.
+// What the files of the guest worker share: the state of this process as a worker, and
+// the functions that the `_viscore` module offers to the bootstrap.
 //
-// There is one worker per process and it lives until the process ends, so its state is one
-// static object (in boot.c). In the host, which loads the same module for the value codec,
-// it stays empty and every function here answers "not a worker".
+// There is one worker per process and it lives until the process ends, so its state is
+// one static object (in boot.c). In the host, which loads the same module for the value
+// codec, it stays empty and every function here answers "not a worker".
 #ifndef VISPYTHON_WORKER_H
 #define VISPYTHON_WORKER_H
 
@@ -22,10 +22,12 @@
 // Signals that only the worker uses. glibc keeps the first two real-time signals for
 // itself and programs count from SIGRTMIN upwards, so these sit at the other end.
 #define VIS_SIGNAL_INTERRUPT (SIGRTMAX - 3)
-#define VIS_SIGNAL_DUMP (SIGRTMAX - 4)
+#define VIS_SIGNAL_DUMP      (SIGRTMAX - 4)
 
 // How often an interrupt that was not obeyed is sent again, in milliseconds.
 #define VIS_INTERRUPT_REPEAT_MS 250
+// How often to look whether the run to interrupt has begun.
+#define VIS_INTERRUPT_EARLY_MS 5
 
 typedef struct {
     int channel;                 // stream socket to the host; -1 when there is none
@@ -36,7 +38,8 @@ typedef struct {
     pid_t process;               // set when the control thread starts
     pthread_t main_thread;       // where guest code runs
     _Atomic uint64_t active_run; // run that may be interrupted now; 0 between runs
-    _Atomic int waiting;         // the main thread waits for a frame and may be interrupted
+    _Atomic uint64_t ended_run;  // the last run that is over; runs are numbered from 1
+    _Atomic int waiting; // the main thread waits for a frame and may be interrupted
 } vis_worker;
 
 extern vis_worker vis_this_worker;

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _native
 from .errors import ProtocolViolation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["Callbacks"]
 
@@ -54,21 +56,17 @@ class Callbacks:
             ProtocolViolation: the frame has not the agreed shape.
         """
         number, name, arguments, keywords = _read_call(payload)
-        value: Any = None
-        error: tuple[str, str] | None = None
-        function = self._functions.get(name)
         try:
-            if function is None:
-                raise NameError(f"the host exposes no function {name[:100]!r}")
-            value = self._call(function, arguments, keywords)
+            value = self._call(name, arguments, keywords)
             return _native.encode({"id": number, "value": value, "error": None})
-        except Exception as problem:
+        except Exception as problem:  # noqa: BLE001 (whatever it is, it is the guest's answer)
             error = (type(problem).__name__, str(problem))
         return _native.encode({"id": number, "value": None, "error": error})
 
-    def _call(
-        self, function: Callable[..., Any], arguments: list[Any], keywords: dict[str, Any]
-    ) -> Any:
+    def _call(self, name: str, arguments: list[Any], keywords: dict[str, Any]) -> Any:
+        function = self._functions.get(name)
+        if function is None:
+            raise NameError(f"the host exposes no function {name[:100]!r}")
         thread = threading.get_ident()
         self._threads.add(thread)
         try:
@@ -97,7 +95,7 @@ class Callbacks:
             self._threads.add(thread)
             try:
                 outcome.append((asyncio.run(finish()), None))
-            except BaseException as problem:
+            except BaseException as problem:  # noqa: BLE001 (raised again in the calling thread)
                 outcome.append((None, problem))
             finally:
                 self._threads.discard(thread)
@@ -113,13 +111,16 @@ class Callbacks:
 
 def _read_call(payload: bytes) -> tuple[int, str, list[Any], dict[str, Any]]:
     try:
-        call = _native.decode(payload)
-        number, name = call["id"], call["name"]
-        arguments, keywords = call["args"], call["kwargs"]
-        if (type(number), type(name), type(arguments), type(keywords)) != (int, str, list, dict):
-            raise TypeError("a part has the wrong type")
-        if any(type(key) is not str for key in keywords):
-            raise TypeError("a keyword is not text")
+        return _check_call(_native.decode(payload))
     except (ValueError, TypeError, KeyError) as problem:
         raise ProtocolViolation(f"the worker called a host function wrongly: {problem}") from None
+
+
+def _check_call(call: Any) -> tuple[int, str, list[Any], dict[str, Any]]:
+    number, name = call["id"], call["name"]
+    arguments, keywords = call["args"], call["kwargs"]
+    if (type(number), type(name), type(arguments), type(keywords)) != (int, str, list, dict):
+        raise TypeError("a part has the wrong type")
+    if any(type(key) is not str for key in keywords):
+        raise TypeError("a keyword is not text")
     return number, name, arguments, keywords

@@ -30,12 +30,12 @@ class Program:
         self.path = path
         with open(path, "rb") as file:
             self._descriptor = file.fileno()
-            head = self._read(0, _HEADER.size)
+            head = os.pread(self._descriptor, _HEADER.size, 0)
             if head.startswith(b"#!"):
                 raise ValueError("it is a script, not a program (a version manager's shim?)")
             if head[:4] != b"\x7fELF":
                 raise ValueError("it is not an ELF program")
-            if head[4] != 2 or head[5] != 1:
+            if len(head) < _HEADER.size or head[4] != 2 or head[5] != 1:
                 raise ValueError("it is not a 64-bit little-endian program")
             fields = _HEADER.unpack(head)
             if fields[2] != _MACHINES.get(os.uname().machine, fields[2]):
@@ -88,9 +88,9 @@ class Program:
             if tag == _NEEDED:
                 needed.append(self._text(value))
             elif tag in (_RPATH, _RUNPATH):
-                for part in self._text(value).split(":"):
-                    part = part.replace("${ORIGIN}", "$ORIGIN").replace("$ORIGIN", origin)
-                    search.append(os.path.normpath(part))
+                text = self._text(value).replace("${ORIGIN}", "$ORIGIN")
+                parts = text.replace("$ORIGIN", origin).split(":")
+                search += [os.path.normpath(part) for part in parts]
         return needed, search
 
     def names(self, symbol: str) -> bool:

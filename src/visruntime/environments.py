@@ -22,7 +22,7 @@ Grant = tuple[str, str]
 Probe = Callable[[list[str], Sequence[Grant]], tuple[int, bytes]]
 """Runs a program that may be hostile, seeing only these grants; returns exit code and stdout."""
 
-CORE = os.path.realpath(str(_native._viscore.__file__))  # type: ignore[attr-defined]
+CORE = os.path.realpath(str(_native._viscore.__file__))  # type: ignore[attr-defined]  # noqa: SLF001
 """The shared object that the loader puts into the interpreter."""
 LOADER = os.path.join(os.path.dirname(CORE), "vispython")
 """The program that starts a worker."""
@@ -33,8 +33,22 @@ _PROBE_CODE = (
 )
 _MAX_PROBE_OUTPUT = 4096
 _INSTALLATION_ENTRIES = frozenset(
-    ("bin", "include", "lib", "lib64", "libexec", "share", "man", "ssl", "etc", "licenses", "build")
-    + ("BUILD", "LICENSE", "PYTHON.json")
+    (
+        "bin",
+        "include",
+        "lib",
+        "lib64",
+        "libexec",
+        "share",
+        "man",
+        "ssl",
+        "etc",
+        "licenses",
+        "build",
+        "BUILD",
+        "LICENSE",
+        "PYTHON.json",
+    )
 )
 """What a directory that is nothing but a Python installation may hold."""
 
@@ -199,9 +213,8 @@ def _grants(
     Neither what the interpreter says nor a file that a guest may have written (pyvenv.cfg
     inside a write grant) leads to a grant.
     """
+    # Trees first: what lies inside one of them needs no grant of its own.
     wanted: list[Grant] = [
-        (LOADER, "worker loader"),
-        (CORE, "worker core"),
         *((path, "Python installation") for path in _installation(program)),
         (program, "Python interpreter"),
     ]
@@ -210,6 +223,7 @@ def _grants(
     environment = os.path.dirname(os.path.dirname(name))
     if os.path.isfile(os.path.join(environment, "pyvenv.cfg")):
         wanted.append((os.path.realpath(environment), "Python environment"))
+    wanted += [(LOADER, "worker loader"), (CORE, "worker core")]
     kept: list[Grant] = []
     for path, reason in wanted:
         # /usr as a prefix is the system's business (`system=`), "/" would be everything.
@@ -246,23 +260,27 @@ def _ask_version(
     name: str, program: str, grants: tuple[Grant, ...], probe: Probe, field: str
 ) -> str:
     """Ask a foreign interpreter for its version: a claim, used to compare and to refuse."""
-    from ast import literal_eval
-
     code, output = probe([program, "-I", "-S", "-c", _PROBE_CODE], grants)
     try:
-        if code != 0 or len(output) > _MAX_PROBE_OUTPUT:
-            raise ValueError(f"it ended with {code}")
-        implementation, numbers, version, gil = literal_eval(output.decode())
-        if implementation != "cpython":
-            raise ValueError(f"it is {implementation!s:.40}, and only CPython can be a worker")
-        if tuple(numbers) < OLDEST:
-            raise ValueError(f"it is older than {OLDEST[0]}.{OLDEST[1]}")
-        if not gil:
-            raise ValueError("it is a free-threaded build, which needs a core of its own")
-        if type(version) is not str:
-            raise ValueError("it gives no version")
-    except (ValueError, SyntaxError, TypeError) as problem:
+        return _read_answer(code, output)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as problem:
         raise PolicyError(
             f"{field}: {name} cannot be a worker: {problem}", field=field, value=name
         ) from None
+
+
+def _read_answer(code: int, output: bytes) -> str:
+    from ast import literal_eval
+
+    if code != 0 or len(output) > _MAX_PROBE_OUTPUT:
+        raise ValueError(f"it ended with {code}")
+    implementation, numbers, version, gil = literal_eval(output.decode())
+    if implementation != "cpython":
+        raise ValueError(f"it is {implementation!s:.40}, and only CPython can be a worker")
+    if tuple(numbers) < OLDEST:
+        raise ValueError(f"it is older than {OLDEST[0]}.{OLDEST[1]}")
+    if not gil:
+        raise ValueError("it is a free-threaded build, which needs a core of its own")
+    if type(version) is not str:
+        raise ValueError("it gives no version")
     return version

@@ -6,10 +6,13 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
-from .worker import MakeArgv, Process
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from .worker import MakeArgv, Process
 
 __all__ = ["JailedStart", "TrustedProcess", "TrustedStart"]
 
@@ -64,7 +67,11 @@ class TrustedProcess:
         self._process = process
         self._usage: _Meter | None = _Meter(process.pid)
         self._pidfd: int | None = os.pidfd_open(process.pid)
-        self.stopped_by: str | None = None
+
+    @property
+    def stopped_by(self) -> str | None:
+        """Nothing limits a trusted worker."""
+        return None
 
     @property
     def pidfd(self) -> int | None:
@@ -84,11 +91,9 @@ class TrustedProcess:
 
     def kill(self) -> None:
         """End the process and its process group, and give back the descriptors."""
-        try:
-            # It leads its own session, so this reaches what did not leave the group.
+        # It leads its own session, so this reaches what did not leave the group.
+        with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass  # all of it has ended
         self._process.wait()
         if self._usage is not None:
             self._usage.close()
@@ -120,6 +125,7 @@ class TrustedStart:
     def __call__(
         self, make_argv: MakeArgv, channel: int, control: int, stdout: int, stderr: int
     ) -> Process:
+        """Start one; the signature is that of `worker.Start`."""
         process = subprocess.Popen(
             make_argv(channel, control),
             stdin=subprocess.DEVNULL,
@@ -132,8 +138,9 @@ class TrustedStart:
         )
         return TrustedProcess(process)
 
-    def probe(self, argv: list[str], grants: Sequence[tuple[str, str]]) -> tuple[int, bytes]:
-        """Run an interpreter that the host trusts for its version."""
+    @staticmethod
+    def probe(argv: list[str], _grants: Sequence[tuple[str, str]]) -> tuple[int, bytes]:
+        """Run an interpreter that the host trusts, to ask for its version."""
         done = subprocess.run(
             argv, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=30
         )
@@ -151,6 +158,7 @@ class JailedStart:
     def __call__(
         self, make_argv: MakeArgv, channel: int, control: int, stdout: int, stderr: int
     ) -> Process:
+        """Start one; the signature is that of `worker.Start`."""
         process = self._jail.spawn(
             make_argv(3, 4),
             stdout=stdout,

@@ -9,6 +9,11 @@ from .errors import GuestError, ProtocolViolation
 __all__ = ["GuestFailure", "GuestFrame", "RunResult", "RunUsage"]
 
 
+def printable(text: str) -> str:
+    """*text* of a guest without control characters, for messages and terminals."""
+    return "".join(c if c in "\n\t" or c.isprintable() else "\ufffd" for c in text)
+
+
 class RunUsage:
     """What one run cost, measured by the host.
 
@@ -45,23 +50,17 @@ class GuestFrame:
 
     __slots__ = ("column", "end_column", "end_line", "file", "function", "line", "source")
 
-    def __init__(
-        self,
-        file: str,
-        line: int,
-        function: str,
-        source: str,
-        column: int | None,
-        end_line: int | None,
-        end_column: int | None,
-    ) -> None:
-        self.file = file
-        self.line = line
-        self.function = function
-        self.source = source
-        self.column = column
-        self.end_line = end_line
-        self.end_column = end_column
+    file: str
+    line: int
+    function: str
+    source: str
+    column: int | None
+    end_line: int | None
+    end_column: int | None
+
+    def __init__(self, claim: tuple[Any, ...]) -> None:
+        self.file, self.line, self.function, self.source = claim[:4]
+        self.column, self.end_line, self.end_column = claim[4:]
 
     def __repr__(self) -> str:
         return f"GuestFrame({self.file!r}, {self.line}, {self.function!r})"
@@ -106,7 +105,7 @@ class GuestFailure:
         self.type_name: str = claim["type"]
         self.message: str = claim["message"]
         self.notes: tuple[str, ...] = tuple(claim["notes"])
-        self.frames = tuple(GuestFrame(*frame) for frame in claim["frames"])
+        self.frames = tuple(GuestFrame(frame) for frame in claim["frames"])
         self.cause = GuestFailure(claim["cause"]) if claim["cause"] is not None else None
         self.context = GuestFailure(claim["context"]) if claim["context"] is not None else None
         self.exceptions = tuple(GuestFailure(member) for member in claim["exceptions"])
@@ -126,22 +125,19 @@ class GuestFailure:
             raise ProtocolViolation(f"the worker described an error wrongly: {problem}") from None
 
     def __repr__(self) -> str:
-        return f"GuestFailure({self.type_name}: {self.message})"
+        return printable(f"GuestFailure({self.type_name}: {self.message})")
 
     @property
     def traceback(self) -> str:
-        """The traceback as CPython would print it."""
-        return "".join(self._render())
-
-    def _render(self) -> list[str]:
+        """The traceback as CPython would print it, without control characters."""
         lines: list[str] = []
         if self.cause is not None:
-            lines += self.cause._render()
+            lines.append(self.cause.traceback)
             lines.append(
                 "\nThe above exception was the direct cause of the following exception:\n\n"
             )
         elif self.context is not None:
-            lines += self.context._render()
+            lines.append(self.context.traceback)
             lines.append(
                 "\nDuring handling of the above exception, another exception occurred:\n\n"
             )
@@ -155,13 +151,13 @@ class GuestFailure:
         for number, member in enumerate(self.exceptions, 1):
             lines.append(f"  +---------------- {number} ----------------\n")
             lines += [f"  | {line}\n" for line in member.traceback.splitlines()]
-        return lines
+        return printable("".join(lines))
 
     def to_exception(self, result: RunResult) -> GuestError:
         """The exception that stands for it on the host."""
         return GuestError(
-            self.type_name,
-            self.message,
+            printable(self.type_name),
+            printable(self.message),
             frames=self.frames,
             traceback=self.traceback,
             result=result,

@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from .callbacks import Callbacks
-from .environments import Grant, Interpreter, find_interpreter
+from .environments import find_interpreter
 from .errors import (
     CommandFailed,
     CommandTimeout,
@@ -27,11 +27,15 @@ from .errors import (
 )
 from .processes import JailedStart, TrustedStart
 from .results import GuestFailure, GuestFrame, RunResult, RunUsage
-from .worker import START_SECONDS, Start, Timeout, Worker
+from .worker import START_SECONDS, Timeout, Worker
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from .environments import Grant, Interpreter
     from .jail import Jail
     from .policy import JailPolicy
+    from .worker import Start
 
 __all__ = ["GuestFailure", "GuestFrame", "RunResult", "RunUsage", "Runtime", "TrustedRuntime"]
 
@@ -55,6 +59,7 @@ class _Session:
         self._worker: Worker | None = None
         self._lock = threading.Lock()
         self._closed = False
+        self._process_id = os.getpid()
 
     def __enter__(self) -> Self:
         return self
@@ -64,7 +69,7 @@ class _Session:
 
     def __del__(self) -> None:
         worker = getattr(self, "_worker", None)
-        if worker is not None:
+        if worker is not None and os.getpid() == self._process_id:
             worker.kill()
 
     # The verbs.
@@ -85,6 +90,7 @@ class _Session:
         An exception of the code is data: ``result.error``.
 
         Args:
+            code: source text.
             inputs: names to bind before the code runs; values cross as data.
             timeout: seconds until the code is interrupted.
             check: raise when the code raised or left with an exit code other than 0.
@@ -200,6 +206,8 @@ class _Session:
         """End the worker; the runtime cannot be used afterwards."""
         if self._callbacks.in_callback():
             raise RuntimeError("a host function cannot close the runtime that calls it")
+        if os.getpid() != self._process_id:
+            return
         with self._lock:
             self._closed = True
             worker, self._worker = self._worker, None
@@ -215,6 +223,8 @@ class _Session:
                 "a host function cannot use the runtime that is calling it: that run is still "
                 "under way. Return a value to the guest and let it go on from there"
             )
+        if os.getpid() != self._process_id:
+            raise JailClosed("this runtime belongs to the process that made it, not to its child")
         with self._lock:
             if self._closed:
                 raise JailClosed("this runtime is closed")
@@ -268,11 +278,11 @@ class _Session:
             death.result = run.result(None, stopped_by=death.stopped_by, session_lost=True)
             self._discard()
             raise
-        except (TypeError, ValueError) as problem:
+        except (TypeError, ValueError):
             # Encoding the request failed, so nothing was sent and the worker is as before.
             if run.sent:
                 self._discard()
-            raise problem
+            raise
         except BaseException:
             self._discard()
             raise

@@ -16,13 +16,13 @@ import struct
 import termios
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from importlib.machinery import SourceFileLoader
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from . import _native
-from .callbacks import Callbacks
-from .environments import Interpreter, worker_argv
+from .environments import worker_argv
 from .errors import ProtocolViolation, WorkerDied
 from .guest import frames
 from .protocol import (
@@ -38,11 +38,18 @@ from .protocol import (
     FrameEncoder,
     FrameError,
 )
+from .results import printable
+
+if TYPE_CHECKING:
+    from .callbacks import Callbacks
+    from .environments import Interpreter
 
 __all__ = ["Capture", "MakeArgv", "Process", "Start", "Timeout", "Worker"]
 
 START_SECONDS = 30.0
 """How long a worker may take until it is ready."""
+SEND_SECONDS = 5.0
+"""How long a worker may leave unread what it is sent."""
 STACKS_SECONDS = 2.0
 """How long a worker may take to write its stacks."""
 MAX_STACKS = 1024 * 1024
@@ -219,8 +226,11 @@ class Worker:
         self._decoder = FrameDecoder(GUEST_TYPES)
         self._poll = select.poll()
         self._owned: list[int] = []
+        self._process: Process | None = None
+        self._channel, channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._control, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            self._open(interpreter, start, harden=harden)
+            self._open(channel, control, interpreter, start, harden=harden)
             for stream in self.streams:
                 stream.begin(_CHUNK, None)
             # Compiled only now, while the interpreter starts.
@@ -230,13 +240,18 @@ class Worker:
             self.kill()
             raise
 
-    def _open(self, interpreter: Interpreter, start: Start, *, harden: bool) -> None:
-        self._channel, channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._control, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    def _open(
+        self,
+        channel: socket.socket,
+        control: socket.socket,
+        interpreter: Interpreter,
+        start: Start,
+        *,
+        harden: bool,
+    ) -> None:
         readers, writers = zip(*(os.pipe2(os.O_CLOEXEC) for _ in range(2)), strict=True)
         self._owned += readers
         self.streams = (Stream("stdout", readers[0]), Stream("stderr", readers[1]))
-        self._process: Process | None = None
         try:
             for reader in readers:
                 os.set_blocking(reader, False)
@@ -287,7 +302,7 @@ class Worker:
                 elif claim.get("error") is not None:
                     raise WorkerDied(
                         "the environment's start-up files ended the worker: "
-                        f"{claim['error']!s:.200}"
+                        f"{printable(str(claim['error'])[:200])}"
                     )
 
     def _check_hello(self, hello: dict[str, Any], interpreter: Interpreter) -> None:
@@ -304,29 +319,37 @@ class Worker:
     def _send(self, frame_type: int, payload: bytes) -> None:
         data = self._encoder.frame(frame_type, payload)
         try:
-            if len(data) <= _CHUNK:
-                self._channel.sendall(data)
-            else:
-                self._send_large(data)
+            try:
+                sent = self._channel.send(data, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                sent = 0
+            if sent < len(data):
+                self._send_rest(memoryview(data)[sent:])
         except (BrokenPipeError, ConnectionResetError):
             self._raise_died("the worker ended")
 
-    def _send_large(self, data: bytes) -> None:
-        """Send while reading, so that a worker that writes meanwhile does not block both."""
-        view = memoryview(data)
-        self._channel.setblocking(False)
+    def _send_rest(self, rest: memoryview) -> None:
+        """Send while reading the output, so that a worker that prints meanwhile is not stuck.
+
+        Raises:
+            ProtocolViolation: the worker does not read.
+        """
         self._poll.modify(self._channel, select.POLLOUT)
+        channel = self._channel.fileno()
+        deadline = time.monotonic() + SEND_SECONDS
         try:
-            while view:
+            while rest:
                 for descriptor, _ in self._poll.poll(250):
-                    if descriptor == self._channel.fileno():
-                        view = view[self._channel.send(view) :]
-                    else:
+                    if descriptor == channel:
+                        rest = rest[self._channel.send(rest, socket.MSG_DONTWAIT) :]
+                        deadline = time.monotonic() + SEND_SECONDS
+                    elif descriptor != self.process.pidfd:
                         self._read_stream(descriptor)
                 if self.process.poll() is not None:
                     raise BrokenPipeError
+                if time.monotonic() > deadline:
+                    raise ProtocolViolation("the worker does not read what it is sent")
         finally:
-            self._channel.setblocking(True)
             self._poll.modify(self._channel, select.POLLIN)
 
     def _read_stream(self, descriptor: int) -> None:
@@ -384,7 +407,7 @@ class Worker:
                 stopped_by=self.process.stopped_by,
             )
         text = self.streams[1].capture.take().decode("utf-8", "replace").strip()
-        hint = f": {_printable(text[-500:])}" if self.run_number == 0 and text else ""
+        hint = f": {printable(text[-500:])}" if self.run_number == 0 and text else ""
         raise WorkerDied(
             f"the worker ended with exit code {code}{hint}",
             exit_code=code,
@@ -479,10 +502,9 @@ class Worker:
         self._order(b"I", self.run_number)
 
     def _order(self, letter: bytes, run: int) -> None:
-        try:
+        # It may have ended, or have orders enough that it does not obey.
+        with suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
             self._control.send(_CONTROL.pack(letter, run), socket.MSG_DONTWAIT)
-        except (BlockingIOError, BrokenPipeError, ConnectionResetError):
-            pass  # it has ended, or has orders enough that it does not obey
 
     def stacks(self) -> str:
         """Every Python thread's stack as text; answered even while C code runs.
@@ -502,7 +524,7 @@ class Worker:
             if not data or len(text) > MAX_STACKS:
                 raise TimeoutError("the worker did not write its stacks")
             text += data
-        return _printable(text[:-1].decode("utf-8", "replace"))
+        return printable(text[:-1].decode("utf-8", "replace"))
 
     # The end.
 
@@ -533,11 +555,6 @@ def _receive(control: socket.socket) -> bytes:
         return control.recv(_CHUNK, socket.MSG_DONTWAIT)
     except (BlockingIOError, ConnectionResetError):
         return b""
-
-
-def _printable(text: str) -> str:
-    """Guest text without control characters: it ends up in messages and on terminals."""
-    return "".join(c if c == "\n" or (c.isprintable()) else "\ufffd" for c in text)
 
 
 def _decode(payload: bytes) -> dict[str, Any]:

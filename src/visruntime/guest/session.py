@@ -49,6 +49,7 @@ class HostFunction:
         self._call = call
 
     def __call__(self, *arguments: object, **keywords: object) -> object:
+        """Call it on the host and wait for the result."""
         return self._call(self.__name__, arguments, keywords)
 
     def __repr__(self) -> str:
@@ -191,7 +192,7 @@ class Session:
         return self._execute(compile(_ast.Expression(last.value), filename, "eval", flags, True))
 
     def _execute(self, code: CodeType) -> object:
-        result = eval(code, self.globals)
+        result = eval(code, self.globals)  # noqa: S307 (running guest code is the purpose)
         return self._await(result) if code.co_flags & _COROUTINE else result
 
     def _await(self, awaitable: Any) -> object:
@@ -320,13 +321,13 @@ class Opaque:
 def _host_error(name: str, message: str) -> HostError:
     """Make an exception that is a HostError and, where it fits, of the same builtin type."""
     builtin = getattr(builtins, name, None)
-    error = HostError(f"{name}: {message}")
+    kind: Any = HostError
     if isinstance(builtin, type) and issubclass(builtin, Exception):
-        kind: Any = type(name, (HostError, builtin), {"__module__": "visruntime.host"})
-        try:
-            error = kind(message)
-        except TypeError:
-            pass  # a type that wants more than a message, such as UnicodeDecodeError
+        kind = type(name, (HostError, builtin), {"__module__": "visruntime.host"})
+    try:
+        error: HostError = kind(message if kind is not HostError else f"{name}: {message}")
+    except TypeError:  # it wants more than a message, as UnicodeDecodeError does
+        error = HostError(f"{name}: {message}")
     error.type_name = name
     return error
 
