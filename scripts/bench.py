@@ -24,6 +24,7 @@ import statistics
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -93,9 +94,9 @@ def bubblewrapped(*command: str) -> dict[str, Callable[[], object]]:
     return {"bubblewrap": started(BUBBLEWRAP, *flags, *command)}
 
 
-def policy() -> vr.JailPolicy:
-    """Return the policy that every row uses: the interpreter readable, all else at its default."""
-    return vr.JailPolicy(read=[sys.base_prefix])
+def policy(*, python: bool = False) -> vr.JailPolicy:
+    """Return the default policy, with the interpreter readable where a row starts it itself."""
+    return vr.JailPolicy(read=[sys.base_prefix] if python else [])
 
 
 @contextlib.contextmanager
@@ -124,7 +125,7 @@ def row_2() -> Iterator[Row]:
 def row_4() -> Iterator[Row]:
     """Measure a Python program in an open jail."""
     command = (PYTHON, "-I", "-c", "pass")
-    with vr.Jail(policy()) as jail:
+    with vr.Jail(policy(python=True)) as jail:
         what = "python -I -c pass in an open jail / bare"
         yield Row(
             "4", what, 1.1, jailed(jail, *command), started(*command), bubblewrapped(*command)
@@ -307,7 +308,7 @@ def main() -> int:
                 "python": platform.python_version(),
                 "uid": os.geteuid(),
             },
-            "visruntime": vr.__version__,
+            "visruntime": version("visruntime"),
             "rounds": options.rounds,
             "rows": [result._asdict() for result in results],
             "not_measured": unmeasured,

@@ -86,7 +86,8 @@ def test_unjailed_the_script_does_harm(tmp_path: Path, service: Service) -> None
     tried = attempts((copy / "sales" / "out" / "report.md").read_text())
     for name in (
         "read ../secret.txt",
-        "write ../planted-by-analyze.txt",
+        "change ../secret.txt",
+        "plant data/planted.csv",
         "change data/sales.csv",
         "connect to 127.0.0.1",
     ):
@@ -119,17 +120,18 @@ def test_readme_command_runs_the_script_and_stops_the_rest(
     report = (OUT / "report.md").read_text()
     assert "1,991 orders from 2025-01 to 2026-06" in report
     tried = attempts(report)
-    assert len(tried) == 9
+    assert len(tried) == 10
     assert [name for name, outcome in tried.items() if "SUCCEEDED" in outcome] == []
     assert tried["read ../secret.txt"].startswith(("failed: ENOENT", "failed: EACCES"))
-    assert tried["write ../planted-by-analyze.txt"].startswith(("failed: EROFS", "failed: EACCES"))
+    assert tried["change ../secret.txt"].startswith(("failed: ENOENT", "failed: EACCES"))
+    assert tried["plant data/planted.csv"].startswith(("failed: EROFS", "failed: EACCES"))
     assert tried["change data/sales.csv"].startswith(("failed: EROFS", "failed: EACCES"))
     assert tried["connect to 127.0.0.1"].startswith("failed: ECONNREFUSED")
     assert tried["connect to 192.0.2.1:443"].startswith("failed: ENETUNREACH")
     assert tried["send UDP to 192.0.2.1:53"].startswith("failed: ENETUNREACH")
     secret = (EXAMPLES / "secret.txt").read_text().split()[-1]
     assert secret not in report + result.stdout + result.stderr
-    assert not (EXAMPLES / "planted-by-analyze.txt").exists()
+    assert [file.name for file in (SALES / "data").iterdir()] == ["sales.csv"]
     assert (SALES / "data" / "sales.csv").read_bytes() == before
     assert service.connections() == 0
 

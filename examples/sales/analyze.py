@@ -180,9 +180,15 @@ def read_passwords() -> str:
     return f"read {len(Path('/etc/shadow').read_text(encoding='utf-8'))} characters"
 
 
-def write_outside() -> str:
-    """Leave a file where it does not belong."""
-    planted = Path("../planted-by-analyze.txt")
+def change_secret() -> str:
+    """Open the file beside the example for writing."""
+    with Path("../secret.txt").open("r+", encoding="utf-8"):
+        return "opened the secret for writing"
+
+
+def plant_file() -> str:
+    """Leave a file among the data, where the next reader takes it for input."""
+    planted = DATA.with_name("planted.csv")
     planted.write_text("analyze.py was here\n", encoding="utf-8")
     planted.unlink()
     return "wrote a file, and removed it again"
@@ -229,7 +235,8 @@ ATTEMPTS: dict[str, Callable[[], str]] = {
     "read ../secret.txt": read_secret,
     "list ~/.ssh": read_keys,
     "read /etc/shadow": read_passwords,
-    "write ../planted-by-analyze.txt": write_outside,
+    "change ../secret.txt": change_secret,
+    "plant data/planted.csv": plant_file,
     "change data/sales.csv": change_data,
     "connect to 127.0.0.1": reach_this_machine,
     "connect to 192.0.2.1:443": reach_the_internet,

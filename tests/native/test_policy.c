@@ -74,10 +74,8 @@ static bool spec_write(const vj_rule *rules, size_t count, const char *path) {
         if (!within(rules[i].path, path) || length < longest) continue;
         if (length > longest) granted = denied = false;
         longest = length;
-        if (rules[i].kind == VJ_RULE_WRITE)
-            granted = true;
-        else if (rules[i].kind != VJ_RULE_READ)
-            denied = true;
+        if (rules[i].kind == VJ_RULE_WRITE) granted = true;
+        else if (rules[i].kind != VJ_RULE_READ) denied = true;
     }
     return granted && !denied && spec_read(rules, count, path);
 }
@@ -119,18 +117,11 @@ static void mount_all(const vj_plan *plan) {
         bool read_only = operations[i].flags & VJ_BIND_READ_ONLY;
         bool no_exec = operations[i].flags & VJ_BIND_NO_EXEC;
         switch (operations[i].kind) {
-        case VJ_OPERATION_ROOT:
-            put(point, host, false, host);
-            break;
-        case VJ_OPERATION_BIND:
-            put(point, true, !read_only, !no_exec);
-            break;
+        case VJ_OPERATION_ROOT: put(point, host, false, host); break;
+        case VJ_OPERATION_BIND: put(point, true, !read_only, !no_exec); break;
         case VJ_OPERATION_MASK_DIRECTORY:
-        case VJ_OPERATION_MASK_FILE:
-            put(point, false, false, false);
-            break;
-        default:
-            break;
+        case VJ_OPERATION_MASK_FILE: put(point, false, false, false); break;
+        default: break;
         }
     }
 }
@@ -257,10 +248,8 @@ int main(void) {
         check_plan(block, rules, count);
         if (i % 50 == 0) check_mutations(block, size);
         for (size_t at = 0; at < mount_count; at++) {
-            if (mounts[at].right[VJ_RIGHT_WRITE])
-                allowed++;
-            else if (!mounts[at].right[VJ_RIGHT_READ])
-                masked++;
+            if (mounts[at].right[VJ_RIGHT_WRITE]) allowed++;
+            else if (!mounts[at].right[VJ_RIGHT_READ]) masked++;
         }
         vj_plan_free(block);
     }
