@@ -573,6 +573,50 @@ def test_colliding_keys() -> None:
         decode(V + head(0x12, count) + keys)
 
 
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_costly_comparisons(wrapped: bool) -> None:  # noqa: FBT001
+    """A small set of keys that are slow to compare and collide is refused as a large one is."""
+    modulus = (1 << 61) - 1
+    shared = b"".join(encode(i * modulus)[1:] for i in range(500))
+    keys = b""
+    for i in range(60):
+        keys += head(0x11, 1) * wrapped + head(0x13, 501) + shared + encode((500 + i) * modulus)[1:]
+    with pytest.raises(ValueError, match="keys that collide on purpose"):
+        decode(V + head(0x12, 60) + keys)
+    assert len(decode(V + head(0x12, 3) + keys[: len(keys) // 20])) == 3
+
+
+def test_large_ints_in_keys() -> None:
+    """An int so large that comparing it could take hours is no key, but still a value."""
+    limit = (1 << 8191) - 1  # 1024 bytes
+    for value in ({limit: 1}, {(0, -limit - 1)}, {0: limit + 1}, [{1}, limit + 1]):
+        assert decode(encode(value)) == value
+    for bad in ({limit + 1: 1}, {(0, -limit - 2)}, {frozenset({limit + 1})}):
+        with pytest.raises(ValueError, match="a key with an int over 1024 bytes"):
+            encode(bad)
+    number = encode(limit + 1)[1:]
+    filler = b"".join(encode(i)[1:] for i in range(64))
+    for data in (
+        head(0x12, 1) + number,
+        head(0x14, 1) + number + b"\x01",
+        head(0x12, 1) + head(0x11, 1) + number,
+        head(0x12, 65) + filler + number,
+    ):
+        with pytest.raises(ValueError, match="an int that is too large for a key"):
+            decode(V + data)
+
+
+def test_parts_of_paths_count() -> None:
+    """A path counts what its parts take in memory, on both sides alike."""
+    path = pathlib.PurePosixPath("/a/b/c")
+    data = encode(path, max_nodes=5)
+    assert decode(data, max_nodes=5) == path
+    with pytest.raises(ValueError, match="more than 4 parts"):
+        encode(path, max_nodes=4)
+    with pytest.raises(ValueError, match="more parts than allowed at byte 1"):
+        decode(data, max_nodes=4)
+
+
 @pytest.mark.parametrize(
     ("data", "reason"),
     [

@@ -9,6 +9,18 @@ _Static_assert(sizeof(double) == 8, "floats cross as IEEE 754 binary64");
 // RANGE DATE TIME DATETIME TIMEDELTA TIMEZONE DECIMAL FRACTION UUID PATH RECORD HANDLE
 const unsigned char codec_arity[COMPOSITE_COUNT] = {3, 3, 6, 9, 3, 2, 1, 2, 1, 1, 3, 3};
 
+Py_ssize_t codec_path_parts(PyObject *text) {
+    if (!PyUnicode_CheckExact(text)) return 0;
+    Py_ssize_t length = PyUnicode_GetLength(text);
+    Py_ssize_t parts = 0;
+    Py_ssize_t at = PyUnicode_FindChar(text, '/', 0, length, 1);
+    while (at >= 0) {
+        parts++;
+        at = PyUnicode_FindChar(text, '/', at + 1, length, 1);
+    }
+    return parts;
+}
+
 static int read_limit(PyObject *value, const char *name, long long largest,
                       Py_ssize_t *out) {
     if (!PyLong_Check(value)) {

@@ -20,6 +20,8 @@
 #define CODEC_LARGEST_NODES     0x7FFFFFFFLL
 #define CODEC_LARGEST_TYPE_NAME 1024 // characters
 #define CODEC_LARGEST_REPR      8192 // characters
+// Bytes of an int in a key: comparing an int with a Decimal takes quadratic time.
+#define CODEC_LARGEST_KEY_INT 1024
 
 // Every tag is one byte. 0 is never valid, so that zeroed memory is refused at once.
 enum codec_tag {
@@ -47,6 +49,7 @@ enum codec_tag {
 // order).
 #define COMPOSITE_FIRST  0x20
 #define COMPOSITE_COUNT  12
+#define COMPOSITE_PATH   0x29
 #define COMPOSITE_HANDLE 0x2B
 extern const unsigned char codec_arity[COMPOSITE_COUNT];
 
@@ -73,6 +76,10 @@ struct codec_options {
 int codec_setup(PyObject *module, struct codec_state *state);
 int codec_traverse(struct codec_state *state, visitproc visit, void *arg);
 void codec_clear(struct codec_state *state);
+
+// What a path costs beyond its items: every separator makes one more object in memory.
+// 0 for anything that is not a str.
+Py_ssize_t codec_path_parts(PyObject *text);
 
 // A new bytes object, or NULL with TypeError (unknown type) or ValueError (cycle, limit).
 PyObject *codec_encode(struct codec_state *state, PyObject *value,

@@ -24,6 +24,7 @@ struct reader {
     const unsigned char *end;
     Py_ssize_t nodes_left;
     long long work_ns;
+    int keys_open; // keys that the current value is or is inside of
 };
 
 static PyObject *read_value(struct reader *reader, int depth);
@@ -108,6 +109,8 @@ static PyObject *read_big_int(struct reader *reader) {
                     (bytes[length - 1] == 0x00 && bytes[length - 2] < 0x80) ||
                     (bytes[length - 1] == 0xFF && bytes[length - 2] >= 0x80);
     if (redundant) return fail(reader, where, "an int is not in its shortest form");
+    if (reader->keys_open > 0 && length > CODEC_LARGEST_KEY_INT)
+        return fail(reader, where, "an int that is too large for a key");
     struct codec_state *state = reader->state;
     PyObject *arguments =
         Py_BuildValue("(y#O)", (const char *)bytes, length, state->little);
@@ -182,8 +185,17 @@ failed:
     return NULL;
 }
 
-// `count` values as a tuple; the caller has paid for them.
-static PyObject *read_items(struct reader *reader, Py_ssize_t count, int depth) {
+static PyObject *read_key(struct reader *reader, int depth) {
+    reader->keys_open++;
+    PyObject *key = read_value(reader, depth);
+    reader->keys_open--;
+    return key;
+}
+
+// `count` values as a tuple; the caller has paid for them. Every `key_step`-th is a key;
+// 0: none.
+static PyObject *read_items(struct reader *reader, Py_ssize_t count, int key_step,
+                            int depth) {
     PyObject *tuple = PyTuple_New(count);
     if (tuple == NULL) return NULL;
     for (Py_ssize_t i = 0; i < count; i++) {
@@ -191,7 +203,8 @@ static PyObject *read_items(struct reader *reader, Py_ssize_t count, int depth) 
         if (PyTuple_SetItem(tuple, i, Py_None) < 0) goto failed;
     }
     for (Py_ssize_t i = 0; i < count; i++) {
-        PyObject *item = read_value(reader, depth);
+        int is_key = key_step > 0 && i % key_step == 0;
+        PyObject *item = is_key ? read_key(reader, depth) : read_value(reader, depth);
         if (item == NULL || PyTuple_SetItem(tuple, i, item) < 0) goto failed;
     }
     return tuple;
@@ -202,7 +215,7 @@ failed:
 
 static PyObject *read_tuple(struct reader *reader, int depth) {
     Py_ssize_t count = read_count(reader, 1);
-    return count < 0 ? NULL : read_items(reader, count, depth);
+    return count < 0 ? NULL : read_items(reader, count, 0, depth);
 }
 
 // ---- sets and dicts ----
@@ -247,51 +260,76 @@ static int work_allowed(struct reader *reader, long long spent,
     return -1;
 }
 
-// Move `items` (keys, or keys and values in turn) into `target` under the clock.
-static int fill_timed(struct reader *reader, PyObject *target, PyObject *items, int pairs,
-                      const unsigned char *where) {
-    Py_ssize_t count = PyTuple_Size(items);
-    Py_ssize_t width = pairs ? 2 : 1;
-    // Hash first, off the clock: types that keep their hash then only pay for the
-    // insertion.
-    for (Py_ssize_t i = 0; i < count; i += width)
-        if (PyObject_Hash(PyTuple_GetItem(items, i)) == -1)
-            return key_failed(reader, where);
+// Whether comparing two such keys takes next to no time, whatever they hold.
+static int is_plain(PyObject *key) {
+    return PyUnicode_CheckExact(key) || PyLong_CheckExact(key) ||
+           PyFloat_CheckExact(key) || PyBytes_CheckExact(key) || key == Py_None ||
+           PyBool_Check(key);
+}
+
+// A key that may be costly to compare goes in under the clock on its own. It is hashed
+// before: hashing is linear, and types that keep their hash then pay for nothing but the
+// comparisons.
+static int add_costly_key(struct reader *reader, PyObject *target, PyObject *key,
+                          PyObject *value, const unsigned char *where) {
+    if (PyObject_Hash(key) == -1) return key_failed(reader, where);
     long long before = cpu_time();
-    for (Py_ssize_t i = 0; i < count; i += width) {
-        PyObject *value = pairs ? PyTuple_GetItem(items, i + 1) : NULL;
-        if (add_key(reader, target, PyTuple_GetItem(items, i), value, where) < 0)
-            return -1;
-        if (i % (KEYS_UNTIMED * width) != 0) continue;
-        long long now = cpu_time();
-        if (work_allowed(reader, now - before, where) < 0) return -1;
-        before = now;
-    }
+    if (add_key(reader, target, key, value, where) < 0) return -1;
     return work_allowed(reader, cpu_time() - before, where);
 }
 
-static int fill(struct reader *reader, PyObject *target, Py_ssize_t count, int pairs,
-                int depth) {
-    const unsigned char *where = reader->at;
-    if (count > KEYS_UNTIMED) {
-        PyObject *items = read_items(reader, pairs ? count * 2 : count, depth);
-        if (items == NULL) return -1;
-        int status = fill_timed(reader, target, items, pairs, where);
-        Py_DECREF(items);
-        return status;
-    }
+static int fill_small(struct reader *reader, PyObject *target, Py_ssize_t count,
+                      int pairs, int depth) {
+    int costly = 0; // stays: a plain key is compared with the costly ones before it
     for (Py_ssize_t i = 0; i < count; i++) {
-        where = reader->at;
-        PyObject *key = read_value(reader, depth);
+        const unsigned char *where = reader->at;
+        PyObject *key = read_key(reader, depth);
         if (key == NULL) return -1;
+        costly = costly || !is_plain(key);
         PyObject *value = pairs ? read_value(reader, depth) : NULL;
         int status = pairs && value == NULL ? -1 : 0;
-        if (status == 0) status = add_key(reader, target, key, value, where);
+        if (status == 0)
+            status = costly ? add_costly_key(reader, target, key, value, where)
+                            : add_key(reader, target, key, value, where);
         Py_XDECREF(value);
         Py_DECREF(key);
         if (status < 0) return -1;
     }
     return 0;
+}
+
+// Move `items` (keys, or keys and values in turn) into `target`.
+static int fill_large(struct reader *reader, PyObject *target, PyObject *items, int pairs,
+                      const unsigned char *where) {
+    Py_ssize_t count = PyTuple_Size(items);
+    Py_ssize_t width = pairs ? 2 : 1;
+    int costly = 0;
+    long long before = cpu_time();
+    for (Py_ssize_t i = 0; i < count; i += width) {
+        PyObject *key = PyTuple_GetItem(items, i);
+        PyObject *value = pairs ? PyTuple_GetItem(items, i + 1) : NULL;
+        costly = costly || !is_plain(key);
+        int status = costly ? add_costly_key(reader, target, key, value, where)
+                            : add_key(reader, target, key, value, where);
+        if (status < 0) return -1;
+        if (costly || i % (KEYS_UNTIMED * width) != 0) continue;
+        long long now = cpu_time();
+        if (work_allowed(reader, now - before, where) < 0) return -1;
+        before = now;
+    }
+    return costly ? 0 : work_allowed(reader, cpu_time() - before, where);
+}
+
+static int fill(struct reader *reader, PyObject *target, Py_ssize_t count, int pairs,
+                int depth) {
+    if (count <= KEYS_UNTIMED) return fill_small(reader, target, count, pairs, depth);
+    const unsigned char *where = reader->at;
+    int width = pairs ? 2 : 1;
+    PyObject *items = read_items(reader, count * width, width, depth);
+    if (items == NULL) return -1;
+    int status = fill_large(reader, target, items, pairs, where);
+    Py_DECREF(items);
+    return status;
 }
 
 static PyObject *read_keyed(struct reader *reader, int tag, int depth) {
@@ -318,8 +356,15 @@ static PyObject *read_composite(struct reader *reader, int tag, int depth) {
     Py_ssize_t arity = codec_arity[tag - COMPOSITE_FIRST];
     if (arity > reader->nodes_left) return fail(reader, where, "more parts than allowed");
     reader->nodes_left -= arity;
-    PyObject *fields = read_items(reader, arity, depth);
+    PyObject *fields = read_items(reader, arity, 0, depth);
     if (fields == NULL) return NULL;
+    Py_ssize_t extra =
+        tag == COMPOSITE_PATH ? codec_path_parts(PyTuple_GetItem(fields, 0)) : 0;
+    if (extra > reader->nodes_left) {
+        Py_DECREF(fields);
+        return fail(reader, where, "more parts than allowed");
+    }
+    reader->nodes_left -= extra;
     PyObject *builder = PyTuple_GetItem(builders, tag - COMPOSITE_FIRST);
     PyObject *value = builder == NULL ? NULL : PyObject_CallObject(builder, fields);
     Py_DECREF(fields);

@@ -22,6 +22,7 @@ struct writer {
     Py_ssize_t used;
     Py_ssize_t room;
     Py_ssize_t nodes_left;
+    int keys_open; // keys that the current value is or is inside of
     unsigned char small[512];
 };
 
@@ -170,7 +171,14 @@ static int write_big_int(struct writer *writer, PyObject *value) {
         unsigned char last = (unsigned char)data[length - 1];
         unsigned char below = (unsigned char)data[length - 2];
         if (last == 0xFF && below >= 0x80) length--;
-        status = write_block(writer, TAG_BIGINT, data, length);
+        if (writer->keys_open > 0 && length > CODEC_LARGEST_KEY_INT) {
+            PyErr_Format(PyExc_ValueError,
+                         "cannot encode: a key with an int over %d bytes",
+                         CODEC_LARGEST_KEY_INT);
+            status = -1;
+        } else {
+            status = write_block(writer, TAG_BIGINT, data, length);
+        }
     }
     Py_DECREF(bytes);
     return status;
@@ -280,6 +288,17 @@ static int enter(struct writer *writer, PyObject *value, const struct step *at,
     return -1;
 }
 
+// Count `parts` more; 0, or -1 with an exception when there are too many.
+static int count_parts(struct writer *writer, Py_ssize_t parts) {
+    if (parts <= writer->nodes_left) {
+        writer->nodes_left -= parts;
+        return 0;
+    }
+    PyErr_Format(PyExc_ValueError, "cannot encode: more than %zd parts",
+                 writer->options->max_nodes);
+    return -1;
+}
+
 static int write_list(struct writer *writer, PyObject *value, const struct step *at,
                       int depth) {
     Py_ssize_t count = PyList_Size(value);
@@ -311,6 +330,14 @@ static int write_tuple(struct writer *writer, PyObject *value, const struct step
     return 0;
 }
 
+static int write_key(struct writer *writer, PyObject *key, const struct step *at,
+                     int depth) {
+    writer->keys_open++;
+    int status = write_value(writer, key, at, depth);
+    writer->keys_open--;
+    return status;
+}
+
 static int write_set(struct writer *writer, PyObject *value, const struct step *at,
                      int depth) {
     Py_ssize_t count = PySet_Size(value);
@@ -322,7 +349,7 @@ static int write_set(struct writer *writer, PyObject *value, const struct step *
     PyObject *item;
     int status = 0;
     while (status == 0 && (item = PyIter_Next(items)) != NULL) {
-        status = write_value(writer, item, &here, depth);
+        status = write_key(writer, item, &here, depth);
         Py_DECREF(item);
         count--;
     }
@@ -345,7 +372,7 @@ static int write_dict(struct writer *writer, PyObject *value, const struct step 
         Py_INCREF(key);
         Py_INCREF(item);
         here.key = NULL;
-        int status = write_value(writer, key, &here, depth);
+        int status = write_key(writer, key, &here, depth);
         here.key = key;
         if (status == 0) status = write_value(writer, item, &here, depth);
         Py_DECREF(key);
@@ -374,6 +401,9 @@ static int write_composite(struct writer *writer, PyObject *value, PyObject *par
         return -1;
     }
     if (enter(writer, value, at, depth) < 0 || write_tag(writer, (int)tag) < 0) return -1;
+    if (tag == COMPOSITE_PATH &&
+        count_parts(writer, codec_path_parts(PyTuple_GetItem(parts, 1))) < 0)
+        return -1;
     struct step here = {.up = at, .container = value, .index = -1};
     for (Py_ssize_t i = 0; i < codec_arity[tag - COMPOSITE_FIRST]; i++) {
         PyObject *field = PyTuple_GetItem(parts, i + 1);
@@ -467,11 +497,7 @@ static int write_other(struct writer *writer, PyObject *value, const struct step
 
 static int write_value(struct writer *writer, PyObject *value, const struct step *at,
                        int depth) {
-    if (writer->nodes_left-- == 0) {
-        PyErr_Format(PyExc_ValueError, "cannot encode: more than %zd parts",
-                     writer->options->max_nodes);
-        return -1;
-    }
+    if (count_parts(writer, 1) < 0) return -1;
     if (PyUnicode_CheckExact(value)) return write_str(writer, value);
     if (PyLong_CheckExact(value)) return write_int(writer, value);
     if (value == Py_None) return write_tag(writer, TAG_NONE);
@@ -506,6 +532,7 @@ PyObject *codec_encode(struct codec_state *state, PyObject *value,
     writer.room = (Py_ssize_t)sizeof writer.small;
     if (writer.room > options->max_bytes) writer.room = options->max_bytes;
     writer.nodes_left = options->max_nodes;
+    writer.keys_open = 0;
     PyObject *bytes = NULL;
     if (write_tag(&writer, CODEC_VERSION) == 0 &&
         write_value(&writer, value, NULL, 0) == 0)
