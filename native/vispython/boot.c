@@ -49,7 +49,7 @@ static bool is_socket(int descriptor, int expected_type) {
 #define LOOK_UP(pointer, name)                                                           \
     do {                                                                                 \
         void *found = dlsym(RTLD_DEFAULT, name);                                         \
-        memcpy(&(pointer), &found, sizeof found);                                        \
+        memcpy((void *)&(pointer), (const void *)&found, sizeof found);                  \
     } while (0)
 
 const char *viscore_install(const vis_boot *boot) {
@@ -103,10 +103,11 @@ __attribute__((constructor)) static void install_when_preloaded(void) {
     LOOK_UP(initialized, "Py_IsInitialized");
     if (!initialized || initialized() != 0) return;
 
-    vis_boot boot = {.mode = 'P'};
-    const char *failure = "VISPYTHON_BOOT is malformed";
-    if (sscanf(text, "%d:%d", &boot.channel, &boot.control) == 2)
-        failure = viscore_install(&boot);
+    // As the loader wrote it; viscore_install checks what the numbers stand for.
+    char *end = NULL;
+    vis_boot boot = {.mode = 'P', .channel = (int)strtol(text, &end, 10), .control = -1};
+    if (*end == ':') boot.control = (int)strtol(end + 1, NULL, 10);
+    const char *failure = viscore_install(&boot);
     restore_environment();
     if (failure) {
         dprintf(STDERR_FILENO, "vispython: %s\n", failure);

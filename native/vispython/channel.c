@@ -13,9 +13,10 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#define FRAME_VERSION     1
-#define SMALL_BUFFER      (64u * 1024)
-#define MAX_FRAME_PAYLOAD (1024u * 1024 * 1024) // bytes; the host negotiates far less
+#define FRAME_VERSION 1
+#define SMALL_BUFFER  ((size_t)64 * 1024)
+#define MAX_FRAME_PAYLOAD                                                                \
+    ((Py_ssize_t)1024 * 1024 * 1024) // bytes; the host sends far less
 
 typedef struct __attribute__((packed)) {
     uint8_t version;

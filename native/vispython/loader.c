@@ -84,7 +84,7 @@ static bool parse(int argc, char **argv, options *chosen) {
 #define LOOK_UP(pointer, handle, symbol)                                                 \
     do {                                                                                 \
         void *found = dlsym(handle, symbol);                                             \
-        memcpy(&(pointer), &found, sizeof found);                                        \
+        memcpy((void *)&(pointer), (const void *)&found, sizeof found);                  \
     } while (0)
 
 static int run_library(options *chosen, int argc, char **argv) {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from . import _native
-from .errors import ProtocolViolation
+from visruntime import _native
+from visruntime.errors import ProtocolViolation
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,9 +11,9 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from . import _native
-from .elf import Program
-from .errors import PolicyError
+from visruntime import _native
+from visruntime.elf import Program
+from visruntime.errors import PolicyError
 
 __all__ = ["Grant", "Interpreter", "find_interpreter", "worker_argv"]
 
@@ -22,7 +22,7 @@ Grant = tuple[str, str]
 Probe = Callable[[list[str], Sequence[Grant]], tuple[int, bytes]]
 """Runs a program that may be hostile, seeing only these grants; returns exit code and stdout."""
 
-CORE = os.path.realpath(str(_native._viscore.__file__))  # type: ignore[attr-defined]  # noqa: SLF001
+CORE = os.path.realpath(str(_native._viscore.__file__))  # type: ignore[attr-defined]
 """The shared object that the loader puts into the interpreter."""
 LOADER = os.path.join(os.path.dirname(CORE), "vispython")
 """The program that starts a worker."""

@@ -7,14 +7,20 @@ import signal
 import subprocess
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from visruntime import _native
+from visruntime.errors import CommandTimeout, JailClosed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from .worker import MakeArgv, Process
+    from visruntime._jail_process import JailProcess
+    from visruntime.events import Violation
+    from visruntime.jail import Jail
+    from visruntime.worker import MakeArgv, Process
 
-__all__ = ["JailedStart", "TrustedProcess", "TrustedStart"]
+__all__ = ["JailedProcess", "JailedStart", "TrustedProcess", "TrustedStart"]
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -114,6 +120,14 @@ class TrustedProcess:
         """Largest resident size so far, in bytes."""
         return None if self._usage is None else self._usage.peak_memory()
 
+    def locate(self, _pid: int) -> None:
+        """Nothing: a child's number is known from the start."""
+
+    @property
+    def violations(self) -> tuple[Violation, ...]:
+        """Nothing: without a policy there is nothing to violate."""
+        return ()
+
 
 class TrustedStart:
     """Starts workers as plain children of this process."""
@@ -150,7 +164,7 @@ class TrustedStart:
 class JailedStart:
     """Starts workers in an open jail."""
 
-    def __init__(self, jail: Any, *, cwd: str | None, env: Mapping[str, str] | None) -> None:
+    def __init__(self, jail: Jail, *, cwd: str | None, env: Mapping[str, str] | None) -> None:
         self._jail = jail
         self._cwd = cwd
         self._env = env
@@ -171,51 +185,66 @@ class JailedStart:
 
 
 class JailedProcess:
-    """A worker in a jail: the jail ends and measures it."""
+    """A worker in a jail: the jail starts and ends it."""
 
-    def __init__(self, process: Any) -> None:
+    def __init__(self, process: JailProcess) -> None:
         self._process = process
+        self._usage: _Meter | None = None
+
+    def locate(self, pid: int) -> None:
+        """Learn the host's number of the process, which the kernel told with its first frame."""
+        self._usage = _Meter(pid)
 
     @property
     def pidfd(self) -> int | None:
-        """A jailed process has no pidfd of the host; its end shows on the channel."""
-        return None
+        """Readable once the process has ended."""
+        return self._process.fileno()
 
     def poll(self) -> int | None:
         """Exit code, -N after signal N, None while it runs."""
-        code: int | None = self._process.poll()
-        return code
+        try:
+            return self._process.poll()
+        except (JailClosed, _native.NativeError):
+            return -signal.SIGKILL  # the jail is gone, and so is everything in it
 
     def wait(self, timeout: float) -> int | None:
         """Wait up to *timeout* seconds for the end."""
         try:
-            self._process.wait(timeout)
-        except TimeoutError:
+            return self._process.wait(timeout)
+        except CommandTimeout:
             return None
-        return self.poll()
+        except JailClosed:
+            return -signal.SIGKILL
 
     def kill(self) -> None:
         """End the process and its whole tree."""
-        if self._process.poll() is None:
+        if self.poll() is None:
             self._process.kill()
-        self._process.wait()
+        self._process.close()
+        if self._usage is not None:
+            self._usage.close()
+            self._usage = None
 
     def cpu_seconds(self) -> float | None:
-        """Processor seconds so far, where the jail measures them while it runs."""
-        usage = self._process.usage
-        return None if usage is None else usage.cpu_seconds
+        """Processor seconds of the process itself so far."""
+        return None if self._usage is None else self._usage.cpu_seconds()
 
     def children_cpu_seconds(self) -> float:
-        """Nothing: what the jail measures has the whole tree in it."""
-        return 0.0
+        """Processor seconds of its children that have ended so far."""
+        return 0.0 if self._usage is None else self._usage.children_cpu_seconds()
 
     def peak_memory(self) -> int | None:
         """Largest resident size so far, in bytes."""
-        usage = self._process.usage
-        return None if usage is None else usage.peak_memory
+        if self._usage is None:
+            return None if self._process.usage is None else self._process.usage.max_memory
+        return self._usage.peak_memory()
 
     @property
     def stopped_by(self) -> str | None:
         """The limit that ended the process, where one did."""
-        reason: str | None = self._process.stopped_by
-        return reason
+        return self._process.stopped_by
+
+    @property
+    def violations(self) -> tuple[Violation, ...]:
+        """What the jail saw the process do against the policy."""
+        return self._process.violations

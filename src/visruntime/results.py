@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .errors import GuestError, ProtocolViolation
+from visruntime.errors import GuestError, ProtocolViolation
 
 __all__ = ["GuestFailure", "GuestFrame", "RunResult", "RunUsage"]
 

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from .callbacks import Callbacks
-from .environments import find_interpreter
-from .errors import (
+from visruntime.callbacks import Callbacks
+from visruntime.environments import find_interpreter
+from visruntime.errors import (
     CommandFailed,
     CommandTimeout,
     JailClosed,
@@ -25,17 +25,17 @@ from .errors import (
     ProtocolViolation,
     WorkerDied,
 )
-from .processes import JailedStart, TrustedStart
-from .results import GuestFailure, GuestFrame, RunResult, RunUsage
-from .worker import START_SECONDS, Timeout, Worker
+from visruntime.processes import JailedStart, TrustedStart
+from visruntime.results import GuestFailure, GuestFrame, RunResult, RunUsage
+from visruntime.worker import START_SECONDS, Timeout, Worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from .environments import Grant, Interpreter
-    from .jail import Jail
-    from .policy import JailPolicy
-    from .worker import Start
+    from visruntime.environments import Grant, Interpreter
+    from visruntime.jail import Jail
+    from visruntime.policy import JailPolicy
+    from visruntime.worker import Start
 
 __all__ = ["GuestFailure", "GuestFrame", "RunResult", "RunUsage", "Runtime", "TrustedRuntime"]
 
@@ -358,6 +358,7 @@ class _Run:
             dropped=(streams[0].capture.dropped, streams[1].capture.dropped),
             stopped_by=stopped_by,
             session_lost=session_lost,
+            violations=process.violations,
             report=self._report,
             **({} if reply is None else _claims(reply)),
         )
@@ -468,7 +469,7 @@ class Runtime(_Session):
             raise PolicyUnsupported(
                 "tls_strict: lenient certificate checks are not available yet", field="tls_strict"
             )
-        from .jail import Jail
+        from visruntime.jail import Jail
 
         self._own_jail = not isinstance(policy, Jail)
         rules = policy.policy if isinstance(policy, Jail) else policy
@@ -479,8 +480,7 @@ class Runtime(_Session):
             _require_readable(rules, interpreter)
             jail = policy
         else:
-            jail = Jail(policy, implicit_read=list(interpreter.grants))
-            jail.__enter__()
+            jail = Jail(policy, implicit_read=interpreter.grants)
         self._jail = jail
         self._interpreter = interpreter
         self._start = JailedStart(jail, cwd=None if cwd is None else os.fspath(cwd), env=env)
@@ -501,10 +501,10 @@ class Runtime(_Session):
 
 def _probe_in_jail(argv: list[str], grants: Sequence[Grant]) -> tuple[int, bytes]:
     """Ask a foreign interpreter in a jail that lets it read itself and nothing else."""
-    from .jail import Jail
-    from .policy import JailPolicy
+    from visruntime.jail import Jail
+    from visruntime.policy import JailPolicy
 
-    with Jail(JailPolicy(), implicit_read=list(grants)) as jail:
+    with Jail(JailPolicy(), implicit_read=grants) as jail:
         result = jail.run(argv, timeout=START_SECONDS)
     code = result.exit_code
     return (128 + (result.signal or 0) if code is None else code), result.stdout

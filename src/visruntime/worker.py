@@ -21,11 +21,11 @@ from functools import cache
 from importlib.machinery import SourceFileLoader
 from typing import TYPE_CHECKING, Any, Protocol
 
-from . import _native
-from .environments import worker_argv
-from .errors import ProtocolViolation, WorkerDied
-from .guest import frames
-from .protocol import (
+from visruntime import _native
+from visruntime.environments import worker_argv
+from visruntime.errors import ProtocolViolation, WorkerDied
+from visruntime.guest import frames
+from visruntime.protocol import (
     BYE,
     CALLBACK,
     CALLBACK_REPLY,
@@ -38,11 +38,11 @@ from .protocol import (
     FrameEncoder,
     FrameError,
 )
-from .results import printable
+from visruntime.results import printable
 
 if TYPE_CHECKING:
-    from .callbacks import Callbacks
-    from .environments import Interpreter
+    from visruntime.callbacks import Callbacks
+    from visruntime.environments import Interpreter
 
 __all__ = ["Capture", "MakeArgv", "Process", "Start", "Timeout", "Worker"]
 
@@ -60,6 +60,7 @@ _CHUNK = 65536
 _PIPE_SIZE = 1024 * 1024
 _GUEST_MODULES = ("values", "describe", "interrupts", "session", "worker")
 _FRAME_TYPES = ("HELLO", "RUN", "CALLBACK", "CALLBACK_REPLY", "RESULT", "BYE")
+_CREDENTIALS = struct.Struct("iII")
 _CONTROL = struct.Struct("<cQ")
 _LOAD = (
     "import sys,marshal,_viscore as c;m=type(sys);"
@@ -96,9 +97,16 @@ class Process(Protocol):
     def peak_memory(self) -> int | None:
         """Largest resident size so far in bytes, measured from outside."""
 
+    def locate(self, pid: int) -> None:
+        """Learn the process's number in the host's namespace."""
+
     @property
     def stopped_by(self) -> str | None:
         """The limit that ended the process, where one did."""
+
+    @property
+    def violations(self) -> tuple[Any, ...]:
+        """What was seen of it against the policy."""
 
 
 MakeArgv = Callable[[int, int], list[str]]
@@ -229,6 +237,8 @@ class Worker:
         self._process: Process | None = None
         self._channel, channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self._control, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        # The first frame is to carry the worker's process number, as the kernel sees it here.
+        self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         try:
             self._open(channel, control, interpreter, start, harden=harden)
             for stream in self.streams:
@@ -305,6 +315,15 @@ class Worker:
                         f"{printable(str(claim['error'])[:200])}"
                     )
 
+    def _learn_process(self) -> None:
+        """Ask the kernel who sends; before HELLO no code of the guest has run."""
+        size = socket.CMSG_SPACE(_CREDENTIALS.size)
+        _, ancillary, _, _ = self._channel.recvmsg(1, size, socket.MSG_DONTWAIT | socket.MSG_PEEK)
+        for level, kind, data in ancillary:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
+                self.process.locate(_CREDENTIALS.unpack(data)[0])
+        self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
+
     def _check_hello(self, hello: dict[str, Any], interpreter: Interpreter) -> None:
         if hello.get("hook_before_init") is not True:
             raise ProtocolViolation(
@@ -377,6 +396,8 @@ class Worker:
                 self._read_stream(descriptor)
         if channel_ready:
             try:
+                if not self.hello:
+                    self._learn_process()
                 data = self._channel.recv(_CHUNK, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 return []

@@ -50,7 +50,7 @@ def bounded_repr(value: object) -> str:
     """``repr(value)``, shortened, and never an exception of the guest's ``__repr__``."""
     try:
         return cut(repr(value), MAX_REPR)
-    except Exception as exception:  # noqa: BLE001 (the guest's own)
+    except Exception as exception:
         return f"<{type_name(type(value))}: repr raised {type_name(type(exception))}>"
 
 
@@ -81,7 +81,7 @@ class ErrorDescriber:
         self._seen.add(id(exception))
         try:
             message = str(exception)
-        except Exception as failure:  # noqa: BLE001 (the guest's own)
+        except Exception as failure:
             message = f"<str() raised {type_name(type(failure))}>"
         notes = getattr(exception, "__notes__", None)
         frames = self._frames(exception.__traceback__)

@@ -76,7 +76,7 @@ class Interrupts:
             self._armed = True
             result = function(*arguments)
             self._armed = False
-        except BaseException as exception:  # noqa: BLE001 (the guest's own)
+        except BaseException as exception:
             self._armed = False
             return None, exception
         return result, None

@@ -148,4 +148,4 @@ def _end_child(exception: BaseException | None) -> None:
         sys.excepthook(type(exception), exception, exception.__traceback__)
         code = 1
     _flush()
-    posix._exit(code & 0xFF)  # noqa: SLF001
+    posix._exit(code & 0xFF)
