@@ -137,7 +137,7 @@ def same(left: Any, right: Any) -> bool:
     return isinstance(left, (set, frozenset, Record)) or repr(left) == repr(right)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(everything())
 def test_round_trip(value: Any) -> None:
     """No value of any supported type, however nested, comes back changed."""
@@ -479,7 +479,7 @@ def test_truncation_at_every_byte() -> None:
             decode(SAMPLE[:cut])
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_mutations(data: st.DataObject) -> None:
     """A damaged value is refused, or is the only encoding of another value."""

@@ -406,3 +406,27 @@ def test_closed_channel(pair: Pair) -> None:
         pass
     with pytest.raises(OSError, match=rf"\[Errno {errno.EBADF}\]"):
         pair.channel.send(RUN, 1)
+    with pytest.raises(OSError, match=rf"\[Errno {errno.EBADF}\]"):
+        pair.channel.receive(timeout=30)
+
+
+@pytest.mark.parametrize("timeout", [None, 30])
+def test_close_wakes_the_receiver(pair: Pair, timeout: float | None) -> None:
+    """No thread stays in receive() after close(), even while a copy of the socket is open."""
+    copy = os.dup(pair.channel.fileno())
+    ended = threading.Event()
+
+    def wait() -> None:
+        with pytest.raises((EOFError, OSError)):
+            pair.channel.receive(timeout=timeout)
+        ended.set()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    time.sleep(0.05)
+    assert not ended.is_set()
+    pair.channel.close()
+    assert ended.wait(5)
+    thread.join()
+    assert pair.guest.recv(1) == b""
+    os.close(copy)

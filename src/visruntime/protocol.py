@@ -7,6 +7,7 @@ is hostile: anything that is not exactly the frame that may come next is a
 
 from __future__ import annotations
 
+import contextlib
 import select
 import socket
 import threading
@@ -96,7 +97,7 @@ class Channel:
 
     __slots__ = (
         *("_broken", "_buffer", "_decoder", "_encoder", "_frames", "_lock"),
-        *("_max_bytes", "_max_nodes", "_sock", "_view"),
+        *("_max_bytes", "_max_nodes", "_readable", "_sock", "_view"),
     )
 
     def __init__(
@@ -116,6 +117,8 @@ class Channel:
         self._view = memoryview(self._buffer)
         self._frames: list[Frame] = []  # received and not yet handed out, last one first
         self._broken = False
+        self._readable = select.poll()
+        self._readable.register(sock, select.POLLIN)
 
     def fileno(self) -> int:
         """Return the socket's descriptor, for a caller that waits on several things."""
@@ -127,7 +130,12 @@ class Channel:
         return bool(self._frames)
 
     def close(self) -> None:
-        """Close the socket; the worker sees the end of its connection."""
+        """End the connection: the worker, and a thread that waits in `receive`, see its end.
+
+        That holds even where a forked child of the host still has a copy of the socket.
+        """
+        with contextlib.suppress(OSError):  # closed before, or the worker is gone already
+            self._sock.shutdown(socket.SHUT_RDWR)
         self._sock.close()
 
     def __enter__(self) -> Self:
@@ -169,7 +177,9 @@ class Channel:
             try:
                 rest = rest[self._sock.send(rest, flags) :]
             except BlockingIOError:
-                self._wait(select.POLLOUT, deadline, "the worker does not read its frames")
+                writable = select.poll()
+                writable.register(self._sock, select.POLLOUT)
+                self._wait(writable, deadline, "the worker does not read its frames")
             except (BrokenPipeError, ConnectionResetError):
                 raise EOFError("the worker closed its connection") from None
             if not rest:
@@ -201,8 +211,8 @@ class Channel:
     def _read(self, deadline: float | None) -> None:
         """Read until at least one whole frame is there."""
         while not self._frames:
-            if deadline is not None:
-                self._wait(select.POLLIN, deadline, "the worker sent no frame in time")
+            if deadline is not None and self._sock.fileno() >= 0:
+                self._wait(self._readable, deadline, "the worker sent no frame in time")
             try:
                 # No room for descriptors: the kernel closes any that come, and says so.
                 size, _, flags, _ = self._sock.recvmsg_into((self._view,))
@@ -219,10 +229,8 @@ class Channel:
                 raise ProtocolViolation(str(error)) from None
             self._frames.reverse()
 
-    def _wait(self, event: int, deadline: float | None, message: str) -> None:
-        """Wait for *event* on the socket or raise TimeoutError(*message*) at *deadline*."""
-        poll = select.poll()
-        poll.register(self._sock, event)
+    def _wait(self, poll: select.poll, deadline: float | None, message: str) -> None:
+        """Wait for the event of *poll* or raise TimeoutError(*message*) at *deadline*."""
         left = None if deadline is None else max(0.0, (deadline - time.monotonic()) * 1000)
         if not poll.poll(left):
             raise TimeoutError(message)

@@ -19,6 +19,7 @@ import mmap
 import os
 import pathlib
 import random
+import re
 import struct
 import subprocess
 import sys
@@ -29,7 +30,6 @@ import uuid
 from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SOURCES = ("core.c", "codec.c", "codec_decode.c", "codec_encode.c")
 SLOWEST = 10.0
 """Seconds that one input may take under the sanitizers."""
 INPUT_ROOM = 1 << 20
@@ -123,17 +123,23 @@ class Mutator:
     ways = (flip, flip, tag, tag, length, length, cut, drop, repeat, splice, splice)
 
 
+def sources() -> list[str]:
+    """Return the C files that the build makes `_viscore` of."""
+    native = ROOT / "native" / "vispython"
+    library = (native / "CMakeLists.txt").read_text().partition("python_add_library(_viscore")[2]
+    return [str(native / name) for name in re.findall(r"\S+\.c\b", library.partition(")")[0])]
+
+
 def build(directory: pathlib.Path) -> pathlib.Path:
     """Build `_viscore` with the sanitizers and return its path."""
     target = directory / "_viscore.abi3.so"
-    native = ROOT / "native" / "vispython"
     subprocess.run(
         [
             *("gcc", "-shared", "-fPIC", "-g", "-O1", "-std=gnu11"),
             *("-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
-            *("-fno-omit-frame-pointer", "-DPy_LIMITED_API=0x030b0000"),
+            *("-fno-omit-frame-pointer", "-D_GNU_SOURCE", "-DPy_LIMITED_API=0x030b0000"),
             f"-I{sysconfig.get_path('include')}",
-            *(str(native / name) for name in SOURCES),
+            *sources(),
             *("-o", str(target)),
         ],
         check=True,
@@ -167,7 +173,7 @@ def fuzz(core_path: str, input_path: str, seconds: float, seed: int) -> int:
     core = load(core_path, "_viscore")
     values = load(str(ROOT / "src" / "visruntime" / "guest" / "values.py"), "values")
     values.install(core)
-    with open(input_path, "r+b") as file:  # noqa: PTH123
+    with open(input_path, "r+b") as file:
         current = mmap.mmap(file.fileno(), INPUT_ROOM)
     corpus = [core.encode(value) for value in seeds()]
     corpus.append(core.encode([object()], default=lambda _: (1, "type", "repr")))

@@ -134,7 +134,7 @@ class Handle(_Frozen):
     type_name: str
     repr: str
 
-    def __init__(self, id: int, type_name: str, repr: str) -> None:  # noqa: A002 (its attributes)
+    def __init__(self, id: int, type_name: str, repr: str) -> None:
         if type(id) is not int or not 0 <= id < 1 << 63:
             raise ValueError("id must be an int from 0 to 2**63 - 1")
         if type(type_name) is not str or len(type_name) > MAX_TYPE_NAME:
