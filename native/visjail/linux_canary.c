@@ -1,6 +1,6 @@
-// Canaries: forbidden acts, tried inside the jail by a confined child, when the
-// jail opens. The answers go back as one int32 each: the errno that the act got,
-// 0 if it succeeded (which ends the jail), -1 if it says nothing here.
+// Canaries: forbidden acts, tried inside the jail by a confined child, before the
+// jail is ready. The answers go to the host as one int32 each: the errno that the
+// act got, 0 if it succeeded (which ends the jail), -1 if it says nothing here.
 //
 // The order is that of CANARIES in src/visruntime/_jail_canaries.py.
 
@@ -17,7 +17,6 @@
 #define NOT_APPLICABLE    (-1)
 #define CANARY_NAME       "/.visruntime-canary"
 #define LANDLOCK_SCOPES   6u // the first ABI that scopes signals
-#define ANSWERS_MAX       128
 
 static int32_t answer(long result) {
     return result < 0 ? (int32_t)-result : 0;
@@ -88,10 +87,8 @@ static uint32_t fixed_acts(const vj_setup *setup, int32_t *answers) {
     return count;
 }
 
-// "r/path": read it; "w/path": write it, or make something in it; "x/path": run it.
-static int32_t try_path(const char *act) {
-    const char *path = act + 1;
-    switch (act[0]) {
+static int32_t try_path(char act, const char *path) {
+    switch (act) {
     case 'r': return answer(open_and_close(path, O_RDONLY));
     case 'x': return answer(sys(SYS_faccessat, AT_FDCWD, path, 1 /* X_OK */));
     case 'w': {
@@ -103,18 +100,41 @@ static int32_t try_path(const char *act) {
         vj_text_string(&text, CANARY_NAME);
         return text.overflow ? NOT_APPLICABLE : answer(make_directory(name));
     }
+    default: return NOT_APPLICABLE;
     }
-    return NOT_APPLICABLE;
 }
 
-long vj_canaries_try(const vj_setup *setup, const vj_request *request) {
-    int32_t answers[ANSWERS_MAX];
-    uint32_t count = fixed_acts(setup, answers);
-    const char *act = request->data + strlen(request->data) + 1;
-    for (uint32_t i = 0; i < request->message.argument_count && count < ANSWERS_MAX; i++) {
-        answers[count++] = try_path(act);
-        act += strlen(act) + 1;
+typedef struct {
+    const vj_setup *setup;
+    int32_t *answers;
+    uint32_t count;
+    vj_stage stage;
+    long error;
+} trial;
+
+static int try_all(void *argument) {
+    trial *state = argument;
+    const vj_plan *plan = state->setup->plan;
+    state->error = vj_confine(state->setup, &state->stage);
+    if (state->error < 0) return 125;
+    state->count = fixed_acts(state->setup, state->answers);
+    const vj_operation *operations = vj_plan_operations(plan);
+    for (uint32_t i = 0; i < plan->operation_count && state->count < VJ_ANSWERS_MAX; i++) {
+        if (operations[i].kind != VJ_OPERATION_TRY) continue;
+        state->answers[state->count++] =
+            try_path((char)operations[i].mode, vj_plan_string(plan, operations[i].path));
     }
-    long written = sys(SYS_write, 1, answers, count * sizeof *answers);
-    return written < 0 ? written : 0;
+    return 0;
+}
+
+uint32_t vj_canaries_try(const vj_setup *setup, int32_t answers[VJ_ANSWERS_MAX]) {
+    static char stack[32768] __attribute__((aligned(16)));
+    trial state = {.setup = setup, .answers = answers};
+    long pid = vj_spawn_shared(try_all, &state, stack + sizeof stack);
+    if (pid < 0) vj_setup_fail(setup, VJ_STAGE_CANARIES, pid);
+    int status = 0;
+    sys(SYS_wait4, pid, &status, 0, 0);
+    if (state.error < 0) vj_setup_fail(setup, state.stage, state.error);
+    if (status != 0) vj_setup_fail(setup, VJ_STAGE_CANARIES, -EIO);
+    return state.count;
 }

@@ -138,7 +138,7 @@ static long do_realpath(const char *path) {
     return size < 0 ? size : write_all(1, target, (size_t)size);
 }
 
-int vj_file_operation(const vj_setup *setup, const vj_request *request) {
+int vj_file_operation(const vj_request *request) {
     // The path is the only argument; it stands behind the directory.
     const char *path = request->data + strlen(request->data) + 1;
     long result = -EINVAL;
@@ -152,7 +152,6 @@ int vj_file_operation(const vj_setup *setup, const vj_request *request) {
         break;
     case VJ_FILE_REMOVE: result = do_remove(path); break;
     case VJ_FILE_REALPATH: result = do_realpath(path); break;
-    case VJ_FILE_CANARIES: result = vj_canaries_try(setup, request); break;
     }
     return result < 0 ? (int)-result : 0;
 }

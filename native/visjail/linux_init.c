@@ -107,7 +107,6 @@ static void raise_descriptor_limit(void) {
 
 static void enter_namespaces(vj_setup *setup) {
     long flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
-    if (setup->plan->flags & VJ_PLAN_PRIVATE_NETWORK) flags |= CLONE_NEWNET;
     long result = sys(SYS_unshare, flags);
     if (result < 0) vj_setup_fail(setup, VJ_STAGE_NAMESPACES, result);
 }
@@ -123,10 +122,46 @@ static void raise_loopback(vj_setup *setup) {
     if (result < 0) vj_setup_fail(setup, VJ_STAGE_NETWORK, result);
 }
 
-static void build(vj_setup *setup) {
+// The network namespace costs as much as all others together, so the process
+// that is about to leave makes it while pid 1 builds the mounts.
+// `spaces` is its /proc/self/ns, opened before: pid 1's pivot_root moves this
+// process, too, into a root where it has no name.
+static void make_network(vj_setup *setup, int channel, int spaces) {
+    long result = sys(SYS_unshare, CLONE_NEWNET);
+    if (result < 0) vj_setup_fail(setup, VJ_STAGE_NETWORK, result);
+    raise_loopback(setup);
+    int space = (int)sys(SYS_openat, spaces, "net", O_RDONLY | O_CLOEXEC, 0);
+    if (space < 0) vj_setup_fail(setup, VJ_STAGE_NETWORK, space);
+    vj_message message = {.kind = VJ_MESSAGE_PROCESS};
+    result = vj_message_send(channel, &message, 0, 0, &space, 1);
+    if (result < 0) vj_setup_fail(setup, VJ_STAGE_NETWORK, result);
+}
+
+static void join_network(vj_setup *setup, int channel) {
+    vj_message message;
+    struct iovec part = {.iov_base = &message, .iov_len = sizeof message};
+    char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8)));
+    struct msghdr header = {.msg_iov = &part,
+                            .msg_iovlen = 1,
+                            .msg_control = control,
+                            .msg_controllen = sizeof control};
+    long size = sys(SYS_recvmsg, channel, &header, MSG_CMSG_CLOEXEC);
+    // The other process has said why; there is nothing to add.
+    if (size != (long)sizeof message) vj_exit_process(125);
+    struct cmsghdr *received = CMSG_FIRSTHDR(&header);
+    if (!received || received->cmsg_type != SCM_RIGHTS) vj_exit_process(125);
+    int space;
+    memcpy(&space, CMSG_DATA(received), sizeof space);
+    long result = sys(SYS_setns, space, CLONE_NEWNET);
+    if (result < 0) vj_setup_fail(setup, VJ_STAGE_NETWORK, result);
+    sys(SYS_close, space);
+    sys(SYS_close, channel);
+}
+
+static void build(vj_setup *setup, int network) {
     const char *name = vj_plan_string(setup->plan, setup->plan->hostname);
     vj_mounts_build(setup);
-    if (setup->plan->flags & VJ_PLAN_PRIVATE_NETWORK) raise_loopback(setup);
+    if (network >= 0) join_network(setup, network);
     long result = sys(SYS_sethostname, name, strlen(name));
     if (result < 0) vj_setup_fail(setup, VJ_STAGE_NAMESPACES, result);
     vj_capabilities_drop(setup);
@@ -200,7 +235,10 @@ _Noreturn static void supervise(vj_setup *setup) {
         .guest_id = setup->guest_id,
         .identity = setup->identity,
     };
-    vj_message_send(VJ_FD_CONTROL, &ready, 0, 0, 0, 0);
+    int32_t answers[VJ_ANSWERS_MAX];
+    uint32_t count = vj_canaries_try(setup, answers);
+    ready.data_size = count * (uint32_t)sizeof *answers;
+    vj_message_send(VJ_FD_CONTROL, &ready, answers, ready.data_size, 0, 0);
     make_keeper(setup); // the first one, ahead of the first run
 
     for (;;) {
@@ -246,16 +284,28 @@ int vj_main(int argument_count, char **arguments) {
     vj_identity_enter(&setup);
     enter_namespaces(&setup);
 
+    int network[2] = {-1, -1};
+    int spaces = -1;
+    if (setup.plan->flags & VJ_PLAN_PRIVATE_NETWORK) {
+        spaces = (int)sys(SYS_openat, AT_FDCWD, "/proc/self/ns", O_PATH | O_CLOEXEC, 0);
+        if (spaces < 0) vj_setup_fail(&setup, VJ_STAGE_NETWORK, spaces);
+        long made = sys(SYS_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, network);
+        if (made < 0) vj_setup_fail(&setup, VJ_STAGE_NETWORK, made);
+    }
     int process = -1;
     long pid = sys(SYS_clone, CLONE_PARENT | CLONE_PIDFD, 0, &process, 0, 0);
     if (pid < 0) vj_setup_fail(&setup, VJ_STAGE_PROCESS, pid);
     if (pid > 0) {
         vj_message born = {.kind = VJ_MESSAGE_PROCESS, .pid = (int32_t)pid};
         vj_message_send(VJ_FD_CONTROL, &born, 0, 0, &process, 1);
+        vj_close_slot(&network[0]);
+        if (network[1] >= 0) make_network(&setup, network[1], spaces);
         return 0;
     }
     // Of the host's descriptors nothing stays, 0 to 2 included.
-    build(&setup);
+    vj_close_slot(&network[1]);
+    vj_close_slot(&spaces);
+    build(&setup, network[0]);
     for (int descriptor = 0; descriptor < 3; descriptor++) sys(SYS_close, descriptor);
     if (sys(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR, 0) != 0 || sys(SYS_dup3, 0, 1, 0) < 0 ||
         sys(SYS_dup3, 0, 2, 0) < 0) {

@@ -67,10 +67,11 @@ typedef struct {
 long vj_program_start(const vj_setup *setup, vj_request *request, vj_stage *stage);
 
 // Run in a confined child of the keeper: does the operation, returns 0 or errno.
-int vj_file_operation(const vj_setup *setup, const vj_request *request);
+int vj_file_operation(const vj_request *request);
 
-// Try what must not be possible, and write the answers to descriptor 1.
-long vj_canaries_try(const vj_setup *setup, const vj_request *request);
+// Try what must not be possible, in a confined child; returns how many answers
+// there are.
+uint32_t vj_canaries_try(const vj_setup *setup, int32_t answers[VJ_ANSWERS_MAX]);
 
 // Confine the calling process as a program of the jail; 0 or a negative errno.
 long vj_confine(const vj_setup *setup, vj_stage *stage);

@@ -159,7 +159,7 @@ static int become_program(void *argument) {
     result = enter_directory(start);
     if (result < 0) return fail(start, VJ_STAGE_DIRECTORY, result);
     if (request->message.flags & VJ_SPAWN_FILE) {
-        return vj_file_operation(start->setup, request);
+        return vj_file_operation(request);
     }
     result = request->message.flags & VJ_SPAWN_SEARCH ? execute_by_search(start)
                                                       : execute(start, start->arguments[0]);

@@ -19,7 +19,7 @@ enum { VJ_FD_CONTROL = 3, VJ_FD_HOST = 4, VJ_FD_PLAN = 5, VJ_FD_FIRST_FREE = 6 }
 
 typedef enum {
     VJ_MESSAGE_PROCESS = 1, // init -> host: pid 1 exists; its pidfd is attached
-    VJ_MESSAGE_READY,       // init -> host: the jail is complete
+    VJ_MESSAGE_READY,       // init -> host: the jail is complete; answers behind it
     VJ_MESSAGE_FAILED,      // init or keeper -> host: stage, error, index
     VJ_MESSAGE_KEEPER,      // host -> init: make one; init -> host: its channel
     VJ_MESSAGE_TERMINAL,    // host -> init: make one; init -> host: master, slave
@@ -51,6 +51,7 @@ typedef enum {
     VJ_STAGE_CAPABILITIES,
     VJ_STAGE_LANDLOCK,
     VJ_STAGE_SECCOMP,
+    VJ_STAGE_CANARIES,
     VJ_STAGE_SUPERVISOR,
     VJ_STAGE_REQUEST,
     VJ_STAGE_SESSION,
@@ -88,7 +89,6 @@ typedef enum {
     VJ_FILE_MAKE_DIRECTORY,
     VJ_FILE_REMOVE,
     VJ_FILE_REALPATH, // the path without links, to descriptor 1
-    VJ_FILE_CANARIES, // forbidden acts; their answers to descriptor 1
 } vj_file;
 
 typedef struct {

@@ -15,6 +15,7 @@
 #define VJ_PLAN_MAX_SIZE       (16u << 20)
 #define VJ_PLAN_MAX_OPERATIONS 65536u
 #define VJ_PATH_MAX            4096u
+#define VJ_ANSWERS_MAX         128u // of the canaries
 
 enum {
     // Own network namespace with nothing but loopback, and the stricter filter.
@@ -44,6 +45,8 @@ typedef enum {
     VJ_OPERATION_DEVICES, // a private /dev
     VJ_OPERATION_PROC,    // a private /proc
     VJ_OPERATION_SEAL,    // the mount at path becomes read-only
+    // Mounts nothing: an act (mode: 'r', 'w' or 'x') that must fail on path.
+    VJ_OPERATION_TRY,
     VJ_OPERATION_END,
 } vj_operation_kind;
 

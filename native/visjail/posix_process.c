@@ -72,17 +72,22 @@ vj_status vj_send(int socket, const vj_message *message, const void *data, size_
     return vj_fail(error, VJ_SYSTEM, VJ_STAGE_HOST, errno, "cannot send to the jail");
 }
 
-// Receive one message. `descriptors` has room for VJ_DESCRIPTORS_MAX.
-vj_status vj_receive(int socket, int flags, vj_message *message, int *descriptors,
-                     uint32_t *count, vj_error *error) {
-    struct iovec part = {.iov_base = message, .iov_len = sizeof *message};
+// Receive one message and, where `data` is not NULL, what stands behind it.
+// `descriptors` has room for VJ_DESCRIPTORS_MAX.
+static vj_status receive_with(int socket, int flags, vj_message *message, void *data,
+                              size_t capacity, int *descriptors, uint32_t *count,
+                              vj_error *error) {
+    struct iovec parts[2] = {
+        {.iov_base = message, .iov_len = sizeof *message},
+        {.iov_base = data, .iov_len = capacity},
+    };
     union {
         struct cmsghdr header;
         char space[CMSG_SPACE(VJ_DESCRIPTORS_MAX * sizeof(int))];
     } control;
     struct msghdr header = {
-        .msg_iov = &part,
-        .msg_iovlen = 1,
+        .msg_iov = parts,
+        .msg_iovlen = data ? 2 : 1,
         .msg_control = control.space,
         .msg_controllen = sizeof control.space,
     };
@@ -100,12 +105,18 @@ vj_status vj_receive(int socket, int flags, vj_message *message, int *descriptor
         *count = (uint32_t)((first->cmsg_len - CMSG_LEN(0)) / sizeof(int));
         memcpy(descriptors, CMSG_DATA(first), *count * sizeof(int));
     }
-    if (size != sizeof *message || (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
+    size_t expected = sizeof *message + (data ? message->data_size : 0);
+    if ((size_t)size != expected || (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
         for (uint32_t i = 0; i < *count; i++) close(descriptors[i]);
         *count = 0;
         return vj_fail(error, VJ_CLOSED, VJ_STAGE_HOST, EBADMSG, "a malformed message");
     }
     return VJ_OK;
+}
+
+vj_status vj_receive(int socket, int flags, vj_message *message, int *descriptors,
+                     uint32_t *count, vj_error *error) {
+    return receive_with(socket, flags, message, NULL, 0, descriptors, count, error);
 }
 
 static vj_status failure_of(const vj_message *message, vj_error *error) {
@@ -204,8 +215,9 @@ static vj_status await_ready(vj_jail *jail, vj_jail_info *info, vj_error *error)
         vj_message message;
         int descriptors[VJ_DESCRIPTORS_MAX];
         uint32_t count;
-        vj_status status =
-            vj_receive(jail->control, 0, &message, descriptors, &count, error);
+        int32_t answers[VJ_ANSWERS_MAX];
+        vj_status status = receive_with(jail->control, 0, &message, answers, sizeof answers,
+                                        descriptors, &count, error);
         if (status == VJ_INTERRUPTED) continue;
         if (status != VJ_OK) return status;
         if (message.kind == VJ_MESSAGE_FAILED) return failure_of(&message, error);
@@ -217,6 +229,8 @@ static vj_status await_ready(vj_jail *jail, vj_jail_info *info, vj_error *error)
             info->landlock_abi = message.landlock_abi;
             info->guest_id = message.guest_id;
             info->identity = message.identity;
+            info->answer_count = message.data_size / (uint32_t)sizeof *answers;
+            memcpy(info->answers, answers, message.data_size);
         } else if (message.kind == VJ_MESSAGE_KEEPER && count == 1) {
             jail->spare = descriptors[0];
         } else {

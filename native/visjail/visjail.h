@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "error.h"
+#include "plan.h"
 
 typedef struct vj_jail vj_jail;
 typedef struct vj_run vj_run;
@@ -19,6 +20,8 @@ typedef struct {
     uint32_t landlock_abi; // 0: the kernel has no Landlock
     uint32_t guest_id;     // host uid under which the guest runs
     uint32_t identity;     // 1 the caller's own, 2 another uid, 3 uid 0 without capabilities
+    uint32_t answer_count; // of the canaries (linux_canary.c): an errno each
+    int32_t answers[VJ_ANSWERS_MAX];
 } vj_jail_info;
 
 // Start `init_path` with the plan and wait until the jail is complete.

@@ -12,8 +12,9 @@ import stat
 import sys
 
 from visruntime import _native
+from visruntime._jail_canaries import MOST_PATHS
 from visruntime._jail_protect import host_files
-from visruntime._paths import ancestors, is_within
+from visruntime._paths import ancestors, existing_minimal_read, is_within
 from visruntime._unsupported import unsupported
 from visruntime.errors import PolicyError, PolicyUnsupported
 
@@ -51,7 +52,7 @@ MOST_COPIED_BYTES = 32768
 class JailPlan:
     """A compiled plan, and what the caller of it has to know."""
 
-    __slots__ = ("blob", "home", "notes", "protected", "read_tests", "rules", "sockets")
+    __slots__ = ("acts", "blob", "home", "notes", "protected", "rules", "sockets")
 
     def __init__(self) -> None:
         self.blob = b""
@@ -60,7 +61,7 @@ class JailPlan:
         self.protected: list[str] = []
         self.sockets: list[str] = []
         self.rules: list[tuple[str, str]] = []
-        self.read_tests: list[str] = []
+        self.acts: list[str] = []
 
 
 def make_plan(
@@ -79,7 +80,8 @@ def make_plan(
         PolicyUnsupported: a clause that this version or machine cannot enforce.
         PolicyError: a path that is missing, or is not what a rule can stand on.
     """
-    resolved = policy.resolved_rules()
+    minimal = existing_minimal_read() if policy.system == "minimal" else ()
+    resolved = policy._assemble(resolve=True, minimal=minimal)
     for field, why in unsupported(policy, resolved):
         raise PolicyUnsupported(f"{field}: {why}", field=field)
     plan = JailPlan()
@@ -102,12 +104,16 @@ def make_plan(
     facts = _facts(path for _, path, _, _ in rules)
     _check_facts(written, facts)
     plan.rules = [(kind, path) for kind, path, _, _ in rules]
-    plan.read_tests = _denied_paths(written, plan, facts)
+    plan.acts = _denied_paths(written, plan, facts)[:MOST_PATHS]
     guest_id = GUEST_IDS[0] + secrets.randbelow(GUEST_IDS[1] - GUEST_IDS[0])
     plan.blob = _native.compile_plan(
         rules=rules,
         facts=facts,
-        extras=_extras(policy, plan.home, os.geteuid() or guest_id, copied),
+        extras=[
+            *_extras(policy, plan.home, os.geteuid() or guest_id),
+            *_system_extras(minimal, copied),
+            *(("TRY", act[1:], "", ord(act[0])) for act in plan.acts),
+        ],
         limits=_process_limits(policy.limits),
         hostname="visruntime",
         guest_id=guest_id,
@@ -345,9 +351,15 @@ ETC_GROUP = "root:x:0:\nuser:x:{id}:\nnogroup:x:65534:\n"
 ETC_HOSTS = "127.0.0.1 localhost visruntime\n::1 localhost\n"
 
 
-def _extras(
-    policy: JailPolicy, home: str, user: int, copied: Sequence[str]
+def _system_extras(
+    minimal: Sequence[tuple[str, str]], copied: Sequence[str]
 ) -> list[tuple[str, str, str, int]]:
+    """Return the links and the copied files of ``system="minimal"``."""
+    links = [("SYMLINK", path, os.readlink(path), 0) for path, _ in minimal if os.path.islink(path)]
+    return links + [("COPY", path, path, 0) for path in copied]
+
+
+def _extras(policy: JailPolicy, home: str, user: int) -> list[tuple[str, str, str, int]]:
     """Return the operations that follow from no rule, in order."""
     granted = {*policy.read, *policy.write}
     extras: list[tuple[str, str, str, int]] = [
@@ -364,11 +376,7 @@ def _extras(
     if policy.system == "host":
         return extras
     if policy.system == "minimal":
-        for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
-            if os.path.islink(f"/{name}"):
-                extras.append(("SYMLINK", f"/{name}", os.readlink(f"/{name}"), 0))
         extras.append(("DIRECTORY", "/etc", "", 0))
-        extras += [("COPY", path, path, 0) for path in copied]
         extras += _made_etc(policy, home, user)
     extras.append(("DIRECTORY", "/run", "", 0))
     extras += _grant_links(policy)

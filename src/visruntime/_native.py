@@ -214,9 +214,12 @@ def find_sockets(directory: str, most_entries: int) -> list[str]:
 
 
 class JailHandle:
-    """One open jail. ``info`` holds pid, landlock_abi, guest_id and identity."""
+    """One open jail.
 
-    __slots__ = ("_jail", "info")
+    ``info`` holds pid, landlock_abi, guest_id and identity; ``answers`` what its canaries got.
+    """
+
+    __slots__ = ("_jail", "answers", "info")
 
     def __init__(self, init_path: str, plan: bytes) -> None:
         jail = ffi.new("vj_jail **")
@@ -231,6 +234,7 @@ class JailHandle:
             "guest_id": info.guest_id,
             "identity": info.identity,
         }
+        self.answers = list(info.answers[0 : info.answer_count])
 
     def close(self) -> None:
         """End everything in the jail and wait for it. Idempotent."""

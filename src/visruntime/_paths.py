@@ -38,6 +38,7 @@ MINIMAL_READ = (
     "/lib",
     "/lib32",
     "/lib64",
+    "/libx32",
     "/etc/R",
     "/etc/alternatives",
     "/etc/bash.bashrc",

@@ -7,12 +7,11 @@ cannot enforce is refused before anything starts, never weakened.
 from __future__ import annotations
 
 import os
-import struct
 import time
 
 from visruntime import _native
 from visruntime._environment_names import check_env
-from visruntime._jail_canaries import MOST_PATHS, judge
+from visruntime._jail_canaries import judge
 from visruntime._jail_diagnose import as_public_error, init_path
 from visruntime._jail_files import JailFiles
 from visruntime._jail_plan import DEFAULT_PROCESSES, make_plan
@@ -124,15 +123,7 @@ class Jail(JailFiles):
                 "or call as an ordinary user",
                 field="limits.processes",
             )
-        acts = plan.read_tests[:MOST_PATHS]
-        run, output = self._start_file_operation("CANARIES", acts or [""], 1 << 12)
-        end = None
-        while end is None:
-            end = run.communicate(output, None, None)
-        answers = struct.unpack(f"={output.total() // 4}i", output.value())
-        if not acts:
-            answers = answers[:-1]
-        canaries = judge(answers, acts)
+        canaries = judge(self._handle.answers, plan.acts)
         broken = [canary.name for canary in canaries if not canary.held]
         if broken or not canaries:
             raise JailUnavailable(

@@ -36,7 +36,7 @@ from visruntime.errors import PolicyError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any, Literal, NoReturn
 
 __all__ = [
@@ -339,7 +339,9 @@ class JailPolicy(Frozen):
         """
         return self._assemble(resolve=True)
 
-    def _assemble(self, *, resolve: bool) -> tuple[Rule, ...]:
+    def _assemble(
+        self, *, resolve: bool, minimal: Sequence[tuple[str, str]] | None = None
+    ) -> tuple[Rule, ...]:
         rules = []
         granted = set()
         for kind in KINDS:
@@ -355,7 +357,7 @@ class JailPolicy(Frozen):
             rules.append(Rule(kind="read", path="/", origin="system"))
         elif self.system == "minimal":
             seen = set()
-            for path, real in existing_minimal_read():
+            for path, real in existing_minimal_read() if minimal is None else minimal:
                 shown = real if resolve else path
                 if shown not in seen:
                     seen.add(shown)
