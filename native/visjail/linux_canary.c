@@ -14,9 +14,9 @@
 #include <sys/ptrace.h>
 #include <sys/socket.h>
 
-#define NOT_APPLICABLE    (-1)
-#define CANARY_NAME       "/.visruntime-canary"
-#define LANDLOCK_SCOPES   6u // the first ABI that scopes signals
+#define NOT_APPLICABLE  (-1)
+#define CANARY_NAME     "/.visruntime-canary"
+#define LANDLOCK_SCOPES 6u // the first ABI that scopes signals
 
 static int32_t answer(long result) {
     return result < 0 ? (int32_t)-result : 0;
@@ -25,7 +25,8 @@ static int32_t answer(long result) {
 // An address that is nobody's (TEST-NET-1, RFC 5737); without a route the
 // kernel refuses before anything is sent.
 static long connect_outside(void) {
-    VJ_AUTO_FD socket = (int)sys(SYS_socket, AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    VJ_AUTO_FD socket =
+        (int)sys(SYS_socket, AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (socket < 0) return socket;
     struct sockaddr_in address;
     memset(&address, 0, sizeof address);
@@ -36,7 +37,8 @@ static long connect_outside(void) {
 }
 
 static long make_set_id_file(void) {
-    long file = sys(SYS_openat, AT_FDCWD, "/tmp" CANARY_NAME, O_CREAT | O_WRONLY | O_CLOEXEC, 04700);
+    long file = sys(SYS_openat, AT_FDCWD, "/tmp" CANARY_NAME,
+                    O_CREAT | O_WRONLY | O_CLOEXEC, 04700);
     if (file < 0) return file;
     sys(SYS_close, file);
     sys(SYS_unlinkat, AT_FDCWD, "/tmp" CANARY_NAME, 0);
@@ -50,7 +52,8 @@ static long make_directory(const char *path) {
 }
 
 static long open_and_close(const char *path, int flags) {
-    long file = sys(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
+    long file =
+        sys(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
     if (file >= 0) sys(SYS_close, file);
     return file;
 }
@@ -60,13 +63,15 @@ static long hold_no_capability(void) {
     struct __user_cap_data_struct held[2] = {{0}};
     long result = sys(SYS_capget, &header, held);
     if (result < 0) return result;
-    uint32_t any = held[0].effective | held[0].permitted | held[1].effective | held[1].permitted;
+    uint32_t any =
+        held[0].effective | held[0].permitted | held[1].effective | held[1].permitted;
     return any ? 0 : -EPERM;
 }
 
 static uint32_t fixed_acts(const vj_setup *setup, int32_t *answers) {
     int private_network = (setup->plan->flags & VJ_PLAN_PRIVATE_NETWORK) != 0;
-    int empty_root = !vj_plan_string(setup->plan, vj_plan_operations(setup->plan)->source)[0];
+    int empty_root =
+        !vj_plan_string(setup->plan, vj_plan_operations(setup->plan)->source)[0];
     uint32_t count = 0;
     answers[count++] = answer(sys(SYS_mount, "none", "/tmp", "tmpfs", 0, 0));
     answers[count++] = answer(sys(SYS_unshare, CLONE_NEWUSER));
@@ -80,8 +85,9 @@ static uint32_t fixed_acts(const vj_setup *setup, int32_t *answers) {
     answers[count++] = answer(sys(SYS_io_uring_setup, 1, 0));
     answers[count++] = answer(open_and_close("/proc/sys/kernel/core_pattern", O_WRONLY));
     answers[count++] = answer(make_set_id_file());
-    answers[count++] = setup->landlock_abi >= LANDLOCK_SCOPES ? answer(sys(SYS_kill, 1, 0))
-                                                              : NOT_APPLICABLE;
+    answers[count++] = setup->landlock_abi >= LANDLOCK_SCOPES
+                           ? answer(sys(SYS_kill, 1, 0))
+                           : NOT_APPLICABLE;
     answers[count++] = answer(sys(SYS_ptrace, PTRACE_ATTACH, 1, 0, 0));
     answers[count++] = answer(hold_no_capability());
     return count;
@@ -119,7 +125,8 @@ static int try_all(void *argument) {
     if (state->error < 0) return 125;
     state->count = fixed_acts(state->setup, state->answers);
     const vj_operation *operations = vj_plan_operations(plan);
-    for (uint32_t i = 0; i < plan->operation_count && state->count < VJ_ANSWERS_MAX; i++) {
+    for (uint32_t i = 0; i < plan->operation_count && state->count < VJ_ANSWERS_MAX;
+         i++) {
         if (operations[i].kind != VJ_OPERATION_TRY) continue;
         state->answers[state->count++] =
             try_path((char)operations[i].mode, vj_plan_string(plan, operations[i].path));

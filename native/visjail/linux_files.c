@@ -39,7 +39,7 @@ static long open_regular(const char *path, int flags) {
     long file = sys(SYS_openat, AT_FDCWD, path,
                     flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0644);
     if (file < 0) return file;
-    struct statx status;
+    struct statx status = {0};
     long result = status_of((int)file, "", AT_EMPTY_PATH, &status);
     if (result == 0) {
         int type = status.stx_mode & S_IFMT;
@@ -85,7 +85,7 @@ static long do_write(const char *path) {
 }
 
 static long do_stat(const char *path) {
-    struct statx status;
+    struct statx status = {0};
     long result = status_of(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, &status);
     if (result < 0) return result;
     vj_file_status reply = {
@@ -147,9 +147,7 @@ int vj_file_operation(const vj_request *request) {
     case VJ_FILE_WRITE: result = do_write(path); break;
     case VJ_FILE_STAT: result = do_stat(path); break;
     case VJ_FILE_LIST: result = do_list(path); break;
-    case VJ_FILE_MAKE_DIRECTORY:
-        result = sys(SYS_mkdirat, AT_FDCWD, path, 0755);
-        break;
+    case VJ_FILE_MAKE_DIRECTORY: result = sys(SYS_mkdirat, AT_FDCWD, path, 0755); break;
     case VJ_FILE_REMOVE: result = do_remove(path); break;
     case VJ_FILE_REALPATH: result = do_realpath(path); break;
     }

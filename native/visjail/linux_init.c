@@ -16,12 +16,12 @@
 #include <fcntl.h>
 #include <linux/if.h>
 #include <linux/ioctl.h>
-#include <sys/resource.h>
 #include <linux/sched.h>
 #include <linux/sockios.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -33,7 +33,8 @@ long vj_message_send(int socket, const vj_message *message, const void *data, si
         {.iov_base = (void *)(uintptr_t)message, .iov_len = sizeof *message},
         {.iov_base = (void *)(uintptr_t)data, .iov_len = size},
     };
-    char control[CMSG_SPACE(VJ_DESCRIPTORS_MAX * sizeof(int))] __attribute__((aligned(8)));
+    char control[CMSG_SPACE(VJ_DESCRIPTORS_MAX * sizeof(int))]
+        __attribute__((aligned(8)));
     memset(control, 0, sizeof control);
     struct msghdr header = {.msg_iov = parts, .msg_iovlen = size ? 2 : 1};
     if (descriptor_count) {
@@ -98,7 +99,7 @@ static void read_plan(vj_setup *setup) {
 // Each bind holds a descriptor until it is attached. Raising the soft limit to
 // the hard one needs no right.
 static void raise_descriptor_limit(void) {
-    struct rlimit64 limit;
+    struct rlimit64 limit = {0};
     if (sys(SYS_prlimit64, 0, RLIMIT_NOFILE, 0, &limit) == 0) {
         limit.rlim_cur = limit.rlim_max;
         sys(SYS_prlimit64, 0, RLIMIT_NOFILE, &limit, 0);
@@ -106,7 +107,8 @@ static void raise_descriptor_limit(void) {
 }
 
 static void enter_namespaces(vj_setup *setup) {
-    long flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
+    long flags =
+        CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
     long result = sys(SYS_unshare, flags);
     if (result < 0) vj_setup_fail(setup, VJ_STAGE_NAMESPACES, result);
 }
@@ -138,9 +140,9 @@ static void make_network(vj_setup *setup, int channel, int spaces) {
 }
 
 static void join_network(vj_setup *setup, int channel) {
-    vj_message message;
+    vj_message message = {0};
     struct iovec part = {.iov_base = &message, .iov_len = sizeof message};
-    char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8)));
+    char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8))) = {0};
     struct msghdr header = {.msg_iov = &part,
                             .msg_iovlen = 1,
                             .msg_control = control,
@@ -150,7 +152,7 @@ static void join_network(vj_setup *setup, int channel) {
     if (size != (long)sizeof message) vj_exit_process(125);
     struct cmsghdr *received = CMSG_FIRSTHDR(&header);
     if (!received || received->cmsg_type != SCM_RIGHTS) vj_exit_process(125);
-    int space;
+    int space = -1;
     memcpy(&space, CMSG_DATA(received), sizeof space);
     long result = sys(SYS_setns, space, CLONE_NEWNET);
     if (result < 0) vj_setup_fail(setup, VJ_STAGE_NETWORK, result);
@@ -172,7 +174,7 @@ static void build(vj_setup *setup, int network) {
 // ---- supervision -----------------------------------------------------------
 
 static void make_keeper(const vj_setup *setup) {
-    int pair[2];
+    int pair[2] = {-1, -1};
     vj_message answer = {.kind = VJ_MESSAGE_KEEPER};
     long result = sys(SYS_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair);
     if (result == 0) {
@@ -198,11 +200,13 @@ static void make_terminal(void) {
     int pair[2] = {-1, -1};
     int unlock = 0;
     vj_message answer = {.kind = VJ_MESSAGE_TERMINAL};
-    pair[0] = (int)sys(SYS_openat, AT_FDCWD, "/dev/pts/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC, 0);
+    pair[0] =
+        (int)sys(SYS_openat, AT_FDCWD, "/dev/pts/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC, 0);
     long result = pair[0];
     if (result >= 0) result = sys(SYS_ioctl, pair[0], TIOCSPTLCK, &unlock);
     if (result >= 0) {
-        pair[1] = (int)sys(SYS_ioctl, pair[0], TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+        pair[1] =
+            (int)sys(SYS_ioctl, pair[0], TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
         result = pair[1];
     }
     answer.error = result < 0 ? (int32_t)-result : 0;
@@ -216,7 +220,7 @@ static void make_terminal(void) {
 // the claim that its run is under control: the jail ends.
 static void reap_keepers(void) {
     for (;;) {
-        int status;
+        int status = 0;
         long pid = sys(SYS_wait4, -1, &status, WNOHANG, 0);
         if (pid <= 0) return;
         if (status != 0) vj_exit_process(1);
@@ -226,7 +230,8 @@ static void reap_keepers(void) {
 _Noreturn static void supervise(vj_setup *setup) {
     uint64_t child_signal = 1ull << (SIGCHLD - 1);
     sys(SYS_rt_sigprocmask, SIG_BLOCK, &child_signal, 0, SIGNAL_SET_SIZE);
-    long signals = sys(SYS_signalfd4, -1, &child_signal, SIGNAL_SET_SIZE, O_CLOEXEC | O_NONBLOCK);
+    long signals =
+        sys(SYS_signalfd4, -1, &child_signal, SIGNAL_SET_SIZE, O_CLOEXEC | O_NONBLOCK);
     if (signals < 0) vj_setup_fail(setup, VJ_STAGE_SUPERVISOR, signals);
 
     vj_message ready = {
@@ -256,8 +261,9 @@ _Noreturn static void supervise(vj_setup *setup) {
             reap_keepers();
         }
         if (events[0].revents) {
-            vj_message message;
-            long size = sys(SYS_recvfrom, VJ_FD_CONTROL, &message, sizeof message, MSG_DONTWAIT, 0);
+            vj_message message = {0};
+            long size = sys(SYS_recvfrom, VJ_FD_CONTROL, &message, sizeof message,
+                            MSG_DONTWAIT, 0);
             if (size == -EAGAIN || size == -EINTR) continue;
             if (size != (long)sizeof message) vj_exit_process(0); // closed by the host
             if (message.kind == VJ_MESSAGE_KEEPER) make_keeper(setup);
@@ -265,8 +271,6 @@ _Noreturn static void supervise(vj_setup *setup) {
         }
     }
 }
-
-int vj_main(int argument_count, char **arguments);
 
 int vj_main(int argument_count, char **arguments) {
     (void)argument_count;
@@ -289,7 +293,8 @@ int vj_main(int argument_count, char **arguments) {
     if (setup.plan->flags & VJ_PLAN_PRIVATE_NETWORK) {
         spaces = (int)sys(SYS_openat, AT_FDCWD, "/proc/self/ns", O_PATH | O_CLOEXEC, 0);
         if (spaces < 0) vj_setup_fail(&setup, VJ_STAGE_NETWORK, spaces);
-        long made = sys(SYS_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, network);
+        long made =
+            sys(SYS_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, network);
         if (made < 0) vj_setup_fail(&setup, VJ_STAGE_NETWORK, made);
     }
     int process = -1;
@@ -307,8 +312,8 @@ int vj_main(int argument_count, char **arguments) {
     vj_close_slot(&spaces);
     build(&setup, network[0]);
     for (int descriptor = 0; descriptor < 3; descriptor++) sys(SYS_close, descriptor);
-    if (sys(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR, 0) != 0 || sys(SYS_dup3, 0, 1, 0) < 0 ||
-        sys(SYS_dup3, 0, 2, 0) < 0) {
+    if (sys(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR, 0) != 0 ||
+        sys(SYS_dup3, 0, 1, 0) < 0 || sys(SYS_dup3, 0, 2, 0) < 0) {
         vj_setup_fail(&setup, VJ_STAGE_SUPERVISOR, -EIO);
     }
     supervise(&setup);

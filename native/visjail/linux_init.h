@@ -20,9 +20,9 @@
 
 typedef struct {
     const vj_plan *plan;
-    int *trees;   // per operation: the detached mount of its source, or -1
-    int root;     // O_PATH of the new root
-    int ruleset;  // Landlock, or -1 where the kernel has none
+    int *trees;  // per operation: the detached mount of its source, or -1
+    int root;    // O_PATH of the new root
+    int ruleset; // Landlock, or -1 where the kernel has none
     uint32_t landlock_abi;
     uint32_t guest_id;
     vj_identity identity;
@@ -60,7 +60,7 @@ _Noreturn void vj_keeper_run(const vj_setup *setup, int channel);
 // on failure a negative errno with the stage in `*stage`.
 typedef struct {
     vj_message message;
-    char *data;         // the strings
+    char *data; // the strings
     int descriptors[VJ_DESCRIPTORS_MAX];
     uint32_t descriptor_count;
 } vj_request;

@@ -11,19 +11,19 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/prctl.h>
-#include <sys/resource.h>
 #include <linux/time_types.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#define SIGNAL_SET_SIZE  8
-#define TREE_MAX         16384 // processes looked at in one pass
-#define STOP_PASSES      64
-#define NANOSECONDS      1000000000ull
-#define KILL_WAIT_NS     20000000 // between passes over a tree that is ending
+#define SIGNAL_SET_SIZE 8
+#define TREE_MAX        16384 // processes looked at in one pass
+#define STOP_PASSES     64
+#define NANOSECONDS     1000000000ull
+#define KILL_WAIT_NS    20000000 // between passes over a tree that is ending
 
 typedef struct {
     const vj_setup *setup;
@@ -66,11 +66,12 @@ static int parent_of(int proc, const char *name) {
     if (text.overflow) return -1;
     VJ_AUTO_FD file = (int)sys(SYS_openat, proc, path, O_RDONLY | O_CLOEXEC, 0);
     if (file < 0) return -1;
-    char line[512];
+    char line[512] = {0};
     long size = sys(SYS_read, file, line, sizeof line);
     long at = size;
     while (at > 0 && line[at - 1] != ')') at--;
-    if (at > 0 && at + 1 < size && (line[at + 1] == 'Z' || line[at + 1] == 'X')) return -1;
+    if (at > 0 && at + 1 < size && (line[at + 1] == 'Z' || line[at + 1] == 'X'))
+        return -1;
     at += 3; // " S "
     int parent = 0;
     if (size <= 0 || at >= size) return -1;
@@ -98,8 +99,8 @@ static uint32_t read_processes(tree_entry *table) {
         char name[];
     } entry;
     static char data[32768] __attribute__((aligned(8)));
-    VJ_AUTO_FD proc = (int)sys(SYS_openat, AT_FDCWD, "/proc",
-                               O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    VJ_AUTO_FD proc =
+        (int)sys(SYS_openat, AT_FDCWD, "/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     uint32_t count = 0;
     for (;;) {
         long size = proc < 0 ? 0 : sys(SYS_getdents64, proc, data, sizeof data);
@@ -161,7 +162,7 @@ static uint32_t signal_tree(tree_entry *table, tree_entry *before, uint32_t *bef
 
 static int reap(vj_keeper *keeper) {
     for (;;) {
-        int status;
+        int status = 0;
         long pid = sys(SYS_wait4, -1, &status, WNOHANG, 0);
         if (pid == -ECHILD) return 0;
         if (pid <= 0) return 1;
@@ -219,7 +220,8 @@ static long receive(vj_keeper *keeper, vj_request *request, int wait) {
     if (part && part->cmsg_level == SOL_SOCKET && part->cmsg_type == SCM_RIGHTS) {
         request->descriptor_count =
             (uint32_t)((part->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-        memcpy(request->descriptors, CMSG_DATA(part), request->descriptor_count * sizeof(int));
+        memcpy(request->descriptors, CMSG_DATA(part),
+               request->descriptor_count * sizeof(int));
     }
     if (header.msg_flags & (MSG_CTRUNC | MSG_TRUNC)) return -EMSGSIZE;
     if (size < (long)sizeof request->message) return -EMSGSIZE;
@@ -233,7 +235,8 @@ static long map_strings(vj_request *request) {
     if (!(message->flags & VJ_SPAWN_MEMFD)) {
         return message->data_size <= VJ_INLINE_DATA_MAX ? 0 : -E2BIG;
     }
-    if (!request->descriptor_count || message->data_size > VJ_SPAWN_DATA_MAX) return -E2BIG;
+    if (!request->descriptor_count || message->data_size > VJ_SPAWN_DATA_MAX)
+        return -E2BIG;
     int memory = request->descriptors[--request->descriptor_count];
     long address = sys(SYS_mmap, 0, message->data_size, PROT_READ, MAP_PRIVATE, memory);
     sys(SYS_close, memory);
@@ -261,7 +264,7 @@ static long start(vj_keeper *keeper, vj_request *request, vj_stage *stage) {
 }
 
 static void handle_host(vj_keeper *keeper) {
-    vj_request request;
+    vj_request request = {0};
     long size = receive(keeper, &request, 0);
     if (size == -EAGAIN) return;
     if (size <= 0) {
@@ -316,8 +319,10 @@ static void report_exit(vj_keeper *keeper) {
         .status = keeper->status,
         .stop = keeper->stop,
         .killed = keeper->killed,
-        .user_us = (uint64_t)usage.ru_utime.tv_sec * 1000000 + (uint64_t)usage.ru_utime.tv_usec,
-        .system_us = (uint64_t)usage.ru_stime.tv_sec * 1000000 + (uint64_t)usage.ru_stime.tv_usec,
+        .user_us =
+            (uint64_t)usage.ru_utime.tv_sec * 1000000 + (uint64_t)usage.ru_utime.tv_usec,
+        .system_us =
+            (uint64_t)usage.ru_stime.tv_sec * 1000000 + (uint64_t)usage.ru_stime.tv_usec,
         .resident_kib = (uint64_t)usage.ru_maxrss,
     };
     reply(keeper, &exited);
@@ -331,14 +336,15 @@ _Noreturn void vj_keeper_run(const vj_setup *setup, int channel) {
                               O_CLOEXEC | O_NONBLOCK);
     if (keeper.signals < 0) vj_exit_process(1);
 
-    vj_request request;
+    vj_request request = {0};
     long size = receive(&keeper, &request, 1);
     if (size == 0 || size == -ECONNRESET) vj_exit_process(0); // never needed
     vj_stage stage = VJ_STAGE_REQUEST;
     long result = size < 0 ? size : start(&keeper, &request, &stage);
     if (size > 0) close_descriptors(&request);
     if (result < 0) {
-        vj_message failed = {.kind = VJ_MESSAGE_FAILED, .stage = stage, .error = (int32_t)-result};
+        vj_message failed = {
+            .kind = VJ_MESSAGE_FAILED, .stage = stage, .error = (int32_t)-result};
         reply(&keeper, &failed);
         vj_exit_process(0);
     }

@@ -14,17 +14,18 @@
 #include <linux/landlock.h>
 
 // By ABI; the headers of the build machine may be older than the kernel.
-#define ACCESS_EXECUTE    (1ull << 0)
-#define ACCESS_WRITE_FILE (1ull << 1)
-#define ACCESS_READ_FILE  (1ull << 2)
-#define ACCESS_READ_DIR   (1ull << 3)
-#define ACCESS_TRUNCATE   (1ull << 14) // ABI 3
-#define ACCESS_IOCTL_DEV  (1ull << 15) // ABI 5
-#define SCOPE_ABSTRACT_UNIX_SOCKET (1ull << 0) // ABI 6
-#define SCOPE_SIGNAL               (1ull << 1) // ABI 6
+#define ACCESS_EXECUTE             (1ull << 0)
+#define ACCESS_WRITE_FILE          (1ull << 1)
+#define ACCESS_READ_FILE           (1ull << 2)
+#define ACCESS_READ_DIR            (1ull << 3)
+#define ACCESS_TRUNCATE            (1ull << 14) // ABI 3
+#define ACCESS_IOCTL_DEV           (1ull << 15) // ABI 5
+#define SCOPE_ABSTRACT_UNIX_SOCKET (1ull << 0)  // ABI 6
+#define SCOPE_SIGNAL               (1ull << 1)  // ABI 6
 
 #define ACCESS_OF_FILES                                                                  \
-    (ACCESS_EXECUTE | ACCESS_WRITE_FILE | ACCESS_READ_FILE | ACCESS_TRUNCATE | ACCESS_IOCTL_DEV)
+    (ACCESS_EXECUTE | ACCESS_WRITE_FILE | ACCESS_READ_FILE | ACCESS_TRUNCATE |           \
+     ACCESS_IOCTL_DEV)
 
 struct ruleset_attributes {
     uint64_t handled_access_fs;
@@ -48,8 +49,8 @@ static uint64_t rights_of(const vj_access_rule *rule) {
         break;
     case VJ_ACCESS_WRITE: rights = ~0ull; break;
     case VJ_ACCESS_DEVICES:
-        rights = ACCESS_READ_FILE | ACCESS_READ_DIR | ACCESS_WRITE_FILE | ACCESS_TRUNCATE |
-                 ACCESS_IOCTL_DEV;
+        rights = ACCESS_READ_FILE | ACCESS_READ_DIR | ACCESS_WRITE_FILE |
+                 ACCESS_TRUNCATE | ACCESS_IOCTL_DEV;
         break;
     case VJ_ACCESS_END: break;
     }
@@ -64,7 +65,8 @@ void vj_landlock_prepare(vj_setup *setup) {
     if (abi < 0) vj_setup_fail(setup, VJ_STAGE_LANDLOCK, abi);
     setup->landlock_abi = (uint32_t)abi;
 
-    struct ruleset_attributes attributes = {.handled_access_fs = handled_rights((uint32_t)abi)};
+    struct ruleset_attributes attributes = {.handled_access_fs =
+                                                handled_rights((uint32_t)abi)};
     size_t size = sizeof attributes.handled_access_fs;
     if (abi >= 6) {
         attributes.scoped = SCOPE_SIGNAL;
@@ -81,13 +83,15 @@ void vj_landlock_prepare(vj_setup *setup) {
     const vj_access_rule *rules = vj_plan_access(setup->plan);
     for (uint32_t i = 0; i < setup->plan->access_count; i++) {
         const char *path = vj_plan_string(setup->plan, rules[i].path);
-        VJ_AUTO_FD place = (int)sys(SYS_openat, AT_FDCWD, path, O_PATH | O_CLOEXEC | O_NOFOLLOW, 0);
+        VJ_AUTO_FD place =
+            (int)sys(SYS_openat, AT_FDCWD, path, O_PATH | O_CLOEXEC | O_NOFOLLOW, 0);
         if (place < 0) vj_setup_fail(setup, VJ_STAGE_LANDLOCK, place);
         struct landlock_path_beneath_attr beneath = {
             .allowed_access = rights_of(&rules[i]) & attributes.handled_access_fs,
             .parent_fd = place,
         };
-        long result = sys(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &beneath, 0);
+        long result =
+            sys(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &beneath, 0);
         if (result < 0) vj_setup_fail(setup, VJ_STAGE_LANDLOCK, result);
     }
     setup->ruleset = (int)ruleset;

@@ -13,10 +13,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <linux/mount.h>
 #include <linux/openat2.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 
 #ifndef AT_RECURSIVE
 #define AT_RECURSIVE 0x8000
@@ -56,18 +56,20 @@ static long open_no_links(int directory, const char *path) {
 }
 
 static long same_object(int descriptor, const vj_operation *operation) {
-    struct statx status;
-    long result = sys(SYS_statx, descriptor, "", AT_EMPTY_PATH, STATX_TYPE | STATX_INO, &status);
+    struct statx status = {0};
+    long result =
+        sys(SYS_statx, descriptor, "", AT_EMPTY_PATH, STATX_TYPE | STATX_INO, &status);
     if (result < 0) return result;
     uint64_t device = (uint64_t)status.stx_dev_major << 32 | status.stx_dev_minor;
-    return device == operation->device && status.stx_ino == operation->inode ? 0 : -ESTALE;
+    return device == operation->device && status.stx_ino == operation->inode ? 0
+                                                                             : -ESTALE;
 }
 
 // ---- sources ---------------------------------------------------------------
 
 // The owner of a grant's root decides how the grant is mapped.
 static long map_owner(vj_setup *setup, int source, struct mount_attr *attributes) {
-    struct statx status;
+    struct statx status = {0};
     long result =
         sys(SYS_statx, source, "", AT_EMPTY_PATH, STATX_UID | STATX_GID, &status);
     if (result < 0) return result;
@@ -95,15 +97,14 @@ static long open_tree_of(vj_setup *setup, const vj_operation *operation, int id_
     if (operation->flags & VJ_BIND_READ_ONLY) attributes.attr_set |= MOUNT_ATTR_RDONLY;
     if (operation->flags & VJ_BIND_NO_EXEC) attributes.attr_set |= MOUNT_ATTR_NOEXEC;
     long result = 0;
-    VJ_AUTO_FD space = -1;
     if (id_mapped && (operation->flags & VJ_BIND_GRANT)) {
         result = map_owner(setup, source, &attributes);
-        space = result < 0 ? -1 : (int)attributes.userns_fd;
     }
     if (result == 0) {
-        result = sys(SYS_mount_setattr, tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attributes,
-                     sizeof attributes);
+        result = sys(SYS_mount_setattr, tree, "", AT_EMPTY_PATH | AT_RECURSIVE,
+                     &attributes, sizeof attributes);
     }
+    if (attributes.attr_set & MOUNT_ATTR_IDMAP) sys(SYS_close, attributes.userns_fd);
     if (result == 0) return tree;
     sys(SYS_close, tree);
     if (id_mapped) return result; // the caller tries again without
@@ -111,7 +112,8 @@ static long open_tree_of(vj_setup *setup, const vj_operation *operation, int id_
 }
 
 static int has_tree(const vj_setup *setup, const vj_operation *operation) {
-    if (operation->kind == VJ_OPERATION_BIND || operation->kind == VJ_OPERATION_COPY) return 1;
+    if (operation->kind == VJ_OPERATION_BIND || operation->kind == VJ_OPERATION_COPY)
+        return 1;
     return operation->kind == VJ_OPERATION_ROOT && source_of(setup, operation)[0];
 }
 
@@ -150,7 +152,8 @@ void vj_trees_close(vj_setup *setup) {
 static void make_directories(vj_setup *setup, const char *path, int last) {
     char prefix[VJ_PATH_MAX];
     size_t length = strlen(path);
-    if (length >= sizeof prefix) vj_setup_fail(setup, VJ_STAGE_MOUNT_POINT, -ENAMETOOLONG);
+    if (length >= sizeof prefix)
+        vj_setup_fail(setup, VJ_STAGE_MOUNT_POINT, -ENAMETOOLONG);
     memcpy(prefix, path, length + 1);
     for (size_t i = 1; i <= length; i++) {
         if (prefix[i] && prefix[i] != '/') continue;
@@ -179,8 +182,9 @@ static void attach(vj_setup *setup, int tree, const char *path) {
 
 static void write_file(vj_setup *setup, const char *path, const void *data, size_t size,
                        unsigned mode) {
-    VJ_AUTO_FD file = (int)sys(SYS_openat, setup->root, relative(path),
-                               O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
+    VJ_AUTO_FD file =
+        (int)sys(SYS_openat, setup->root, relative(path),
+                 O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
     if (file < 0) vj_setup_fail(setup, VJ_STAGE_MOUNT_POINT, file);
     if (size && sys(SYS_write, file, data, size) != (long)size) {
         vj_setup_fail(setup, VJ_STAGE_MOUNT_POINT, -EIO);
@@ -198,8 +202,8 @@ static void seal(vj_setup *setup, const char *path) {
 
 // mount(2) on a path below the new root. The path is made of the plan's own
 // directories, and is looked up without links first.
-static void mount_at(vj_setup *setup, const char *type, const char *path, unsigned long flags,
-                     const char *options, vj_stage stage) {
+static void mount_at(vj_setup *setup, const char *type, const char *path,
+                     unsigned long flags, const char *options, vj_stage stage) {
     VJ_AUTO_FD point = open_point(setup, path);
     char place[64];
     vj_text text = {.data = place, .capacity = sizeof place};
@@ -224,17 +228,20 @@ static void mount_tmpfs(vj_setup *setup, const char *path, unsigned mode, uint64
 
 static void do_root(vj_setup *setup, const vj_operation *operation, int tree) {
     if (tree >= 0) {
-        long result = sys(SYS_move_mount, tree, "", AT_FDCWD, BUILD_PLACE, MOVE_MOUNT_F_EMPTY_PATH);
+        long result =
+            sys(SYS_move_mount, tree, "", AT_FDCWD, BUILD_PLACE, MOVE_MOUNT_F_EMPTY_PATH);
         if (result < 0) vj_setup_fail(setup, VJ_STAGE_MOUNT, result);
     } else {
         char options[64];
         vj_text text = {.data = options, .capacity = sizeof options};
         vj_text_string(&text, "mode=755,size=");
         vj_text_number(&text, operation->size, 10);
-        long result = sys(SYS_mount, "tmpfs", BUILD_PLACE, "tmpfs", PRIVATE_MOUNT, options);
+        long result =
+            sys(SYS_mount, "tmpfs", BUILD_PLACE, "tmpfs", PRIVATE_MOUNT, options);
         if (result < 0) vj_setup_fail(setup, VJ_STAGE_MOUNT, result);
     }
-    long root = sys(SYS_openat, AT_FDCWD, BUILD_PLACE, O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
+    long root =
+        sys(SYS_openat, AT_FDCWD, BUILD_PLACE, O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
     if (root < 0) vj_setup_fail(setup, VJ_STAGE_MOUNT, root);
     setup->root = (int)root;
 }
@@ -276,7 +283,8 @@ static void do_mask_file(vj_setup *setup, const char *path) {
             MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
         .propagation = MS_PRIVATE,
     };
-    long result = sys(SYS_mount_setattr, mask, "", AT_EMPTY_PATH, &attributes, sizeof attributes);
+    long result =
+        sys(SYS_mount_setattr, mask, "", AT_EMPTY_PATH, &attributes, sizeof attributes);
     if (result < 0) vj_setup_fail(setup, VJ_STAGE_MOUNT, result);
     attach(setup, mask, path);
 }
@@ -293,7 +301,8 @@ static void do_scratch(vj_setup *setup, uint32_t first) {
     VJ_AUTO_FD scratch = open_point(setup, stage);
 
     uint32_t end = first + 1;
-    while (end < plan->operation_count && operations[end].kind == VJ_OPERATION_SCRATCH_PLACE) {
+    while (end < plan->operation_count &&
+           operations[end].kind == VJ_OPERATION_SCRATCH_PLACE) {
         end++;
     }
     for (uint32_t i = first + 1; i < end; i++) {
@@ -304,14 +313,16 @@ static void do_scratch(vj_setup *setup, uint32_t first) {
         // mkdir is subject to the umask, and the sticky bit matters for /tmp.
         if (result == 0) result = sys(SYS_fchmodat, scratch, name, operations[i].mode);
         if (result < 0) vj_setup_fail(setup, VJ_STAGE_MOUNT_POINT, result);
-        long tree = sys(SYS_open_tree, scratch, name, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+        long tree =
+            sys(SYS_open_tree, scratch, name, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
         if (tree < 0) vj_setup_fail(setup, VJ_STAGE_MOUNT, tree);
         setup->trees[i] = (int)tree;
     }
 }
 
 static void do_devices(vj_setup *setup) {
-    static const char *const nodes[] = {"null", "zero", "full", "random", "urandom", "tty"};
+    static const char *const nodes[] = {"null",   "zero",    "full",
+                                        "random", "urandom", "tty"};
     static const char *const links[][2] = {
         {"fd", "/proc/self/fd"},       {"stdin", "/proc/self/fd/0"},
         {"stdout", "/proc/self/fd/1"}, {"stderr", "/proc/self/fd/2"},
@@ -330,13 +341,14 @@ static void do_devices(vj_setup *setup) {
         if (tree < 0) vj_setup_fail(setup, VJ_STAGE_DEVICES, tree);
         struct mount_attr attributes = {.attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC,
                                         .propagation = MS_PRIVATE};
-        long result =
-            sys(SYS_mount_setattr, tree, "", AT_EMPTY_PATH, &attributes, sizeof attributes);
+        long result = sys(SYS_mount_setattr, tree, "", AT_EMPTY_PATH, &attributes,
+                          sizeof attributes);
         VJ_AUTO_FD point =
             (int)sys(SYS_openat, devices, nodes[i], O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
         if (result == 0) result = point < 0 ? point : 0;
         if (result == 0) {
-            result = sys(SYS_move_mount, tree, "", devices, nodes[i], MOVE_MOUNT_F_EMPTY_PATH);
+            result =
+                sys(SYS_move_mount, tree, "", devices, nodes[i], MOVE_MOUNT_F_EMPTY_PATH);
         }
         if (result < 0) vj_setup_fail(setup, VJ_STAGE_DEVICES, result);
     }
@@ -344,7 +356,8 @@ static void do_devices(vj_setup *setup) {
         long result = sys(SYS_symlinkat, links[i][1], devices, links[i][0]);
         if (result < 0) vj_setup_fail(setup, VJ_STAGE_DEVICES, result);
     }
-    if (sys(SYS_mkdirat, devices, "pts", 0755) < 0 || sys(SYS_mkdirat, devices, "shm", 0755) < 0) {
+    if (sys(SYS_mkdirat, devices, "pts", 0755) < 0 ||
+        sys(SYS_mkdirat, devices, "shm", 0755) < 0) {
         vj_setup_fail(setup, VJ_STAGE_DEVICES, -EIO);
     }
     // No gid=5: that group is not mapped in the jail.
@@ -377,19 +390,20 @@ static void do_proc(vj_setup *setup, const char *path) {
     mount_at(setup, "proc", path, MS_NOSUID | MS_NODEV | MS_NOEXEC, 0, VJ_STAGE_PROC);
     VJ_AUTO_FD proc = open_point(setup, path);
     for (size_t i = 0; i < sizeof read_only / sizeof *read_only; i++) {
-        VJ_AUTO_FD tree =
-            (int)sys(SYS_open_tree, proc, read_only[i], OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+        VJ_AUTO_FD tree = (int)sys(SYS_open_tree, proc, read_only[i],
+                                   OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
         if (tree == -ENOENT) continue; // not built into this kernel
         if (tree < 0) vj_setup_fail(setup, VJ_STAGE_PROC, tree);
         struct mount_attr attributes = {
-            .attr_set =
-                MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC,
+            .attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
+                        MOUNT_ATTR_NOEXEC,
             .propagation = MS_PRIVATE,
         };
-        long result =
-            sys(SYS_mount_setattr, tree, "", AT_EMPTY_PATH, &attributes, sizeof attributes);
+        long result = sys(SYS_mount_setattr, tree, "", AT_EMPTY_PATH, &attributes,
+                          sizeof attributes);
         if (result == 0) {
-            result = sys(SYS_move_mount, tree, "", proc, read_only[i], MOVE_MOUNT_F_EMPTY_PATH);
+            result = sys(SYS_move_mount, tree, "", proc, read_only[i],
+                         MOVE_MOUNT_F_EMPTY_PATH);
         }
         if (result < 0) vj_setup_fail(setup, VJ_STAGE_PROC, result);
     }
@@ -407,7 +421,8 @@ static void do_symlink(vj_setup *setup, const vj_operation *operation) {
     make_directories(setup, path, 0);
     long result =
         sys(SYS_symlinkat, source_of(setup, operation), setup->root, relative(path));
-    if (result < 0 && result != -EEXIST) vj_setup_fail(setup, VJ_STAGE_MOUNT_POINT, result);
+    if (result < 0 && result != -EEXIST)
+        vj_setup_fail(setup, VJ_STAGE_MOUNT_POINT, result);
 }
 
 static void do_mask_directory(vj_setup *setup, const vj_operation *operation) {

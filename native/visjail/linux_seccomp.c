@@ -14,7 +14,8 @@ void vj_seccomp_install(const vj_setup *setup) {
     int private_network = (setup->plan->flags & VJ_PLAN_PRIVATE_NETWORK) != 0;
     const struct sock_filter *filter =
         private_network ? seccomp_network_off : seccomp_network_open;
-    size_t size = private_network ? sizeof seccomp_network_off : sizeof seccomp_network_open;
+    size_t size =
+        private_network ? sizeof seccomp_network_off : sizeof seccomp_network_open;
     struct sock_fprog program = {
         .len = (unsigned short)(size / sizeof *filter),
         .filter = (struct sock_filter *)(uintptr_t)filter,

@@ -10,9 +10,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
-#include <sys/resource.h>
 #include <linux/sched.h>
 #include <signal.h>
+#include <sys/resource.h>
 
 // Above every number that a program's descriptors can get.
 #define DESCRIPTOR_PARKING 512
@@ -31,7 +31,7 @@ typedef struct {
 static long set_limit(int resource, uint64_t soft, uint64_t hard) {
     if (!soft) return 0;
     struct rlimit64 limit = {soft, hard};
-    struct rlimit64 present;
+    struct rlimit64 present = {0};
     long result = sys(SYS_prlimit64, 0, resource, 0, &present);
     // Only ever down: raising may need a capability, and is not ours to do.
     if (result == 0) {
@@ -46,9 +46,12 @@ static long apply_limits(const vj_process_limits *limits) {
     // 1 and not 0: with 0 the kernel still starts a core handler that is a
     // pipe, on the host, as host root.
     long result = set_limit(RLIMIT_CORE, 1, 1);
-    if (result == 0) result = set_limit(RLIMIT_NOFILE, limits->open_files, limits->open_files);
-    if (result == 0) result = set_limit(RLIMIT_NPROC, limits->processes, limits->processes);
-    if (result == 0) result = set_limit(RLIMIT_FSIZE, limits->file_size, limits->file_size);
+    if (result == 0)
+        result = set_limit(RLIMIT_NOFILE, limits->open_files, limits->open_files);
+    if (result == 0)
+        result = set_limit(RLIMIT_NPROC, limits->processes, limits->processes);
+    if (result == 0)
+        result = set_limit(RLIMIT_FSIZE, limits->file_size, limits->file_size);
     if (result == 0) result = set_limit(RLIMIT_DATA, limits->data, limits->data);
     // SIGXCPU at the limit, SIGKILL a second later for a guest that ignores it.
     if (result == 0) {
@@ -73,17 +76,20 @@ long vj_confine(const vj_setup *setup, vj_stage *stage) {
 // target is overwritten before it has been copied.
 static long place_descriptors(vj_request *request) {
     for (uint32_t i = 0; i < request->descriptor_count; i++) {
-        long parked = sys(SYS_fcntl, request->descriptors[i], F_DUPFD_CLOEXEC, DESCRIPTOR_PARKING);
+        long parked =
+            sys(SYS_fcntl, request->descriptors[i], F_DUPFD_CLOEXEC, DESCRIPTOR_PARKING);
         // A caller with few descriptors: any free number above the targets.
         if (parked == -EINVAL) {
-            parked = sys(SYS_fcntl, request->descriptors[i], F_DUPFD_CLOEXEC, VJ_DESCRIPTORS_MAX);
+            parked = sys(SYS_fcntl, request->descriptors[i], F_DUPFD_CLOEXEC,
+                         VJ_DESCRIPTORS_MAX);
         }
         if (parked < 0) return parked;
         request->descriptors[i] = (int)parked;
     }
     long result = sys(SYS_close_range, 0, ~0u, CLOSE_RANGE_CLOEXEC);
     for (uint32_t i = 0; result >= 0 && i < request->descriptor_count; i++) {
-        result = sys(SYS_dup3, request->descriptors[i], request->message.descriptor_numbers[i], 0);
+        result = sys(SYS_dup3, request->descriptors[i],
+                     request->message.descriptor_numbers[i], 0);
     }
     return result < 0 ? result : 0;
 }
@@ -161,8 +167,9 @@ static int become_program(void *argument) {
     if (request->message.flags & VJ_SPAWN_FILE) {
         return vj_file_operation(request);
     }
-    result = request->message.flags & VJ_SPAWN_SEARCH ? execute_by_search(start)
-                                                      : execute(start, start->arguments[0]);
+    result = request->message.flags & VJ_SPAWN_SEARCH
+                 ? execute_by_search(start)
+                 : execute(start, start->arguments[0]);
     return fail(start, VJ_STAGE_EXECUTE, result);
 }
 

@@ -6,16 +6,23 @@
 #include <signal.h>
 
 #ifndef VJ_HOSTED
-// Plain loops: the build turns off the optimisation that would make a loop
-// in memcpy call memcpy.
-void *memcpy(void *restrict destination, const void *restrict source, size_t size) {
+// Plain loops, kept from the optimisation that would make a loop in memcpy call
+// memcpy. (Clang has none such in a freestanding file.)
+#if defined(__GNUC__) && !defined(__clang__)
+#define PLAIN_LOOP __attribute__((optimize("no-tree-loop-distribute-patterns")))
+#else
+#define PLAIN_LOOP
+#endif
+
+PLAIN_LOOP void *memcpy(void *restrict destination, const void *restrict source,
+                        size_t size) {
     unsigned char *to = destination;
     const unsigned char *from = source;
     for (size_t i = 0; i < size; i++) to[i] = from[i];
     return destination;
 }
 
-void *memmove(void *destination, const void *source, size_t size) {
+PLAIN_LOOP void *memmove(void *destination, const void *source, size_t size) {
     unsigned char *to = destination;
     const unsigned char *from = source;
     if (to < from) {
@@ -26,7 +33,7 @@ void *memmove(void *destination, const void *source, size_t size) {
     return destination;
 }
 
-void *memset(void *destination, int value, size_t size) {
+PLAIN_LOOP void *memset(void *destination, int value, size_t size) {
     unsigned char *to = destination;
     for (size_t i = 0; i < size; i++) to[i] = (unsigned char)value;
     return destination;
@@ -41,15 +48,13 @@ int memcmp(const void *left, const void *right, size_t size) {
     return 0;
 }
 
-size_t strlen(const char *text) {
+PLAIN_LOOP size_t strlen(const char *text) {
     size_t length = 0;
     while (text[length]) length++;
     return length;
 }
 
 // The kernel enters with the arguments on the stack; there is nothing to set up.
-int vj_main(int argument_count, char **arguments);
-
 __attribute__((used)) _Noreturn static void enter(long *stack) {
     vj_exit_process(vj_main((int)stack[0], (char **)(stack + 1)));
 }
@@ -95,8 +100,8 @@ long vj_spawn_shared(int (*function)(void *), void *argument, void *stack_top) {
                      "    hlt\n"
                      "1:\n"
                      : "=a"(result)
-                     : "a"(SYS_clone), "D"(flags), "S"(stack_top), "d"(0), "r"(r10), "r"(r8),
-                       "r"(r12), "r"(r13), [leave] "i"(SYS_exit_group)
+                     : "a"(SYS_clone), "D"(flags), "S"(stack_top), "d"(0), "r"(r10),
+                       "r"(r8), "r"(r12), "r"(r13), [leave] "i"(SYS_exit_group)
                      : "rcx", "r11", "memory");
     return result;
 #elif defined(__aarch64__)
@@ -118,8 +123,8 @@ long vj_spawn_shared(int (*function)(void *), void *argument, void *stack_top) {
                      "    brk #0\n"
                      "1:\n"
                      : "+r"(x0)
-                     : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x19), "r"(x20),
-                       [leave] "i"(SYS_exit_group)
+                     : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x19),
+                       "r"(x20), [leave] "i"(SYS_exit_group)
                      : "memory");
     return x0;
 #endif

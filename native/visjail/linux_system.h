@@ -41,11 +41,12 @@ static inline long vj_call(long number, long a, long b, long c, long d, long e, 
 }
 
 // The number of arguments is the caller's business; missing ones are zero.
-#define VJ_CALL_1(n)                vj_call(n, 0, 0, 0, 0, 0, 0)
-#define VJ_CALL_2(n, a)             vj_call(n, (long)(a), 0, 0, 0, 0, 0)
-#define VJ_CALL_3(n, a, b)          vj_call(n, (long)(a), (long)(b), 0, 0, 0, 0)
-#define VJ_CALL_4(n, a, b, c)       vj_call(n, (long)(a), (long)(b), (long)(c), 0, 0, 0)
-#define VJ_CALL_5(n, a, b, c, d)    vj_call(n, (long)(a), (long)(b), (long)(c), (long)(d), 0, 0)
+#define VJ_CALL_1(n)          vj_call(n, 0, 0, 0, 0, 0, 0)
+#define VJ_CALL_2(n, a)       vj_call(n, (long)(a), 0, 0, 0, 0, 0)
+#define VJ_CALL_3(n, a, b)    vj_call(n, (long)(a), (long)(b), 0, 0, 0, 0)
+#define VJ_CALL_4(n, a, b, c) vj_call(n, (long)(a), (long)(b), (long)(c), 0, 0, 0)
+#define VJ_CALL_5(n, a, b, c, d)                                                         \
+    vj_call(n, (long)(a), (long)(b), (long)(c), (long)(d), 0, 0)
 #define VJ_CALL_6(n, a, b, c, d, e)                                                      \
     vj_call(n, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), 0)
 #define VJ_CALL_PICK(_1, _2, _3, _4, _5, _6, name, ...) name
@@ -59,6 +60,9 @@ static inline long vj_call(long number, long a, long b, long c, long d, long e, 
 // stack of its own, so that nothing here is overwritten). Returns the child's
 // pid or a negative errno. `stack_top` is 16-byte aligned.
 long vj_spawn_shared(int (*function)(void *), void *argument, void *stack_top);
+
+// Where visjail-init starts.
+int vj_main(int argument_count, char **arguments);
 
 // The few C library functions that compilers call on their own.
 void *memcpy(void *destination, const void *source, size_t size);
@@ -82,7 +86,7 @@ _Noreturn static inline void vj_exit_process(int code) {
     for (;;) sys(SYS_exit_group, code);
 }
 
-static inline void vj_close_slot(int *descriptor) {
+static inline void vj_close_slot(const int *descriptor) {
     if (*descriptor >= 0) sys(SYS_close, *descriptor);
 }
 #define VJ_AUTO_FD __attribute__((cleanup(vj_close_slot))) int

@@ -73,10 +73,10 @@ typedef enum {
 } vj_stop;
 
 enum {
-    VJ_SPAWN_TERMINAL = 1u << 0, // descriptor 0 becomes the controlling terminal
-    VJ_SPAWN_MEMFD = 1u << 1,    // the strings are in the last descriptor
-    VJ_SPAWN_SEARCH = 1u << 2,   // look argv[0] up in the PATH of the environment
-    VJ_SPAWN_FILE = 1u << 3,     // not a program but a file operation (vj_file)
+    VJ_SPAWN_TERMINAL = 1u << 0,     // descriptor 0 becomes the controlling terminal
+    VJ_SPAWN_MEMFD = 1u << 1,        // the strings are in the last descriptor
+    VJ_SPAWN_SEARCH = 1u << 2,       // look argv[0] up in the PATH of the environment
+    VJ_SPAWN_FILE = 1u << 3,         // not a program but a file operation (vj_file)
     VJ_SPAWN_CWD_FALLBACK = 1u << 4, // when cwd cannot be entered, use HOME
 };
 
@@ -112,9 +112,9 @@ typedef struct {
     uint32_t environment_count;
     uint32_t data_size; // strings: cwd, argv, environment, each ended by NUL
     uint32_t descriptor_count;
-    uint32_t killed; // descendants that the keeper had to end
+    uint32_t killed;     // descendants that the keeper had to end
     uint64_t timeout_ns; // 0: none
-    uint64_t limit; // of a file operation, in bytes
+    uint64_t limit;      // of a file operation, in bytes
     uint64_t user_us;
     uint64_t system_us;
     uint64_t resident_kib; // largest of any process of the run

@@ -75,10 +75,10 @@ typedef struct {
 
 // What one Landlock rule allows beneath its path.
 typedef enum {
-    VJ_ACCESS_READ = 1,    // read and list
-    VJ_ACCESS_READ_EXEC,   // and execute
-    VJ_ACCESS_WRITE,       // everything
-    VJ_ACCESS_DEVICES,     // read, write, truncate, device ioctls; no new names
+    VJ_ACCESS_READ = 1,  // read and list
+    VJ_ACCESS_READ_EXEC, // and execute
+    VJ_ACCESS_WRITE,     // everything
+    VJ_ACCESS_DEVICES,   // read, write, truncate, device ioctls; no new names
     VJ_ACCESS_END,
 } vj_access;
 

@@ -23,17 +23,19 @@ static bool covers(const char *above, size_t length, const char *path) {
     return !strncmp(above, path, length) && (path[length] == 0 || path[length] == '/');
 }
 
-static verdict longest(const vj_rule *rules, size_t count, vj_right right, const char *path,
-                       int32_t *deciding) {
+static verdict longest(const vj_rule *rules, size_t count, vj_right right,
+                       const char *path, int32_t *deciding) {
     size_t best_length = 0;
     verdict best = SILENT;
     *deciding = -1;
     for (size_t i = 0; i < count; i++) {
-        verdict said = rules[i].kind < VJ_RULE_END ? verdicts[rules[i].kind][right] : DENY;
+        verdict said =
+            rules[i].kind < VJ_RULE_END ? verdicts[rules[i].kind][right] : DENY;
         if (said == SILENT) continue;
         size_t length = strlen(rules[i].path);
         if (!covers(rules[i].path, length, path)) continue;
-        if (best == SILENT || length > best_length || (length == best_length && said > best)) {
+        if (best == SILENT || length > best_length ||
+            (length == best_length && said > best)) {
             best_length = length;
             best = said;
             *deciding = (int32_t)i;
@@ -42,14 +44,15 @@ static verdict longest(const vj_rule *rules, size_t count, vj_right right, const
     return best;
 }
 
-bool vj_policy_decide(const vj_rule *rules, size_t count, vj_right right, const char *path,
-                      int32_t *deciding) {
+bool vj_policy_decide(const vj_rule *rules, size_t count, vj_right right,
+                      const char *path, int32_t *deciding) {
     // Nothing can be written or executed that cannot be read.
     if (longest(rules, count, VJ_RIGHT_READ, path, deciding) != ALLOW) return false;
     int32_t other;
     switch (right) {
     case VJ_RIGHT_READ: return true;
-    case VJ_RIGHT_WRITE: return longest(rules, count, VJ_RIGHT_WRITE, path, deciding) == ALLOW;
+    case VJ_RIGHT_WRITE:
+        return longest(rules, count, VJ_RIGHT_WRITE, path, deciding) == ALLOW;
     case VJ_RIGHT_EXEC:
         if (longest(rules, count, VJ_RIGHT_EXEC, path, &other) == SILENT) return true;
         *deciding = other;

@@ -55,8 +55,8 @@ typedef struct {
 
 // Whether `right` is allowed on `path`. `*deciding` is the index of the rule
 // that decided, or -1 where none mentions the right.
-bool vj_policy_decide(const vj_rule *rules, size_t count, vj_right right, const char *path,
-                      int32_t *deciding);
+bool vj_policy_decide(const vj_rule *rules, size_t count, vj_right right,
+                      const char *path, int32_t *deciding);
 
 typedef enum { VJ_OBJECT_ABSENT = 0, VJ_OBJECT_DIRECTORY, VJ_OBJECT_FILE } vj_object;
 

@@ -78,7 +78,8 @@ static int compare_facts(const void *left, const void *right) {
 
 static const vj_fact *fact_of(const builder *build, const char *path) {
     vj_fact key = {.path = path};
-    return bsearch(&key, build->facts, build->fact_count, sizeof *build->facts, compare_facts);
+    return bsearch(&key, build->facts, build->fact_count, sizeof *build->facts,
+                   compare_facts);
 }
 
 static bool beneath(const char *path, const node *above) {
@@ -89,7 +90,8 @@ static bool beneath(const char *path, const node *above) {
 
 // ---- growing tables --------------------------------------------------------
 
-static void *grow(builder *build, void *table, size_t *capacity, size_t needed, size_t size) {
+static void *grow(builder *build, void *table, size_t *capacity, size_t needed,
+                  size_t size) {
     if (needed <= *capacity) return table;
     size_t wanted = *capacity ? *capacity * 2 : 64;
     while (wanted < needed) wanted *= 2;
@@ -114,8 +116,8 @@ static uint32_t add_string(builder *build, const char *string) {
     return offset;
 }
 
-static vj_operation *add_operation(builder *build, vj_operation_kind kind, const char *path,
-                                   const char *source) {
+static vj_operation *add_operation(builder *build, vj_operation_kind kind,
+                                   const char *path, const char *source) {
     static vj_operation nowhere;
     build->operations = grow(build, build->operations, &build->operation_capacity,
                              build->operation_count + 1, sizeof *build->operations);
@@ -129,8 +131,8 @@ static vj_operation *add_operation(builder *build, vj_operation_kind kind, const
 }
 
 static void add_access(builder *build, const char *path, vj_access access, bool is_file) {
-    build->access = grow(build, build->access, &build->access_capacity, build->access_count + 1,
-                         sizeof *build->access);
+    build->access = grow(build, build->access, &build->access_capacity,
+                         build->access_count + 1, sizeof *build->access);
     uint32_t path_offset = add_string(build, path);
     if (build->failed) return;
     build->access[build->access_count++] =
@@ -153,16 +155,15 @@ static void settle(node *at) {
     at->denies_exec =
         has(at, VJ_RULE_DENY_EXEC) || (at->parent && at->parent->denies_exec);
     at->in_force.read = hides ? false : grants ? true : outer_read;
-    if (hides || has(at, VJ_RULE_DENY_WRITE)) at->in_force.write = false;
-    else if (has(at, VJ_RULE_WRITE)) at->in_force.write = true;
-    else if (has(at, VJ_RULE_READ)) at->in_force.write = false;
-    else at->in_force.write = outer_write;
-    at->in_force.write = at->in_force.write && at->in_force.read;
+    bool denies_write = hides || has(at, VJ_RULE_DENY_WRITE);
+    bool allows_write = grants ? has(at, VJ_RULE_WRITE) : outer_write;
+    at->in_force.write = at->in_force.read && allows_write && !denies_write;
     at->in_force.exec = at->in_force.read && !at->denies_exec;
 }
 
 static bool same_rights(rights left, rights right) {
-    return left.read == right.read && left.write == right.write && left.exec == right.exec;
+    return left.read == right.read && left.write == right.write &&
+           left.exec == right.exec;
 }
 
 // The rules as nodes: one per path, sorted, each with its parent.
@@ -173,12 +174,13 @@ static void collect(builder *build, const vj_rule *rules, size_t count) {
         return;
     }
     for (size_t i = 0; i < count; i++) {
-        build->nodes[i] = (node){.path = rules[i].path,
-                                 .length = strlen(rules[i].path),
-                                 .kinds = (uint8_t)(1u << rules[i].kind),
-                                 .is_private = rules[i].flags & VJ_RULE_PRIVATE,
-                                 .grant = rules[i].kind <= VJ_RULE_WRITE ? &rules[i] : NULL,
-                                 .rule = (uint32_t)i};
+        build->nodes[i] =
+            (node){.path = rules[i].path,
+                   .length = strlen(rules[i].path),
+                   .kinds = (uint8_t)(1u << rules[i].kind),
+                   .is_private = rules[i].flags & VJ_RULE_PRIVATE,
+                   .grant = rules[i].kind <= VJ_RULE_WRITE ? &rules[i] : NULL,
+                   .rule = (uint32_t)i};
     }
     qsort(build->nodes, count, sizeof *build->nodes, compare_nodes);
     size_t kept = 0;
@@ -210,7 +212,8 @@ static void collect(builder *build, const vj_rule *rules, size_t count) {
 // The nearest mount above: where a mount point would be looked up.
 static const node *mounted_above(const node *at) {
     const node *above = at->parent;
-    while (above && !above->binds && !above->masks && !above->is_private) above = above->parent;
+    while (above && !above->binds && !above->masks && !above->is_private)
+        above = above->parent;
     return above;
 }
 
@@ -255,8 +258,9 @@ static void add_pins(builder *build, const node *top) {
         for (size_t length = top->length + 1; length < at->length; length++) {
             if (at->path[length] != '/' || pinned_before(top, at, length)) continue;
             if (!hidden) {
-                add_bind(build, top, top->path, VJ_BIND_READ_ONLY |
-                         (point_is_ours(build, top) ? VJ_BIND_MAKE_POINT : 0));
+                add_bind(build, top, top->path,
+                         VJ_BIND_READ_ONLY |
+                             (point_is_ours(build, top) ? VJ_BIND_MAKE_POINT : 0));
                 hidden = true;
             }
             char directory[VJ_PATH_MAX];
@@ -310,13 +314,15 @@ static void choose(builder *build, node *at) {
         return;
     }
     if (!fact || fact->object == VJ_OBJECT_ABSENT) return;
-    at->binds = !host_above || !at->parent || !same_rights(at->in_force, at->parent->in_force);
+    at->binds =
+        !host_above || !at->parent || !same_rights(at->in_force, at->parent->in_force);
 }
 
 // A file of the host, or a copy of one, is covered by a file; where there is
 // nothing yet, a directory says "denied" as well.
 static bool masks_as_file(const builder *build, const node *at) {
-    return is_file(fact_of(build, at->path)) && (at->is_private || !point_is_ours(build, at));
+    return is_file(fact_of(build, at->path)) &&
+           (at->is_private || !point_is_ours(build, at));
 }
 
 static void emit_mask(builder *build, const node *at) {
@@ -358,7 +364,8 @@ static void emit_mounts(builder *build) {
 static void emit_seals(builder *build) {
     for (size_t i = build->node_count; i > 0; i--) {
         const node *at = &build->nodes[i - 1];
-        if (at->masks && !masks_as_file(build, at)) add_operation(build, VJ_OPERATION_SEAL, at->path, "");
+        if (at->masks && !masks_as_file(build, at))
+            add_operation(build, VJ_OPERATION_SEAL, at->path, "");
     }
     add_operation(build, VJ_OPERATION_SEAL, "/dev", "");
     if (!build->settings->host_root) add_operation(build, VJ_OPERATION_SEAL, "/", "");
@@ -424,7 +431,8 @@ static vj_status assemble(builder *build, void **block, size_t *size, vj_error *
         build->operations[i].path += (uint32_t)tables;
         build->operations[i].source += (uint32_t)tables;
     }
-    for (size_t i = 0; i < build->access_count; i++) build->access[i].path += (uint32_t)tables;
+    for (size_t i = 0; i < build->access_count; i++)
+        build->access[i].path += (uint32_t)tables;
     char *bytes = malloc(total);
     if (!bytes) return vj_fail(error, VJ_NO_MEMORY, VJ_STAGE_PLAN, 0, "out of memory");
     vj_plan plan = {

@@ -12,7 +12,7 @@
 #define READ_SIZE     65536u
 #define POLL_SLICE_MS 1000 // so that a signal taken by another thread is noticed
 #define REST_TURNS    4096
-#define READS_A_TURN  64   // then look at the run, the clock and the other stream
+#define READS_A_TURN  64 // then look at the run, the clock and the other stream
 
 // Byte i of the stream lies at i while i < limit; after that the second half is
 // a ring, so the first bytes and the last ones are kept.
@@ -73,7 +73,8 @@ static char *room(vj_capture *capture, size_t *size) {
     uint64_t head = capture->limit / 2;
     uint64_t at = capture->total;
     uint64_t end = capture->limit;
-    if (at >= capture->limit) at = head + (capture->total - head) % (capture->limit - head);
+    if (at >= capture->limit)
+        at = head + (capture->total - head) % (capture->limit - head);
     if (at >= capture->capacity) {
         uint64_t wanted = capture->capacity ? capture->capacity * 2 : READ_SIZE;
         if (wanted > capture->limit) wanted = capture->limit;
@@ -157,7 +158,8 @@ vj_status vj_run_communicate(vj_run *run, const char *input, uint64_t input_size
             // descriptor that found its way into another run is not waited for.
             for (int i = 0; i < 2; i++) {
                 if (!drain_rest(captures[i])) {
-                    return vj_fail(error, VJ_NO_MEMORY, VJ_STAGE_HOST, ENOMEM, "out of memory");
+                    return vj_fail(error, VJ_NO_MEMORY, VJ_STAGE_HOST, ENOMEM,
+                                   "out of memory");
                 }
             }
             if (*input_descriptor >= 0) close(*input_descriptor);
@@ -186,7 +188,8 @@ vj_status vj_run_communicate(vj_run *run, const char *input, uint64_t input_size
         if (events[3].revents) feed(input, input_size, input_offset, input_descriptor);
         for (int i = 0; i < 2; i++) {
             if (events[1 + i].revents && !drain(captures[i])) {
-                return vj_fail(error, VJ_NO_MEMORY, VJ_STAGE_HOST, ENOMEM, "out of memory");
+                return vj_fail(error, VJ_NO_MEMORY, VJ_STAGE_HOST, ENOMEM,
+                               "out of memory");
             }
         }
         if (events[0].revents) vj_run_collect(run, error);

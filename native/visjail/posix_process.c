@@ -99,7 +99,8 @@ static vj_status receive_with(int socket, int flags, vj_message *message, void *
     if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
         return vj_fail(error, VJ_TIMED_OUT, VJ_STAGE_HOST, EAGAIN, "nothing there");
     }
-    if (size <= 0) return vj_fail(error, VJ_CLOSED, VJ_STAGE_HOST, 0, "the jail has ended");
+    if (size <= 0)
+        return vj_fail(error, VJ_CLOSED, VJ_STAGE_HOST, 0, "the jail has ended");
     struct cmsghdr *first = CMSG_FIRSTHDR(&header);
     if (first && first->cmsg_level == SOL_SOCKET && first->cmsg_type == SCM_RIGHTS) {
         *count = (uint32_t)((first->cmsg_len - CMSG_LEN(0)) / sizeof(int));
@@ -120,7 +121,8 @@ vj_status vj_receive(int socket, int flags, vj_message *message, int *descriptor
 }
 
 static vj_status failure_of(const vj_message *message, vj_error *error) {
-    vj_fail(error, VJ_SYSTEM, message->stage, message->error, vj_stage_name(message->stage));
+    vj_fail(error, VJ_SYSTEM, message->stage, message->error,
+            vj_stage_name(message->stage));
     error->index = message->index;
     return VJ_SYSTEM;
 }
@@ -176,10 +178,13 @@ static int start_init(const char *path, int control, int host, int plan, pid_t *
         posix_spawnattr_setflags(&attributes,
                                  POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
         result = posix_spawn_file_actions_adddup2(&actions, control, VJ_FD_CONTROL);
-        if (!result) result = posix_spawn_file_actions_adddup2(&actions, host, VJ_FD_HOST);
-        if (!result) result = posix_spawn_file_actions_adddup2(&actions, plan, VJ_FD_PLAN);
+        if (!result)
+            result = posix_spawn_file_actions_adddup2(&actions, host, VJ_FD_HOST);
+        if (!result)
+            result = posix_spawn_file_actions_adddup2(&actions, plan, VJ_FD_PLAN);
         if (!result) {
-            result = posix_spawn(pid, path, &actions, &attributes, arguments, environment);
+            result =
+                posix_spawn(pid, path, &actions, &attributes, arguments, environment);
         }
         posix_spawnattr_destroy(&attributes);
     }
@@ -208,7 +213,8 @@ static vj_status await_ready(vj_jail *jail, vj_jail_info *info, vj_error *error)
         struct pollfd event = {.fd = jail->control, .events = POLLIN};
         int64_t left = (deadline - vj_now_ns()) / 1000000;
         if (left <= 0) {
-            return vj_fail(error, VJ_SYSTEM, VJ_STAGE_HOST, ETIMEDOUT, "the start took too long");
+            return vj_fail(error, VJ_SYSTEM, VJ_STAGE_HOST, ETIMEDOUT,
+                           "the start took too long");
         }
         // A signal may not leave half a jail behind: keep waiting.
         if (poll(&event, 1, (int)left) <= 0) continue;
@@ -216,8 +222,8 @@ static vj_status await_ready(vj_jail *jail, vj_jail_info *info, vj_error *error)
         int descriptors[VJ_DESCRIPTORS_MAX];
         uint32_t count;
         int32_t answers[VJ_ANSWERS_MAX];
-        vj_status status = receive_with(jail->control, 0, &message, answers, sizeof answers,
-                                        descriptors, &count, error);
+        vj_status status = receive_with(jail->control, 0, &message, answers,
+                                        sizeof answers, descriptors, &count, error);
         if (status == VJ_INTERRUPTED) continue;
         if (status != VJ_OK) return status;
         if (message.kind == VJ_MESSAGE_FAILED) return failure_of(&message, error);
@@ -275,7 +281,8 @@ vj_status vj_jail_open(const char *init_path, const void *plan, uint64_t plan_si
         return vj_fail(error, VJ_REFUSED, VJ_STAGE_PLAN, EINVAL, "the plan is malformed");
     }
     vj_jail *jail = calloc(1, sizeof *jail);
-    if (!jail) return vj_fail(error, VJ_NO_MEMORY, VJ_STAGE_HOST, ENOMEM, "out of memory");
+    if (!jail)
+        return vj_fail(error, VJ_NO_MEMORY, VJ_STAGE_HOST, ENOMEM, "out of memory");
     pthread_mutex_init(&jail->lock, NULL);
     jail->owner = getpid();
     jail->control = jail->process = jail->spare = -1;
@@ -341,7 +348,8 @@ static vj_status await_answer(vj_jail *jail, vj_message_kind kind, int *descript
         vj_message message;
         int received[VJ_DESCRIPTORS_MAX];
         uint32_t count;
-        vj_status status = vj_receive(jail->control, 0, &message, received, &count, error);
+        vj_status status =
+            vj_receive(jail->control, 0, &message, received, &count, error);
         if (status == VJ_INTERRUPTED) continue; // pid 1 answers within microseconds
         if (status != VJ_OK) return status;
         if (message.kind == VJ_MESSAGE_KEEPER) jail->keepers_asked--;
@@ -410,7 +418,8 @@ static vj_status check_spawn(const vj_spawn *spawn, vj_error *error) {
                        "arguments and environment are too long");
     }
     if (spawn->descriptor_count >= VJ_DESCRIPTORS_MAX || !spawn->argument_count) {
-        return vj_fail(error, VJ_REFUSED, VJ_STAGE_REQUEST, EINVAL, "a malformed request");
+        return vj_fail(error, VJ_REFUSED, VJ_STAGE_REQUEST, EINVAL,
+                       "a malformed request");
     }
     return VJ_OK;
 }
@@ -434,8 +443,8 @@ static vj_status send_spawn(int channel, const vj_spawn *spawn, vj_error *error)
         message.descriptor_numbers[i] = spawn->numbers[i];
     }
     if (spawn->strings_size <= VJ_INLINE_DATA_MAX) {
-        return vj_send(channel, &message, spawn->strings, spawn->strings_size, descriptors,
-                       count, error);
+        return vj_send(channel, &message, spawn->strings, spawn->strings_size,
+                       descriptors, count, error);
     }
     int memory = sealed_memory("visjail-spawn", spawn->strings, spawn->strings_size);
     if (memory < 0) {
@@ -477,11 +486,11 @@ vj_status vj_run_start(vj_jail *jail, const vj_spawn *spawn, vj_run **out, int32
     if (status == VJ_OK) status = take_keeper(jail, &channel, error);
     if (status == VJ_OK) status = send_spawn(channel, spawn, error);
     if (status == VJ_OK) status = await_started(channel, pid, error);
-    if (status == VJ_OK) {
-        run = calloc(1, sizeof *run);
-        if (!run) status = vj_fail(error, VJ_NO_MEMORY, VJ_STAGE_HOST, ENOMEM, "out of memory");
+    if (status == VJ_OK) run = calloc(1, sizeof *run);
+    if (status == VJ_OK && !run) {
+        status = vj_fail(error, VJ_NO_MEMORY, VJ_STAGE_HOST, ENOMEM, "out of memory");
     }
-    if (status != VJ_OK) {
+    if (!run) {
         if (channel >= 0) close(channel);
         return status;
     }
@@ -520,8 +529,8 @@ vj_status vj_run_collect(vj_run *run, vj_error *error) {
 vj_status vj_run_wait(vj_run *run, int64_t timeout_ns, vj_exit *result, vj_error *error) {
     int input = -1;
     uint64_t offset = 0;
-    return vj_run_communicate(run, NULL, 0, &offset, &input, NULL, NULL, timeout_ns, result,
-                              error);
+    return vj_run_communicate(run, NULL, 0, &offset, &input, NULL, NULL, timeout_ns,
+                              result, error);
 }
 
 static vj_status tell_keeper(vj_run *run, vj_message_kind kind, int32_t signal_number) {

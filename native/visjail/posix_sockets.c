@@ -30,7 +30,8 @@ static vj_status remember(search *state, size_t length) {
         size_t wanted = (state->capacity + length + 1) * 2;
         char *larger = realloc(state->found, wanted);
         if (!larger) {
-            return vj_fail(state->error, VJ_NO_MEMORY, VJ_STAGE_HOST, ENOMEM, "out of memory");
+            return vj_fail(state->error, VJ_NO_MEMORY, VJ_STAGE_HOST, ENOMEM,
+                           "out of memory");
         }
         state->found = larger;
         state->capacity = wanted;
@@ -43,20 +44,21 @@ static vj_status remember(search *state, size_t length) {
 static unsigned char type_of(int directory, const struct dirent *entry) {
     if (entry->d_type != DT_UNKNOWN) return entry->d_type;
     struct stat status;
-    if (fstatat(directory, entry->d_name, &status, AT_SYMLINK_NOFOLLOW)) return DT_UNKNOWN;
+    if (fstatat(directory, entry->d_name, &status, AT_SYMLINK_NOFOLLOW))
+        return DT_UNKNOWN;
     return S_ISSOCK(status.st_mode) ? DT_SOCK : S_ISDIR(status.st_mode) ? DT_DIR : DT_REG;
 }
 
 static vj_status visit(search *state, int parent, const char *name, size_t length);
 
-static vj_status visit_entry(search *state, DIR *stream, const struct dirent *entry,
+static vj_status visit_entry(search *state, int directory, const struct dirent *entry,
                              size_t length) {
     if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) return VJ_OK;
     if (!state->entries_left--) {
         return vj_fail(state->error, VJ_REFUSED, VJ_STAGE_HOST, 0,
                        "too many files to look for sockets");
     }
-    unsigned char type = type_of(dirfd(stream), entry);
+    unsigned char type = type_of(directory, entry);
     if (type != DT_SOCK && type != DT_DIR) return VJ_OK;
     size_t name_length = strlen(entry->d_name);
     if (length + name_length + 2 > sizeof state->path) {
@@ -65,9 +67,9 @@ static vj_status visit_entry(search *state, DIR *stream, const struct dirent *en
     }
     state->path[length] = '/';
     memcpy(state->path + length + 1, entry->d_name, name_length + 1);
-    vj_status status = type == DT_SOCK
-                           ? remember(state, length + 1 + name_length)
-                           : visit(state, dirfd(stream), entry->d_name, length + 1 + name_length);
+    vj_status status = type == DT_SOCK ? remember(state, length + 1 + name_length)
+                                       : visit(state, directory, entry->d_name,
+                                               length + 1 + name_length);
     state->path[length] = 0;
     return status;
 }
@@ -84,7 +86,7 @@ static vj_status visit(search *state, int parent, const char *name, size_t lengt
     vj_status status = VJ_OK;
     const struct dirent *entry;
     while (status == VJ_OK && (entry = readdir(stream))) {
-        status = visit_entry(state, stream, entry, length);
+        status = visit_entry(state, directory, entry, length);
     }
     closedir(stream);
     return status;
@@ -95,7 +97,8 @@ vj_status vj_find_sockets(const char *directory, uint64_t most_entries, char **p
     search *state = calloc(1, sizeof *state);
     *paths = NULL;
     *size = 0;
-    if (!state) return vj_fail(error, VJ_NO_MEMORY, VJ_STAGE_HOST, ENOMEM, "out of memory");
+    if (!state)
+        return vj_fail(error, VJ_NO_MEMORY, VJ_STAGE_HOST, ENOMEM, "out of memory");
     state->entries_left = most_entries;
     state->error = error;
     size_t length = strlen(directory);

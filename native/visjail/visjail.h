@@ -19,7 +19,7 @@ typedef struct {
     int32_t pid;           // of pid 1, in the caller's pid namespace
     uint32_t landlock_abi; // 0: the kernel has no Landlock
     uint32_t guest_id;     // host uid under which the guest runs
-    uint32_t identity;     // 1 the caller's own, 2 another uid, 3 uid 0 without capabilities
+    uint32_t identity; // 1 the caller's own, 2 another uid, 3 uid 0 without capabilities
     uint32_t answer_count; // of the canaries (linux_canary.c): an errno each
     int32_t answers[VJ_ANSWERS_MAX];
 } vj_jail_info;
@@ -42,14 +42,14 @@ int vj_jail_alive(vj_jail *jail);
 vj_status vj_jail_terminal(vj_jail *jail, int *master, int *slave, vj_error *error);
 
 typedef struct {
-    const char *strings;   // cwd, arguments, environment entries: each ended by NUL
+    const char *strings; // cwd, arguments, environment entries: each ended by NUL
     uint64_t strings_size;
     uint32_t argument_count;
     uint32_t environment_count;
-    uint32_t flags;        // VJ_SPAWN_* of message.h
-    uint32_t file;         // file operation, or 0
-    uint64_t timeout_ns;   // until the keeper ends the run; 0: none
-    uint64_t limit;        // of a file operation, in bytes
+    uint32_t flags;      // VJ_SPAWN_* of message.h
+    uint32_t file;       // file operation, or 0
+    uint64_t timeout_ns; // until the keeper ends the run; 0: none
+    uint64_t limit;      // of a file operation, in bytes
     uint32_t descriptor_count;
     const int32_t *descriptors; // of the host; they stay open here
     const int32_t *numbers;     // what they become in the program
@@ -61,9 +61,9 @@ vj_status vj_run_start(vj_jail *jail, const vj_spawn *spawn, vj_run **run, int32
                        vj_error *error);
 
 typedef struct {
-    int32_t status;   // wait status of the direct child
-    uint32_t stop;    // 0 it ended by itself, 1 timeout, 2 killed on request, 3 jail closed
-    uint32_t killed;  // descendants that had to be ended
+    int32_t status; // wait status of the direct child
+    uint32_t stop;  // 0 it ended by itself, 1 timeout, 2 killed on request, 3 jail closed
+    uint32_t killed; // descendants that had to be ended
     uint32_t reserved;
     uint64_t user_us; // of the whole run, as the jail's supervisor measured it
     uint64_t system_us;

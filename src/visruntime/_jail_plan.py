@@ -342,13 +342,13 @@ def _denied_paths(
 
 # ---- what the jail has of its own --------------------------------------------------
 
-ETC_PASSWD = (
+ACCOUNTS = (
     "root:x:0:0:root:{home}:/bin/sh\n"
     "user:x:{id}:{id}:user:{home}:/bin/sh\n"
     "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
 )
-ETC_GROUP = "root:x:0:\nuser:x:{id}:\nnogroup:x:65534:\n"
-ETC_HOSTS = "127.0.0.1 localhost visruntime\n::1 localhost\n"
+GROUPS = "root:x:0:\nuser:x:{id}:\nnogroup:x:65534:\n"
+HOSTS = "127.0.0.1 localhost visruntime\n::1 localhost\n"
 
 
 def _system_extras(
@@ -371,7 +371,8 @@ def _extras(policy: JailPolicy, home: str, user: int) -> list[tuple[str, str, st
     extras += [
         ("SCRATCH_PLACE", place, "", mode)
         for place, mode in places
-        if place not in granted and (policy.system != "host" or os.path.isdir(place) or place == home)
+        if place not in granted
+        and (policy.system != "host" or os.path.isdir(place) or place == home)
     ]
     if policy.system == "host":
         return extras
@@ -389,9 +390,9 @@ def _made_etc(policy: JailPolicy, home: str, user: int) -> list[tuple[str, str, 
         ("SYMLINK", "/var/run", "/run", 0),
     ]
     for path, text in (
-        ("/etc/passwd", ETC_PASSWD),
-        ("/etc/group", ETC_GROUP),
-        ("/etc/hosts", ETC_HOSTS),
+        ("/etc/passwd", ACCOUNTS),
+        ("/etc/group", GROUPS),
+        ("/etc/hosts", HOSTS),
     ):
         extras.append(("FILE", path, text.format(id=user, home=home), 0))
     if policy.egress.mode == "open" and os.path.isfile("/etc/resolv.conf"):

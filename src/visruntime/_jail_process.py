@@ -144,7 +144,7 @@ class JailProcess:
     ends the run: nothing runs on without an owner.
     """
 
-    def __init__(  # noqa: PLR0913 - made by Jail only
+    def __init__(
         self,
         run: _native.RunHandle,
         *,
@@ -194,7 +194,9 @@ class JailProcess:
         return self.returncode
 
     def communicate(
-        self, input: bytes | None = None, timeout: float | None = None  # noqa: A002 - Popen's name
+        self,
+        input: bytes | None = None,
+        timeout: float | None = None,
     ) -> tuple[bytes, bytes]:
         """Write *input*, read both streams to their end and wait.
 

@@ -107,7 +107,7 @@ def decide(rules: Sequence[tuple[str, str]], right: str, path: str) -> tuple[boo
     return bool(allowed), deciding[0]
 
 
-def compile_plan(  # noqa: PLR0913 - the parts of one plan
+def compile_plan(
     *,
     rules: Sequence[tuple[str, str, bool, bool]],
     facts: Mapping[str, tuple[str, int, int]],
@@ -252,7 +252,7 @@ class JailHandle:
         _check(lib.vj_jail_terminal(self._jail, master, slave, error), error)
         return master[0], slave[0]
 
-    def start(  # noqa: PLR0913 - the parts of one request
+    def start(
         self,
         *,
         directory: bytes,

@@ -226,7 +226,7 @@ def _worker() -> Finding:
             probe=probe,
             fix="give another interpreter by python=",
         )
-    if value != 2:  # noqa: PLR2004 - one and one
+    if value != 2:
         return Finding("Python worker", "unavailable", detail=f"answered {value!r}", probe=probe)
     return Finding("Python worker", "enforced", detail="this interpreter, jailed", probe=probe)
 

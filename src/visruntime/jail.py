@@ -135,11 +135,11 @@ class Jail(JailFiles):
 
     # ---- running ----------------------------------------------------------------
 
-    def run(  # noqa: PLR0913 - as subprocess.run
+    def run(
         self,
         command: Sequence[str | os.PathLike[str]],
         *,
-        input: bytes = b"",  # noqa: A002 - as subprocess.run
+        input: bytes = b"",
         cwd: str | os.PathLike[str] | None = None,
         env: Mapping[str, str | Secret] | None = None,
         timeout: float | None = None,
@@ -180,9 +180,7 @@ class Jail(JailFiles):
             raise
         result = self._result(process, stdout, stderr)
         if process.stopped_by == "timeout":
-            raise CommandTimeout(
-                f"{process.args[0]} was ended after {timeout} s", result=result
-            )
+            raise CommandTimeout(f"{process.args[0]} was ended after {timeout} s", result=result)
         if check and result.exit_code != 0:
             raise CommandFailed(f"{process.args[0]}: {_end_of(result)}", result=result)
         return result
@@ -195,7 +193,7 @@ class Jail(JailFiles):
         shell = "/bin/bash" if self.exists("/bin/bash") else "/bin/sh"
         return self.run([shell, "-c", script], **options)
 
-    def spawn(  # noqa: PLR0913 - as subprocess.Popen
+    def spawn(
         self,
         command: Sequence[str | os.PathLike[str]],
         *,
@@ -316,8 +314,7 @@ class Jail(JailFiles):
         if error.stage == "working directory":
             path = os.fsdecode(request["directory"])
             return PathDenied(
-                f"cwd: {path}: {os.strerror(error.errno)} in the jail; grant it by read= or "
-                "write=",
+                f"cwd: {path}: {os.strerror(error.errno)} in the jail; grant it by read= or write=",
                 path=path,
             )
         if error.status == "closed":
@@ -434,7 +431,11 @@ class _Streams:
             self._terminal(jail)
             return
         try:
-            for number, name, value in ((0, "stdin", stdin), (1, "stdout", stdout), (2, "stderr", stderr)):
+            for number, name, value in (
+                (0, "stdin", stdin),
+                (1, "stdout", stdout),
+                (2, "stderr", stderr),
+            ):
                 self._stream(jail, number, name, value)
         except BaseException:
             self.close_all()
