@@ -12,7 +12,7 @@ check() {
     if ((status == 0)); then
         printf 'ok      %s\n' "$name"
     else
-        printf 'FAILED  %s: %s\n%s\n' "$name" "$*" "$output"
+        printf 'FAILED  %s\n%s\n' "$name" "$output"
         failed+=("$name")
     fi
 }
