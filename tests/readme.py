@@ -1,4 +1,4 @@
-"""Read the fenced code blocks of README.md, so that tests run exactly what newcomers copy."""
+"""Read the fenced code blocks of the documents, so that tests run what newcomers copy."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ ROOT = Path(__file__).resolve().parent.parent
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def blocks(language: str) -> list[str]:
+def blocks(language: str, document: str = "README.md") -> list[str]:
     """Return the text of the blocks in *language*, in order."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = (ROOT / document).read_text(encoding="utf-8")
     return [body for name, body in FENCE.findall(text) if name == language]
 
 

@@ -1,17 +1,16 @@
-"""README.md: its two commands and its Python code are true."""
+"""The documents are true: README.md's commands and code, the recipes, and the links."""
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+import pytest
 import readme
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_two_commands() -> None:
@@ -38,6 +37,52 @@ def test_python_code_runs_as_shown(tmp_path: Path) -> None:
     comments = re.findall(r"# (\d+(?: cat: .*)?)$", code, re.MULTILINE)
     assert [line for line in printed if line] == [comments[0], "namespaces", comments[1]]
     assert (tmp_path / "report" / "log").read_text() == "done\n"
+
+
+RECIPES = [
+    line for block in readme.blocks("sh", "doc/how-to.md") for line in block.splitlines() if line
+]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Return a small project like the one that the recipes work on."""
+    folder = tmp_path.resolve() / "project"
+    (folder / "tests").mkdir(parents=True)
+    (folder / "secrets").mkdir()
+    (folder / "secrets" / "key").write_text("swordfish\n")
+    (folder / "test_sum.py").write_text(
+        "import unittest\n\n\nclass Sum(unittest.TestCase):\n"
+        "    def test_sum(self):\n        self.assertEqual(1 + 1, 2)\n"
+    )
+    return folder
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_recipe_does_what_it_says(recipe: str, project: Path) -> None:
+    """No recipe of the how-to ends in another way than it says."""
+    command, _, expected = recipe.partition("  # exit ")
+    before = sorted(project.rglob("*"))
+    scripts = Path(sys.executable).parent
+    result = subprocess.run(
+        ["sh", "-c", command],
+        cwd=project,
+        env=os.environ | {"PATH": f"{scripts}:{os.environ['PATH']}"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=50,
+    )
+    assert result.returncode == int(expected or 0), result.stderr
+    assert "swordfish" not in result.stdout
+    made = {path.name for path in project.rglob("*")} - {path.name for path in before}
+    assert made == {name for name in ("artifact.txt", "report.json") if f"{name}" in command}
+
+
+def test_how_to_has_recipes() -> None:
+    """The how-to does not lose its commands to a change of its layout."""
+    assert len(RECIPES) > 12
 
 
 def test_links_lead_somewhere() -> None:
