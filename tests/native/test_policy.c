@@ -117,7 +117,7 @@ static void mount_all(const vj_plan *plan) {
         bool read_only = operations[i].flags & VJ_BIND_READ_ONLY;
         bool no_exec = operations[i].flags & VJ_BIND_NO_EXEC;
         switch (operations[i].kind) {
-        case VJ_OPERATION_ROOT: put(point, host, false, host); break;
+        case VJ_OPERATION_ROOT: put(point, host, false, host && !no_exec); break;
         case VJ_OPERATION_BIND: put(point, true, !read_only, !no_exec); break;
         case VJ_OPERATION_MASK_DIRECTORY:
         case VJ_OPERATION_MASK_FILE: put(point, false, false, false); break;
@@ -159,6 +159,10 @@ static void grow_tree(const char *path, int depth) {
 static size_t random_rules(vj_rule *rules, bool host_root) {
     size_t count = 0;
     if (host_root) rules[count++] = (vj_rule){.path = "/", .kind = VJ_RULE_READ};
+    if (host_root && draw(4) == 0) {
+        uint32_t kind = VJ_RULE_DENY + draw(VJ_RULE_END - VJ_RULE_DENY);
+        rules[count++] = (vj_rule){.path = "/", .kind = kind};
+    }
     size_t wanted = count + 1 + draw(RULES_MAX);
     while (count < wanted) {
         vj_rule *rule = &rules[count++];
@@ -224,9 +228,10 @@ static void check_mutations(const void *block, size_t size) {
 }
 
 int main(void) {
-    vj_rule rules[RULES_MAX + 2];
+    vj_rule rules[RULES_MAX + 3];
     uint64_t allowed = 0;
     uint64_t masked = 0;
+    uint64_t refused = 0;
     for (int i = 0; i < POLICIES; i++) {
         if (i % 500 == 0) {
             fact_count = 0;
@@ -240,10 +245,14 @@ int main(void) {
         void *block;
         size_t size;
         vj_error error;
-        if (vj_policy_compile(&settings, rules, count, facts, fact_count, NULL, 0, &block,
-                              &size, &error) != VJ_OK) {
-            fail(error.text, rules, count, "compile");
+        vj_status status = vj_policy_compile(&settings, rules, count, facts, fact_count,
+                                             NULL, 0, &block, &size, &error);
+        if (host_root && !spec_read(rules, count, "/")) {
+            if (status != VJ_REFUSED || block) fail("not refused", rules, count, "/");
+            refused++;
+            continue;
         }
+        if (status != VJ_OK) fail(error.text, rules, count, "compile");
         if (vj_plan_check(block, size) != 0) fail("plan refused", rules, count, "check");
         check_plan(block, rules, count);
         if (i % 50 == 0) check_mutations(block, size);
@@ -254,7 +263,7 @@ int main(void) {
         vj_plan_free(block);
     }
     // The random policies must not have been too dull to find anything.
-    if (allowed < POLICIES / 4 || masked < POLICIES / 4) {
+    if (refused < POLICIES / 100 || allowed < POLICIES / 4 || masked < POLICIES / 4) {
         fprintf(stderr, "dull policies: %llu writable mounts, %llu masks\n",
                 (unsigned long long)allowed, (unsigned long long)masked);
         return 1;
