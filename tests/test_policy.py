@@ -403,6 +403,16 @@ def test_why_says_the_rule_and_the_grant(
     assert (decision.rule is None) == ("no rule" in words or target.startswith("/sys"))
 
 
+def test_why_follows_a_link_that_is_a_grant_in_a_private_place(workspace: Path) -> None:
+    """A granted link must be answered for what it leads to, also inside the jail's own /tmp."""
+    (workspace / "real").mkdir()
+    (workspace / "link").symlink_to("real")
+    policy = vr.JailPolicy(read=[workspace / "link"])
+    for name in ("link", "real"):
+        assert reaches_host(policy, "read", workspace / name / "x")
+        assert not policy.why("write", workspace / name / "x")
+
+
 def test_why_says_when_a_private_place_hides_a_host_file(workspace: Path) -> None:
     """An answer about the jail's own /tmp must not pass for one about the host's file."""
     (workspace / "x").touch()

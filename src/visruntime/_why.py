@@ -29,12 +29,14 @@ def why(policy: JailPolicy, op: str, target: object) -> Decision:
             f'op: "read", "write", "exec" or "connect", not {_short(op)}', field="op", value=op
         )
     path = normalise(target, "target")
-    rule, allowed = _decide(policy.rules(), op, path)
+    resolved = policy.resolved_rules()
     real = path
-    # What a jail has for itself is not the host's: the host's links say nothing about it.
+    # What a jail has for itself is not the host's: the host's links say nothing about it,
+    # but for those that lead to a grant, which a jail has too.
+    rule, allowed = _decide((*resolved, *policy.rules()), op, path)
     if rule is None or rule.origin != "private":
         real = os.path.realpath(path)
-        rule, allowed = _decide(policy.resolved_rules(), op, real)
+        rule, allowed = _decide(resolved, op, real)
     shown = path if real == path else f"{path} (which is {real})"
     if allowed:
         reason = f"the guest can {VERBS[op]} {shown}: {_origin(rule)}{_hidden(op, path, rule)}"
