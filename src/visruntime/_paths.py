@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FORBIDDEN_GRANTS",
+    "MADE_READ",
+    "MADE_READ_OPEN",
     "MAX_PATH_BYTES",
     "MINIMAL_READ",
     "PRIVATE_READ",
@@ -83,6 +85,12 @@ PRIVATE_WRITE = ("/tmp", "/var/tmp", "/dev/shm", "/home/user")  # noqa: S108 - n
 
 PRIVATE_READ = ("/proc", "/dev")
 """Places that each jail has for itself and that a guest can read but not change."""
+
+MADE_READ = ("/etc/group", "/etc/hosts", "/etc/passwd")
+"""Files that a jail with ``system="minimal"`` makes for itself, without a name of the host."""
+
+MADE_READ_OPEN = "/etc/resolv.conf"
+"""A copy that such a jail gets in addition with `Egress.OPEN`."""
 
 FORBIDDEN_GRANTS = ("/proc", "/dev", "/sys")
 """Trees of which nothing can be granted: they hold the kernel's objects, not files."""

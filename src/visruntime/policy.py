@@ -13,6 +13,8 @@ from types import MappingProxyType
 from visruntime._environment_names import check_env, check_inherit_env
 from visruntime._paths import (
     FORBIDDEN_GRANTS,
+    MADE_READ,
+    MADE_READ_OPEN,
     MAX_PATH_BYTES,
     MINIMAL_READ,
     PRIVATE_READ,
@@ -362,7 +364,10 @@ class JailPolicy(Frozen):
                 if shown not in seen:
                     seen.add(shown)
                     rules.append(Rule(kind="read", path=shown, origin="system"))
-        for kind, places in (("write", PRIVATE_WRITE), ("read", PRIVATE_READ)):
+        made: tuple[str, ...] = MADE_READ if self.system == "minimal" else ()
+        if made and self.egress.mode == "open":
+            made = (*made, MADE_READ_OPEN)
+        for kind, places in (("write", PRIVATE_WRITE), ("read", (*PRIVATE_READ, *made))):
             rules += [
                 Rule(kind=kind, path=place, origin="private")
                 for place in places
