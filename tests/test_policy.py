@@ -9,6 +9,7 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,7 +81,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("fields", "field"), REFUSED, ids=[f for _, f in REFUSED])
-def test_wrong_values_are_refused_by_name(fields: dict, field: str) -> None:
+def test_wrong_values_are_refused_by_name(fields: dict[str, Any], field: str) -> None:
     """A wrong value must not become a policy; the error names the field and says why."""
     with pytest.raises(vr.PolicyError) as caught:
         vr.JailPolicy(**fields)
@@ -111,7 +112,7 @@ def test_names_of_secrets_need_a_secret(name: str) -> None:
         vr.JailPolicy(env={name: "hunter2"})
     assert "hunter2" not in str(caught.value)
     assert caught.value.value is None
-    assert vr.JailPolicy(env={name: vr.Secret("hunter2")}).env[name].reveal() == "hunter2"
+    assert vr.JailPolicy(env={name: vr.Secret("hunter2")}).env[name] == vr.Secret("hunter2")
 
 
 def test_names_that_only_look_a_little_like_secrets_pass() -> None:
@@ -230,6 +231,10 @@ def test_the_dict_is_json_and_comes_back() -> None:
     ("data", "field"),
     [
         ({"reads": []}, "reads"),
+        ({5: []}, "5"),
+        (["read"], "policy"),
+        ("read", "policy"),
+        (None, "policy"),
         ({"limits": {"memry": 1}}, "limits.memry"),
         ({"limits": 5}, "limits"),
         ({"egress": {"mode": "off", "port": 1}}, "egress.port"),
@@ -240,7 +245,7 @@ def test_the_dict_is_json_and_comes_back() -> None:
         ({"read": ["x"]}, "read[0]"),
     ],
 )
-def test_wrong_data_is_refused_by_name(data: dict, field: str) -> None:
+def test_wrong_data_is_refused_by_name(data: Any, field: str) -> None:
     """An unknown key must not be dropped, nor a secret's marker become a value."""
     with pytest.raises(vr.PolicyError) as caught:
         vr.JailPolicy.from_dict(data)
@@ -304,7 +309,7 @@ def test_the_digest_is_stable_and_ignores_order() -> None:
         {"scratch": []},
     ],
 )
-def test_wrong_limits_are_refused_by_name(limits: dict) -> None:
+def test_wrong_limits_are_refused_by_name(limits: dict[str, Any]) -> None:
     """A limit that is no positive number must not become 'no limit'."""
     (name,) = limits
     with pytest.raises(vr.PolicyError) as caught:
@@ -360,6 +365,21 @@ def test_the_minimal_system_holds_no_name_and_no_secret_of_the_host() -> None:
     assert all(os.path.lexists(path) for path in existing)
     assert "/usr" in existing
     assert "/etc/ssl" in MINIMAL_READ
+
+
+def test_the_minimal_system_keeps_private_keys_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of private keys below a system root must stay closed unless it is granted itself."""
+    keys = "/etc/ssl/private"
+    real = os.path.lexists
+    monkeypatch.setattr(os.path, "lexists", lambda path: path == keys or real(path))
+    denied = vr.JailPolicy().why("read", f"{keys}/key.pem")
+    assert not denied
+    assert "private keys" in denied.reason
+    assert vr.JailPolicy().why("read", "/etc/ssl/certs")
+    for path in (keys, f"{keys}/key.pem"):
+        assert f"read=['{path}']" in vr.JailPolicy().why("read", path).reason
+        assert vr.JailPolicy(read=[path]).why("read", f"{keys}/key.pem")
+    assert not vr.JailPolicy(read=["/etc/ssl"]).why("read", f"{keys}/key.pem")
 
 
 def test_a_granted_place_is_not_private() -> None:
@@ -428,12 +448,12 @@ def test_the_pasted_grant_works() -> None:
     policy = vr.JailPolicy(read=["/r"], deny=["/r/no"], system="none")
     for operation in ("read", "write", "exec"):
         for path in ("/r/no/x", "/else/y", "/r/z"):
-            decision = policy.why(operation, path)  # type: ignore[arg-type]
+            decision = policy.why(operation, path)
             if not decision:
                 field = "write" if operation == "write" else "read"
                 assert f"{field}=['{path}']" in decision.reason
                 wider = policy.replace(**{field: (*getattr(policy, field), path)})
-                assert wider.why(operation, path), (operation, path)  # type: ignore[arg-type]
+                assert wider.why(operation, path), (operation, path)
 
 
 def test_why_follows_links_of_the_target_and_of_the_rules(workspace: Path, outside: Path) -> None:
@@ -537,9 +557,10 @@ def test_an_absent_deny_inside_a_grant_is_named(workspace: Path) -> None:
     absent = workspace / "absent"
     (workspace / "present").touch()
     for kind in ("deny", "deny_read", "deny_write", "deny_exec"):
-        policy = vr.JailPolicy(write=[workspace], **{kind: [workspace / "present", absent]})
+        denied: dict[str, Any] = {kind: [workspace / "present", absent]}
+        policy = vr.JailPolicy(write=[workspace], **denied)
         assert [field for field, _ in policy.unsupported()] == [f"{kind}[1]"]
-        assert vr.JailPolicy(**{kind: [absent]}).unsupported() == []
+        assert vr.JailPolicy(**denied).unsupported() == []
     assert vr.JailPolicy(read=[workspace], deny_write=[absent]).unsupported() == []
     assert vr.JailPolicy(read=[workspace], deny=[absent]).unsupported() != []
 

@@ -19,6 +19,7 @@ __all__ = [
     "MADE_READ",
     "MADE_READ_OPEN",
     "MAX_PATH_BYTES",
+    "MINIMAL_DENY",
     "MINIMAL_READ",
     "PRIVATE_READ",
     "PRIVATE_WRITE",
@@ -78,6 +79,18 @@ MINIMAL_READ = (
 Programs, the loader, certificates and the few files of /etc that ordinary programs open.
 Nothing here names a user, a host or a secret: /etc/passwd, /etc/hosts and
 /etc/resolv.conf are made by the jail, not taken from the host.
+"""
+
+MINIMAL_DENY = (
+    "/etc/pki/CA/private",
+    "/etc/pki/consumer",
+    "/etc/pki/entitlement",
+    "/etc/pki/tls/private",
+    "/etc/ssl/private",
+)
+"""Folders of private keys below `MINIMAL_READ` that ``system="minimal"`` keeps closed.
+
+File modes alone would not: the caller may be in the group that can read them.
 """
 
 PRIVATE_WRITE = ("/tmp", "/var/tmp", "/dev/shm", "/home/user")  # noqa: S108 - names, not uses

@@ -73,7 +73,7 @@ def _cannot(op: str, shown: str, real: str, rule: Rule | None) -> str:
         return f"{start}no rule grants it; add {grant}"
     if rule.kind == "deny_exec":
         return f"{start}{_origin(rule)}; only removing that rule allows it"
-    if rule.kind.startswith("deny") and rule.path == real:
+    if rule.kind.startswith("deny") and rule.path == real and rule.origin != "system":
         return f"{start}{_origin(rule)}; at the same path deny wins, so remove that rule"
     return f"{start}{_origin(rule)}; add {grant}, which is more specific"
 
@@ -84,6 +84,8 @@ def _origin(rule: Rule | None) -> str:
     if rule.origin == "private":
         return f"{rule.path} is the jail's own, not the host's ({rule.kind})"
     if rule.origin == "system":
+        if rule.kind == "deny":
+            return f"{rule.path} holds private keys of the system and stays closed"
         return f"{rule.path} belongs to the system roots (read)"
     return f"{rule.origin} = {rule.path!r} ({rule.kind})"
 
