@@ -366,3 +366,34 @@ def test_run_names_the_grant_of_a_neighbour_only(here: Path, outside: Path) -> N
     assert program.missing_read("helper.part") == str(here)
     for name in ("absent", "../outside/other", "..", "", "/etc"):
         assert program.missing_read(name) is None
+
+
+def test_doctor_prints_text_json_and_a_page(
+    here: Path, outside: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The same findings come as words, as data, and as a page without scripts or references."""
+    page = outside / "page.html"
+    assert main(["doctor", "--html", str(page)]) == 0
+    text = capfd.readouterr().out
+    assert "A jail can be opened here" in text
+    assert main(["doctor", "--json"]) == 0
+    data = json.loads(capfd.readouterr().out)
+    assert data["ok"] is True
+    assert len(data["findings"]) > 3
+    for finding in data["findings"]:
+        assert finding["name"] in text
+    content = page.read_text()
+    assert data["findings"][0]["name"] in content
+    for forbidden in ("<script", "http://", "https://", "src=", "href="):
+        assert forbidden not in content
+
+
+def test_doctor_follows_no_link_to_write_its_page(
+    here: Path, outside: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A planted link must not make the page overwrite another file."""
+    (outside / "precious").write_text("precious")
+    (here / "page.html").symlink_to(outside / "precious")
+    assert main(["doctor", "--html", "page.html"]) == 125
+    assert "--html" in capfd.readouterr().err
+    assert (outside / "precious").read_text() == "precious"

@@ -194,6 +194,7 @@ def test_a_new_window_size_reaches_the_guest(terminal: Terminal) -> None:
     terminal.type(b"stty size; exit\r")
     terminal.until(b"40 90")
     terminal.until(b"ended with 0")
+    assert terminal.process.wait(timeout=20) == 0
 
 
 def test_the_last_output_of_a_terminal_is_not_lost() -> None:

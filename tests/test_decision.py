@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -15,6 +16,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 import oracle
 
 from visruntime._native import decide
+
+if TYPE_CHECKING:
+    from random import Random
 
 EXAMPLES = 5_000 if os.environ.get("VIS_FULL") else 500
 
@@ -44,7 +48,9 @@ def test_c_decides_as_the_oracle(rules: list[tuple[str, str]], path: str) -> Non
 
 @full
 @given(rules=rules, path=paths, random=st.randoms(use_true_random=False))
-def test_the_order_of_rules_never_matters(rules: list, path: str, random: object) -> None:
+def test_the_order_of_rules_never_matters(
+    rules: list[tuple[str, str]], path: str, random: Random
+) -> None:
     """No answer may change when the same rules are given in another order or twice."""
     shuffled = [*rules, *rules]
     random.shuffle(shuffled)
@@ -54,7 +60,7 @@ def test_the_order_of_rules_never_matters(rules: list, path: str, random: object
 
 @full
 @given(rules=rules, path=paths)
-def test_the_deciding_rule_speaks_of_the_path(rules: list, path: str) -> None:
+def test_the_deciding_rule_speaks_of_the_path(rules: list[tuple[str, str]], path: str) -> None:
     """The index must name a rule that covers the path and says what was answered."""
     for right in RIGHTS:
         allowed, index = decide(rules, right, path)
@@ -73,7 +79,7 @@ def test_the_deciding_rule_speaks_of_the_path(rules: list, path: str) -> None:
 
 @full
 @given(rules=rules, path=paths, kind=st.sampled_from([k for k in oracle.SAYS if "deny" in k]))
-def test_a_deny_more_never_allows_more(rules: list, path: str, kind: str) -> None:
+def test_a_deny_more_never_allows_more(rules: list[tuple[str, str]], path: str, kind: str) -> None:
     """Adding any deny at the asked path must never turn an answer into allowed."""
     for right in RIGHTS:
         if not decide(rules, right, path)[0]:

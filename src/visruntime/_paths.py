@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FORBIDDEN_GRANTS",
+    "MADE_READ",
+    "MADE_READ_OPEN",
     "MAX_PATH_BYTES",
+    "MINIMAL_DENY",
     "MINIMAL_READ",
     "PRIVATE_READ",
     "PRIVATE_WRITE",
@@ -78,11 +81,29 @@ Nothing here names a user, a host or a secret: /etc/passwd, /etc/hosts and
 /etc/resolv.conf are made by the jail, not taken from the host.
 """
 
+MINIMAL_DENY = (
+    "/etc/pki/CA/private",
+    "/etc/pki/consumer",
+    "/etc/pki/entitlement",
+    "/etc/pki/tls/private",
+    "/etc/ssl/private",
+)
+"""Folders of private keys below `MINIMAL_READ` that ``system="minimal"`` keeps closed.
+
+File modes alone would not: the caller may be in the group that can read them.
+"""
+
 PRIVATE_WRITE = ("/tmp", "/var/tmp", "/dev/shm", "/home/user")  # noqa: S108 - names, not uses
 """Places that each jail has for itself, empty at first, writable, and gone with it."""
 
 PRIVATE_READ = ("/proc", "/dev")
 """Places that each jail has for itself and that a guest can read but not change."""
+
+MADE_READ = ("/etc/group", "/etc/hosts", "/etc/passwd")
+"""Files that a jail with ``system="minimal"`` makes for itself, without a name of the host."""
+
+MADE_READ_OPEN = "/etc/resolv.conf"
+"""A copy that such a jail gets in addition with `Egress.OPEN`."""
 
 FORBIDDEN_GRANTS = ("/proc", "/dev", "/sys")
 """Trees of which nothing can be granted: they hold the kernel's objects, not files."""

@@ -8,7 +8,14 @@ from __future__ import annotations
 
 import os
 
-from visruntime._paths import FORBIDDEN_GRANTS, ancestors, has_glob, is_within
+from visruntime._paths import (
+    FORBIDDEN_GRANTS,
+    MADE_READ,
+    MADE_READ_OPEN,
+    ancestors,
+    has_glob,
+    is_within,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,7 +62,13 @@ def unsupported(
         )
     if resolved is None:
         resolved = policy.resolved_rules()
-    return found + _globs(policy) + _links_out(resolved) + _absent_denies(resolved)
+    return [
+        *found,
+        *_globs(policy),
+        *_links_out(resolved),
+        *_made_files(resolved),
+        *_absent_denies(resolved),
+    ]
 
 
 def _globs(policy: JailPolicy) -> list[tuple[str, str]]:
@@ -67,6 +80,17 @@ def _globs(policy: JailPolicy) -> list[tuple[str, str]]:
         for kind in ("read", "write", "deny", "deny_read", "deny_write", "deny_exec")
         for index, path in enumerate(getattr(policy, kind))
         if has_glob(path) and not os.path.lexists(path)
+    ]
+
+
+def _made_files(rules: Sequence[Rule]) -> list[tuple[str, str]]:
+    """Find denies of files that the jail makes for itself, which it does not leave out."""
+    made = {rule.path for rule in rules if rule.origin == "private"}
+    made &= {*MADE_READ, MADE_READ_OPEN}
+    return [
+        (rule.origin, f"{rule.path} is made by the jail and holds nothing of the host's")
+        for rule in rules
+        if rule.kind in ("deny", "deny_read") and rule.path in made
     ]
 
 

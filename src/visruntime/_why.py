@@ -29,12 +29,14 @@ def why(policy: JailPolicy, op: str, target: object) -> Decision:
             f'op: "read", "write", "exec" or "connect", not {_short(op)}', field="op", value=op
         )
     path = normalise(target, "target")
-    rule, allowed = _decide(policy.rules(), op, path)
+    resolved = policy.resolved_rules()
     real = path
-    # What a jail has for itself is not the host's: the host's links say nothing about it.
+    # What a jail has for itself is not the host's: the host's links say nothing about it,
+    # but for those that lead to a grant, which a jail has too.
+    rule, allowed = _decide((*resolved, *policy.rules()), op, path)
     if rule is None or rule.origin != "private":
         real = os.path.realpath(path)
-        rule, allowed = _decide(policy.resolved_rules(), op, real)
+        rule, allowed = _decide(resolved, op, real)
     shown = path if real == path else f"{path} (which is {real})"
     if allowed:
         reason = f"the guest can {VERBS[op]} {shown}: {_origin(rule)}{_hidden(op, path, rule)}"
@@ -71,7 +73,7 @@ def _cannot(op: str, shown: str, real: str, rule: Rule | None) -> str:
         return f"{start}no rule grants it; add {grant}"
     if rule.kind == "deny_exec":
         return f"{start}{_origin(rule)}; only removing that rule allows it"
-    if rule.kind.startswith("deny") and rule.path == real:
+    if rule.kind.startswith("deny") and rule.path == real and rule.origin != "system":
         return f"{start}{_origin(rule)}; at the same path deny wins, so remove that rule"
     return f"{start}{_origin(rule)}; add {grant}, which is more specific"
 
@@ -82,6 +84,8 @@ def _origin(rule: Rule | None) -> str:
     if rule.origin == "private":
         return f"{rule.path} is the jail's own, not the host's ({rule.kind})"
     if rule.origin == "system":
+        if rule.kind == "deny":
+            return f"{rule.path} holds private keys of the system and stays closed"
         return f"{rule.path} belongs to the system roots (read)"
     return f"{rule.origin} = {rule.path!r} ({rule.kind})"
 

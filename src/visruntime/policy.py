@@ -13,7 +13,10 @@ from types import MappingProxyType
 from visruntime._environment_names import check_env, check_inherit_env
 from visruntime._paths import (
     FORBIDDEN_GRANTS,
+    MADE_READ,
+    MADE_READ_OPEN,
     MAX_PATH_BYTES,
+    MINIMAL_DENY,
     MINIMAL_READ,
     PRIVATE_READ,
     PRIVATE_WRITE,
@@ -43,6 +46,7 @@ __all__ = [
     "FORBIDDEN_GRANTS",
     "MAX_PATH_BYTES",
     "MAX_RULES",
+    "MINIMAL_DENY",
     "MINIMAL_READ",
     "PRIVATE_READ",
     "PRIVATE_WRITE",
@@ -207,7 +211,7 @@ class JailPolicy(Frozen):
     # The value itself: as a dict, from a dict or a file, changed, compared.
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the policy as plain data for JSON or TOML.
+        """Return the policy as plain data, for JSON.
 
         A `Secret` appears as ``{"secret": True}``, which `from_dict` refuses: give the
         value again with ``.replace(env=...)`` where it is known.
@@ -362,7 +366,15 @@ class JailPolicy(Frozen):
                 if shown not in seen:
                     seen.add(shown)
                     rules.append(Rule(kind="read", path=shown, origin="system"))
-        for kind, places in (("write", PRIVATE_WRITE), ("read", PRIVATE_READ)):
+            rules += [
+                Rule(kind="deny", path=path, origin="system")
+                for path in MINIMAL_DENY
+                if path not in granted and os.path.lexists(path)
+            ]
+        made: tuple[str, ...] = MADE_READ if self.system == "minimal" else ()
+        if made and self.egress.mode == "open":
+            made = (*made, MADE_READ_OPEN)
+        for kind, places in (("write", PRIVATE_WRITE), ("read", (*PRIVATE_READ, *made))):
             rules += [
                 Rule(kind=kind, path=place, origin="private")
                 for place in places
@@ -431,6 +443,8 @@ def fields_from_dict(
     Raises:
         PolicyError: for an unknown key, a secret's marker, or a value of the wrong shape.
     """
+    if not hasattr(data, "keys"):
+        _refuse("policy", data, "a table of fields and values")
     _check_known(data)
     fields = dict(data)
     if folder is not None:

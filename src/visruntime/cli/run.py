@@ -162,7 +162,7 @@ def main(words: Sequence[str]) -> int:
     parser = Parser(
         "run",
         "SCRIPT|-c CODE|-m MODULE|- [ARGS...]",
-        "Run Python in a jailed worker; it prints and exits as python would.",
+        "Run Python in a jailed worker; it prints and exits as python would. Its stdin is empty.",
         EXAMPLES,
     )
     parser.add_policy_flags()
@@ -228,6 +228,9 @@ def _drive(runtime: Any, inputs: dict[str, Any], timeout: float | None) -> tuple
         complain(f"timed out after {timeout:g} s")
         return EXIT_TIMEOUT, late.result
     except WorkerDied as death:
+        if death.stopped_by in ("timeout", "wall"):
+            complain("the worker's time was over")
+            return EXIT_TIMEOUT, death.result
         if death.signal is not None:
             complain(f"the worker was ended by signal {death.signal}")
             return 128 + death.signal, death.result
