@@ -10,20 +10,24 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from visruntime.errors import CommandTimeout, ProtocolViolation
-from visruntime.runtime import TrustedRuntime
+from visruntime.policy import JailPolicy
+from visruntime.runtime import Runtime, TrustedRuntime
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    AnyRuntime = Runtime | TrustedRuntime
 
-@pytest.fixture
-def runtime() -> Iterator[TrustedRuntime]:
-    """Return a runtime with the host's interpreter."""
-    with TrustedRuntime() as running:
+
+@pytest.fixture(params=["trusted", "jailed"])
+def runtime(request: pytest.FixtureRequest) -> Iterator[Runtime | TrustedRuntime]:
+    """Return a runtime with the host's interpreter, without and with a jail."""
+    running = TrustedRuntime() if request.param == "trusted" else Runtime(JailPolicy())
+    with running:
         yield running
 
 
-def test_values_cross_in_both_directions(runtime: TrustedRuntime) -> None:
+def test_values_cross_in_both_directions(runtime: AnyRuntime) -> None:
     """Arguments, keywords and the result are equal on both sides."""
     seen: list[Any] = []
 
@@ -38,7 +42,7 @@ def test_values_cross_in_both_directions(runtime: TrustedRuntime) -> None:
 
 
 def test_exposing_works_before_and_during_a_session_and_survives_a_new_worker(
-    runtime: TrustedRuntime,
+    runtime: AnyRuntime,
 ) -> None:
     """Names are there in the live worker, after a reset, and in the worker after this one."""
     runtime.expose("early", lambda: 1)
@@ -52,7 +56,7 @@ def test_exposing_works_before_and_during_a_session_and_survives_a_new_worker(
     assert runtime.eval("early() + late()") == 3
 
 
-def test_exceptions_cross_as_type_and_message(runtime: TrustedRuntime) -> None:
+def test_exceptions_cross_as_type_and_message(runtime: AnyRuntime) -> None:
     """The guest can catch the builtin type, and sees no traceback of the host."""
 
     class OwnError(Exception):
@@ -74,7 +78,7 @@ def test_exceptions_cross_as_type_and_message(runtime: TrustedRuntime) -> None:
     )
 
 
-def test_values_that_cannot_cross_are_errors_of_the_call(runtime: TrustedRuntime) -> None:
+def test_values_that_cannot_cross_are_errors_of_the_call(runtime: AnyRuntime) -> None:
     """A result that is no data raises TypeError in the guest; the worker lives on."""
     runtime.expose("give", object)
     error = runtime.run("give()").error
@@ -83,7 +87,7 @@ def test_values_that_cannot_cross_are_errors_of_the_call(runtime: TrustedRuntime
     assert runtime.eval("1") == 1
 
 
-def test_async_functions_run_to_their_end(runtime: TrustedRuntime) -> None:
+def test_async_functions_run_to_their_end(runtime: AnyRuntime) -> None:
     """An async function works, also when the calling thread is inside an event loop."""
 
     async def later(n: int) -> int:
@@ -99,7 +103,7 @@ def test_async_functions_run_to_their_end(runtime: TrustedRuntime) -> None:
     assert asyncio.run(inside()) == 3
 
 
-def test_a_callback_cannot_use_the_runtime_that_calls_it(runtime: TrustedRuntime) -> None:
+def test_a_callback_cannot_use_the_runtime_that_calls_it(runtime: AnyRuntime) -> None:
     """Re-entering is an error with a reason, not a deadlock; another runtime may be used."""
     runtime.expose("again", lambda: runtime.run("1"))
 
@@ -118,7 +122,7 @@ def test_a_callback_cannot_use_the_runtime_that_calls_it(runtime: TrustedRuntime
         assert runtime.eval("elsewhere()") == 42
 
 
-def test_threads_of_the_guest_may_call(runtime: TrustedRuntime) -> None:
+def test_threads_of_the_guest_may_call(runtime: AnyRuntime) -> None:
     """Calls of several guest threads are answered, each with its own reply."""
     runtime.expose("double", lambda n: n * 2)
     value = runtime.run(
@@ -129,7 +133,7 @@ def test_threads_of_the_guest_may_call(runtime: TrustedRuntime) -> None:
     assert value == [n * 2 for n in range(20)]
 
 
-def test_calls_outside_a_run_are_refused_in_the_guest(runtime: TrustedRuntime) -> None:
+def test_calls_outside_a_run_are_refused_in_the_guest(runtime: AnyRuntime) -> None:
     """A thread that outlives its run cannot call the host between runs."""
     called: list[int] = []
     runtime.expose("ping", lambda: called.append(1))
@@ -146,7 +150,7 @@ def test_calls_outside_a_run_are_refused_in_the_guest(runtime: TrustedRuntime) -
     assert called == []
 
 
-def test_a_forked_child_cannot_call(runtime: TrustedRuntime) -> None:
+def test_a_forked_child_cannot_call(runtime: AnyRuntime) -> None:
     """Only the worker itself talks to the host; its child gets an error."""
     runtime.expose("ping", lambda: "pong")
     result = runtime.run(
@@ -158,7 +162,7 @@ def test_a_forked_child_cannot_call(runtime: TrustedRuntime) -> None:
     assert result.value == (b"only the worker itself talks to the host, not a child of it", "pong")
 
 
-def test_an_interrupted_call_does_not_confuse_the_next(runtime: TrustedRuntime) -> None:
+def test_an_interrupted_call_does_not_confuse_the_next(runtime: AnyRuntime) -> None:
     """The reply to a call that an interrupt broke off is dropped, not taken for another's."""
     slow = threading.Event()
 
@@ -181,7 +185,7 @@ def test_an_interrupted_call_does_not_confuse_the_next(runtime: TrustedRuntime) 
         "dict(id=1, name='f', args=[], kwargs={1: 2})",
     ],
 )
-def test_malformed_calls_end_the_worker(runtime: TrustedRuntime, call: str) -> None:
+def test_malformed_calls_end_the_worker(runtime: AnyRuntime, call: str) -> None:
     """A CALLBACK frame of another shape is a violation of the protocol."""
     runtime.expose("f", lambda: 1)
     with pytest.raises(ProtocolViolation):
@@ -189,7 +193,7 @@ def test_malformed_calls_end_the_worker(runtime: TrustedRuntime, call: str) -> N
     assert runtime.eval("f()") == 1
 
 
-def test_a_guest_that_does_not_read_replies_cannot_hold_the_host(runtime: TrustedRuntime) -> None:
+def test_a_guest_that_does_not_read_replies_cannot_hold_the_host(runtime: AnyRuntime) -> None:
     """Calls whose replies are never read end the worker, whatever the guest goes on doing."""
     runtime.expose("f", lambda: b"x" * 60_000)
     started = time.monotonic()
@@ -203,7 +207,7 @@ def test_a_guest_that_does_not_read_replies_cannot_hold_the_host(runtime: Truste
     assert runtime.eval("1") == 1
 
 
-def test_unknown_names_are_refused(runtime: TrustedRuntime) -> None:
+def test_unknown_names_are_refused(runtime: AnyRuntime) -> None:
     """A guest that makes up a name gets NameError; nothing of the host is called."""
     error = runtime.run(
         "import _viscore, sys\nsys.modules['_visguest.session'].HostFunction("
@@ -213,7 +217,7 @@ def test_unknown_names_are_refused(runtime: TrustedRuntime) -> None:
     assert "exposes no function 'system'" in error.message
 
 
-def test_names_and_functions_are_checked(runtime: TrustedRuntime) -> None:
+def test_names_and_functions_are_checked(runtime: AnyRuntime) -> None:
     """Something that the guest could not call is refused when it is exposed."""
     with pytest.raises(ValueError, match="not a Python name"):
         runtime.expose("a b", print)

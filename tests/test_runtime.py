@@ -6,6 +6,8 @@ import math
 import os
 import resource
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -21,17 +23,21 @@ from visruntime.errors import (
     ProtocolViolation,
     WorkerDied,
 )
+from visruntime.policy import JailPolicy
 from visruntime.protocol import Handle
-from visruntime.runtime import TrustedRuntime
+from visruntime.runtime import Runtime, TrustedRuntime
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    AnyRuntime = Runtime | TrustedRuntime
 
-@pytest.fixture
-def runtime() -> Iterator[TrustedRuntime]:
-    """Return a runtime with the host's interpreter."""
-    with TrustedRuntime() as running:
+
+@pytest.fixture(params=["trusted", "jailed"])
+def runtime(request: pytest.FixtureRequest) -> Iterator[Runtime | TrustedRuntime]:
+    """Return a runtime with the host's interpreter, without and with a jail."""
+    running = TrustedRuntime() if request.param == "trusted" else Runtime(JailPolicy())
+    with running:
         yield running
 
 
@@ -62,7 +68,7 @@ def children_of(pid: int) -> set[int]:
     ],
 )
 def test_run_returns_the_value_of_a_trailing_expression(
-    runtime: TrustedRuntime, code: str, value: Any
+    runtime: AnyRuntime, code: str, value: Any
 ) -> None:
     """The value is that of the last statement if it is an expression, and exact."""
     result = runtime.run(code)
@@ -71,7 +77,7 @@ def test_run_returns_the_value_of_a_trailing_expression(
     assert type(result.value) is type(value)
 
 
-def test_names_stay_bound_between_calls(runtime: TrustedRuntime) -> None:
+def test_names_stay_bound_between_calls(runtime: AnyRuntime) -> None:
     """One namespace serves run, exec, eval, call, get and set until it is reset."""
     runtime.exec("def add(a, b=1):\n    return a + b + base")
     runtime.set("base", 100)
@@ -86,7 +92,7 @@ def test_names_stay_bound_between_calls(runtime: TrustedRuntime) -> None:
     assert caught.value.type_name == "NameError"
 
 
-def test_session_is_a_real_module(runtime: TrustedRuntime) -> None:
+def test_session_is_a_real_module(runtime: AnyRuntime) -> None:
     """Classes of the session can be pickled and inspected, for the module is importable."""
     result = runtime.run(
         "import pickle, dataclasses, typing, inspect\n"
@@ -101,7 +107,7 @@ def test_session_is_a_real_module(runtime: TrustedRuntime) -> None:
     assert result.value[3] == "__main__"
 
 
-def test_unknown_objects_become_handles_that_can_be_sent_back(runtime: TrustedRuntime) -> None:
+def test_unknown_objects_become_handles_that_can_be_sent_back(runtime: AnyRuntime) -> None:
     """An object that cannot cross is named, keeps its identity, and is gone after a reset."""
     handle = runtime.eval("(obj := type('Thing', (), {'__repr__': lambda s: 'r' * 5000})())")
     assert isinstance(handle, Handle)
@@ -114,7 +120,7 @@ def test_unknown_objects_become_handles_that_can_be_sent_back(runtime: TrustedRu
     assert caught.value.type_name == "LookupError"
 
 
-def test_cycles_and_hostile_reprs_do_not_hurt(runtime: TrustedRuntime) -> None:
+def test_cycles_and_hostile_reprs_do_not_hurt(runtime: AnyRuntime) -> None:
     """A value that refers to itself, or whose repr raises, comes as a handle."""
     cycle = runtime.eval("(lambda a: (a.append(a), a)[1])([])")
     assert isinstance(cycle, Handle)
@@ -124,7 +130,7 @@ def test_cycles_and_hostile_reprs_do_not_hurt(runtime: TrustedRuntime) -> None:
     assert "repr raised ZeroDivisionError" in bad.repr
 
 
-def test_inputs_are_checked_before_anything_is_sent(runtime: TrustedRuntime) -> None:
+def test_inputs_are_checked_before_anything_is_sent(runtime: AnyRuntime) -> None:
     """A name that is none, or a value that cannot cross, is the caller's error."""
     with pytest.raises(ValueError, match="not a Python name"):
         runtime.run("1", inputs={"a b": 1})
@@ -137,13 +143,13 @@ def test_inputs_are_checked_before_anything_is_sent(runtime: TrustedRuntime) -> 
     assert runtime.eval("1") == 1
 
 
-def test_large_values_cross_both_ways(runtime: TrustedRuntime) -> None:
+def test_large_values_cross_both_ways(runtime: AnyRuntime) -> None:
     """Values far larger than any socket buffer arrive whole."""
     data = os.urandom(5_000_000)
     assert runtime.eval("d[::-1]", inputs={"d": data}) == data[::-1]
 
 
-def test_top_level_await_shares_one_event_loop(runtime: TrustedRuntime) -> None:
+def test_top_level_await_shares_one_event_loop(runtime: AnyRuntime) -> None:
     """``await`` works at top level, and objects of the loop live on between runs."""
     assert runtime.run("import asyncio\nawait asyncio.sleep(0, 'done')").value == "done"
     runtime.exec("queue = asyncio.Queue()\nawait queue.put(4)")
@@ -155,7 +161,7 @@ def test_top_level_await_shares_one_event_loop(runtime: TrustedRuntime) -> None:
 # ---- errors ----
 
 
-def test_run_gives_guest_exceptions_as_data(runtime: TrustedRuntime) -> None:
+def test_run_gives_guest_exceptions_as_data(runtime: AnyRuntime) -> None:
     """An error has type, message, notes, chain and frames with source lines and columns."""
     result = runtime.run(
         "def inner():\n"
@@ -180,7 +186,7 @@ def test_run_gives_guest_exceptions_as_data(runtime: TrustedRuntime) -> None:
     assert "visguest" not in error.traceback
 
 
-def test_guest_text_in_messages_has_no_control_sequence(runtime: TrustedRuntime) -> None:
+def test_guest_text_in_messages_has_no_control_sequence(runtime: AnyRuntime) -> None:
     """The escape character of a guest stays data; what is shown of it is inert."""
     result = runtime.run("raise ValueError('\x1b[31mred\x07')")
     assert result.error is not None
@@ -191,7 +197,7 @@ def test_guest_text_in_messages_has_no_control_sequence(runtime: TrustedRuntime)
     assert "\x1b" not in str(caught.value) + caught.value.traceback
 
 
-def test_syntax_errors_point_at_the_source(runtime: TrustedRuntime) -> None:
+def test_syntax_errors_point_at_the_source(runtime: AnyRuntime) -> None:
     """A syntax error has a frame with the offending line."""
     error = runtime.run("x = 1\ny = = 2\n").error
     assert error is not None
@@ -200,7 +206,7 @@ def test_syntax_errors_point_at_the_source(runtime: TrustedRuntime) -> None:
     assert error.frames[-1].source == "y = = 2"
 
 
-def test_exception_groups_and_classes_keep_their_names(runtime: TrustedRuntime) -> None:
+def test_exception_groups_and_classes_keep_their_names(runtime: AnyRuntime) -> None:
     """Members of a group are described, and names are qualified as CPython prints them."""
     error = runtime.run(
         "import json\nraise ExceptionGroup('many', [ValueError(1), json.JSONDecodeError('m','d',0)])"
@@ -210,7 +216,7 @@ def test_exception_groups_and_classes_keep_their_names(runtime: TrustedRuntime) 
     assert names == ["ValueError", "json.decoder.JSONDecodeError"]
 
 
-def test_eval_exec_and_call_raise_guest_errors(runtime: TrustedRuntime) -> None:
+def test_eval_exec_and_call_raise_guest_errors(runtime: AnyRuntime) -> None:
     """Where a value is expected, a guest exception is raised as GuestError with its data."""
     for act in (
         lambda: runtime.eval("1/0"),
@@ -224,7 +230,7 @@ def test_eval_exec_and_call_raise_guest_errors(runtime: TrustedRuntime) -> None:
         assert "ZeroDivisionError" in caught.value.traceback
 
 
-def test_system_exit_is_an_exit_code_and_no_end(runtime: TrustedRuntime) -> None:
+def test_system_exit_is_an_exit_code_and_no_end(runtime: AnyRuntime) -> None:
     """``sys.exit`` ends the run, not the session, and gives the code CPython would give."""
     runtime.exec("kept = 1")
     assert runtime.run("import sys; sys.exit(7)").exit_code == 7
@@ -237,7 +243,7 @@ def test_system_exit_is_an_exit_code_and_no_end(runtime: TrustedRuntime) -> None
     assert runtime.get("kept") == 1
 
 
-def test_guest_prints_of_tracebacks_show_session_source(runtime: TrustedRuntime) -> None:
+def test_guest_prints_of_tracebacks_show_session_source(runtime: AnyRuntime) -> None:
     """The guest's own traceback module finds the source of runs."""
     result = runtime.run(
         "import traceback\ntry:\n    1/0  # here\nexcept Exception:\n    traceback.print_exc()"
@@ -248,7 +254,7 @@ def test_guest_prints_of_tracebacks_show_session_source(runtime: TrustedRuntime)
 # ---- output ----
 
 
-def test_output_of_python_c_and_children_keeps_its_order(runtime: TrustedRuntime) -> None:
+def test_output_of_python_c_and_children_keeps_its_order(runtime: AnyRuntime) -> None:
     """Lines of print, raw writes, C code and children come in the order they were written."""
     result = runtime.run(
         "import os, subprocess, ctypes\n"
@@ -262,7 +268,7 @@ def test_output_of_python_c_and_children_keeps_its_order(runtime: TrustedRuntime
     assert result.stderr == b""
 
 
-def test_output_without_end_is_bounded(runtime: TrustedRuntime) -> None:
+def test_output_without_end_is_bounded(runtime: AnyRuntime) -> None:
     """LM-02: a flood costs the host the limit, keeps head and tail, and counts the rest."""
     with TrustedRuntime(output=100_000) as small:
         small.run("1")
@@ -282,7 +288,7 @@ def test_output_without_end_is_bounded(runtime: TrustedRuntime) -> None:
     assert grown < 50_000  # KiB
 
 
-def test_late_output_is_not_taken_for_that_of_the_next_run(runtime: TrustedRuntime) -> None:
+def test_late_output_is_not_taken_for_that_of_the_next_run(runtime: AnyRuntime) -> None:
     """What a left-over child prints after its run is told apart from the next run's output."""
     runtime.run("import subprocess; p = subprocess.Popen(['sh', '-c', 'sleep .2; echo late'])")
     time.sleep(0.6)
@@ -291,7 +297,7 @@ def test_late_output_is_not_taken_for_that_of_the_next_run(runtime: TrustedRunti
     assert result.stdout == b"mine\n"
 
 
-def test_output_streams_while_the_run_goes_on(runtime: TrustedRuntime) -> None:
+def test_output_streams_while_the_run_goes_on(runtime: AnyRuntime) -> None:
     """``on_output`` gets chunks before the run is over, in order, and nothing is lost."""
     chunks: list[tuple[float, str, bytes]] = []
     result = runtime.run(
@@ -303,14 +309,14 @@ def test_output_streams_while_the_run_goes_on(runtime: TrustedRuntime) -> None:
     assert result.stdout == b"a\n"
 
 
-def test_stdin_is_empty(runtime: TrustedRuntime) -> None:
+def test_stdin_is_empty(runtime: AnyRuntime) -> None:
     """SC-10: input() ends at once and never reads the host's terminal."""
     error = runtime.run("input('?')").error
     assert error is not None
     assert error.type_name == "EOFError"
 
 
-def test_displays_carry_every_format(runtime: TrustedRuntime) -> None:
+def test_displays_carry_every_format(runtime: AnyRuntime) -> None:
     """``display`` hands over the formats that an object offers."""
     result = runtime.run("class H:\n    def _repr_html_(self): return '<b>x</b>'\ndisplay(H())")
     assert len(result.displays) == 1
@@ -318,7 +324,7 @@ def test_displays_carry_every_format(runtime: TrustedRuntime) -> None:
     assert "H object" in result.displays[0]["text/plain"]
 
 
-def test_usage_is_measured_from_outside(runtime: TrustedRuntime) -> None:
+def test_usage_is_measured_from_outside(runtime: AnyRuntime) -> None:
     """A busy run costs processor time, also in a child; a sleeping one only wall time."""
     busy = runtime.run(
         "import time\nend = time.process_time() + .2\nwhile time.process_time() < end: pass"
@@ -343,7 +349,7 @@ def test_usage_is_measured_from_outside(runtime: TrustedRuntime) -> None:
 # ---- the protocol under attack ----
 
 
-def test_pw_01_the_guest_owns_fds_0_to_2(runtime: TrustedRuntime) -> None:
+def test_pw_01_the_guest_owns_fds_0_to_2(runtime: AnyRuntime) -> None:
     """PW-01: prints, raw bytes, children, closed and replaced descriptors disturb nothing."""
     result = runtime.run(
         "import os, subprocess\n"
@@ -380,9 +386,7 @@ _ALL_SOCKETS = (
     ],
     ids=["garbage", "replayed", "giant", "half", "closed"],
 )
-def test_a_guest_that_attacks_its_channel_ends_its_worker(
-    runtime: TrustedRuntime, act: str
-) -> None:
+def test_a_guest_that_attacks_its_channel_ends_its_worker(runtime: AnyRuntime, act: str) -> None:
     """Forged, replayed, giant, partial frames and a closed channel: an error, never a hang."""
     runtime.exec("kept = 1")
     started = time.monotonic()
@@ -398,7 +402,7 @@ def test_a_guest_that_attacks_its_channel_ends_its_worker(
     assert runtime.run("'kept' in globals()").value is False
 
 
-def test_a_forged_result_is_a_claim_and_changes_nothing_measured(runtime: TrustedRuntime) -> None:
+def test_a_forged_result_is_a_claim_and_changes_nothing_measured(runtime: AnyRuntime) -> None:
     """A guest may lie about its value through the core itself; usage stays the host's."""
     result = runtime.run(
         "import _viscore as c, time, sys, marshal\n"
@@ -424,7 +428,7 @@ def test_a_forged_result_is_a_claim_and_changes_nothing_measured(runtime: Truste
         "dict(id=request['id'], value=1, error=None, exit_code=None, displays=[1], trips={})",
     ],
 )
-def test_replies_of_another_shape_are_violations(runtime: TrustedRuntime, reply: str) -> None:
+def test_replies_of_another_shape_are_violations(runtime: AnyRuntime, reply: str) -> None:
     """A reply that is well encoded but not of the agreed shape ends the worker."""
     with pytest.raises(ProtocolViolation):
         runtime.run(
@@ -448,7 +452,7 @@ def test_replies_of_another_shape_are_violations(runtime: TrustedRuntime, reply:
     ],
 )
 def test_pw_03_a_worker_that_ends_is_told_at_once(
-    runtime: TrustedRuntime, code: str, exit_code: int | None, signal_number: int | None
+    runtime: AnyRuntime, code: str, exit_code: int | None, signal_number: int | None
 ) -> None:
     """PW-03: the end is an error with the measured status and the output so far; then a new start."""
     started = time.monotonic()
@@ -462,7 +466,7 @@ def test_pw_03_a_worker_that_ends_is_told_at_once(
     assert runtime.eval("1+1") == 2
 
 
-def test_a_forked_child_that_falls_out_of_the_run_does_not_answer(runtime: TrustedRuntime) -> None:
+def test_a_forked_child_that_falls_out_of_the_run_does_not_answer(runtime: AnyRuntime) -> None:
     """A child of os.fork that reaches the end of the code ends; only the worker replies."""
     result = runtime.run(
         "import os\npid = os.fork()\nif pid: os.waitpid(pid, 0)\n'parent' if pid else 'child'"
@@ -472,7 +476,7 @@ def test_a_forked_child_that_falls_out_of_the_run_does_not_answer(runtime: Trust
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_multiprocessing_works_inside(runtime: TrustedRuntime, method: str) -> None:
+def test_multiprocessing_works_inside(runtime: AnyRuntime, method: str) -> None:
     """Pools of every start method work in a session."""
     result = runtime.run(
         "import multiprocessing, operator\n"
@@ -505,7 +509,7 @@ def test_close_leaves_no_process_and_no_descriptor() -> None:
     runtime.close()
 
 
-def test_a_forked_child_of_the_host_leaves_the_worker_alone(runtime: TrustedRuntime) -> None:
+def test_a_forked_child_of_the_host_leaves_the_worker_alone(runtime: AnyRuntime) -> None:
     """A child of the host can neither use nor end the runtime of its parent."""
     runtime.exec("kept = 1")
     reader, writer = os.pipe()
@@ -566,7 +570,7 @@ def test_workers_inherit_no_descriptor_of_the_host(tmp_path: Path) -> None:
     ],
     ids=["loop", "swallow", "c-loop", "regex", "masked"],
 )
-def test_pw_02_time_limits_are_real(runtime: TrustedRuntime, code: str) -> None:
+def test_pw_02_time_limits_are_real(runtime: AnyRuntime, code: str) -> None:
     """PW-02: whatever the code does, the call returns, nothing burns on, the next call works."""
     runtime.run("1")
     started = time.monotonic()
@@ -601,7 +605,7 @@ _INTERRUPTIBLE = {
 
 
 @pytest.mark.parametrize("code", _INTERRUPTIBLE.values(), ids=_INTERRUPTIBLE.keys())
-def test_interrupts_keep_the_session(runtime: TrustedRuntime, code: str) -> None:
+def test_interrupts_keep_the_session(runtime: AnyRuntime, code: str) -> None:
     """A soft interrupt ends waits, C code and loops within the grace; names stay bound."""
     runtime.exec("kept = 41")
     started = time.monotonic()
@@ -615,7 +619,7 @@ def test_interrupts_keep_the_session(runtime: TrustedRuntime, code: str) -> None
     assert runtime.eval("kept + 1") == 42
 
 
-def test_the_time_from_interrupt_to_effect_is_short(runtime: TrustedRuntime) -> None:
+def test_the_time_from_interrupt_to_effect_is_short(runtime: AnyRuntime) -> None:
     """Half of all interrupts of a sleep take effect within 50 ms."""
     delays = []
     for _ in range(9):
@@ -626,7 +630,7 @@ def test_the_time_from_interrupt_to_effect_is_short(runtime: TrustedRuntime) -> 
     assert sorted(delays)[4] < 0.05
 
 
-def test_interrupt_from_another_thread(runtime: TrustedRuntime) -> None:
+def test_interrupt_from_another_thread(runtime: AnyRuntime) -> None:
     """``interrupt()`` ends the run under way as data, and does nothing between runs."""
     runtime.run("1")
     runtime.interrupt()
@@ -641,7 +645,7 @@ def test_interrupt_from_another_thread(runtime: TrustedRuntime) -> None:
     assert result.usage.wall_seconds < 5
 
 
-def test_a_time_limit_may_be_shorter_than_the_way_to_the_guest(runtime: TrustedRuntime) -> None:
+def test_a_time_limit_may_be_shorter_than_the_way_to_the_guest(runtime: AnyRuntime) -> None:
     """An interrupt that arrives before its run has begun is obeyed once it has."""
     runtime.exec("kept = 1")
     for _ in range(5):
@@ -651,7 +655,7 @@ def test_a_time_limit_may_be_shorter_than_the_way_to_the_guest(runtime: TrustedR
     assert runtime.get("kept") == 1
 
 
-def test_guest_can_clean_up_when_interrupted(runtime: TrustedRuntime) -> None:
+def test_guest_can_clean_up_when_interrupted(runtime: AnyRuntime) -> None:
     """``finally`` runs, and ``except Exception`` does not swallow the interrupt."""
     with pytest.raises(CommandTimeout) as caught:
         runtime.run(
@@ -662,7 +666,7 @@ def test_guest_can_clean_up_when_interrupted(runtime: TrustedRuntime) -> None:
     assert caught.value.result.stdout == b"cleaned\n"
 
 
-def test_stacks_are_shown_while_c_code_runs(runtime: TrustedRuntime) -> None:
+def test_stacks_are_shown_while_c_code_runs(runtime: AnyRuntime) -> None:
     """``stacks`` answers though the interpreter's lock is held."""
     runtime.run("1")
     texts: list[str] = []
@@ -675,7 +679,7 @@ def test_stacks_are_shown_while_c_code_runs(runtime: TrustedRuntime) -> None:
     assert "in <module>" in texts[0]
 
 
-def test_calls_from_many_threads_take_turns(runtime: TrustedRuntime) -> None:
+def test_calls_from_many_threads_take_turns(runtime: AnyRuntime) -> None:
     """Concurrent calls of one runtime do not mix."""
     results: list[int] = []
     threads = [
@@ -689,6 +693,37 @@ def test_calls_from_many_threads_take_turns(runtime: TrustedRuntime) -> None:
     assert sorted(results) == [n * 2 for n in range(20)]
 
 
-def test_a_trusted_result_claims_no_enforcement(runtime: TrustedRuntime) -> None:
-    """Without a jail the report is None: nothing was enforced."""
-    assert runtime.run("1").report is None
+def test_results_say_what_enforced_the_policy(runtime: AnyRuntime) -> None:
+    """Without a jail the report is None, in a jail it is that of the jail, each canary held."""
+    report = runtime.run("1").report
+    if isinstance(runtime, TrustedRuntime):
+        assert report is None
+    else:
+        assert report.canaries
+        assert all(canary.held for canary in report.canaries)
+        assert any(clause.note == "Python installation" for clause in report.clauses) or (
+            sys.base_prefix == "/usr"
+        )
+
+
+def test_a_trusted_worker_ends_with_its_host() -> None:
+    """``kill -9`` of the host leaves no worker, even one that is busy in C code."""
+    code = (
+        "import threading, time\n"
+        "from visruntime.runtime import TrustedRuntime\n"
+        "rt = TrustedRuntime()\n"
+        "print(rt.eval('__import__(\"os\").getpid()'), flush=True)\n"
+        "rt.run('sum(range(10**12))')\n"
+    )
+    host = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert host.stdout is not None
+    worker = int(host.stdout.readline())
+    time.sleep(0.3)
+    assert Path(f"/proc/{worker}").exists()
+    host.kill()
+    host.wait()
+    host.stdout.close()
+    deadline = time.monotonic() + 2
+    while Path(f"/proc/{worker}").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not Path(f"/proc/{worker}").exists() or "Z" in Path(f"/proc/{worker}/stat").read_text()

@@ -489,11 +489,9 @@ class Runtime(_Session):
 
     def close(self) -> None:
         """End the worker, and the jail if the runtime opened it."""
-        try:
-            super().close()
-        finally:
-            if self._own_jail:
-                self._jail.close()
+        super().close()
+        if self._own_jail:
+            self._jail.close()
 
     def _report(self) -> Any:
         return self._jail.report
