@@ -459,7 +459,8 @@ static vj_status assemble(builder *build, void **block, size_t *size, vj_error *
 // The host's root is the base of the plan, so no mask can be put over it.
 static bool denies_base(const builder *build) {
     const node *top = build->nodes;
-    return build->settings->host_root && build->node_count && !top->path[1] && !top->in_force.read;
+    return build->settings->host_root && build->node_count && !top->path[1] &&
+           !top->in_force.read;
 }
 
 vj_status vj_policy_compile(const vj_plan_settings *settings, const vj_rule *rules,
@@ -484,11 +485,11 @@ vj_status vj_policy_compile(const vj_plan_settings *settings, const vj_rule *rul
         emit_mounts(&build);
         emit_seals(&build);
     }
-    vj_status status =
-        denies_base(&build)
-            ? vj_fail(error, VJ_REFUSED, VJ_STAGE_PLAN, 0,
-                      "a deny on / leaves nothing of the host's root; ask for no system instead")
-            : assemble(&build, block, size, error);
+    vj_status status = denies_base(&build)
+                           ? vj_fail(error, VJ_REFUSED, VJ_STAGE_PLAN, 0,
+                                     "a deny on / leaves nothing of the host's root; ask "
+                                     "for no system instead")
+                           : assemble(&build, block, size, error);
     free(sorted);
     free(build.nodes);
     free(build.operations);

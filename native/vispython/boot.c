@@ -89,10 +89,8 @@ static void restore_environment(void) {
     const char *preload = getenv("LD_PRELOAD");
     const char *rest = preload ? strchr(preload, ':') : NULL;
     char *kept = rest ? strdup(rest + 1) : NULL;
-    if (kept)
-        setenv("LD_PRELOAD", kept, 1);
-    else
-        unsetenv("LD_PRELOAD");
+    if (kept) setenv("LD_PRELOAD", kept, 1);
+    else unsetenv("LD_PRELOAD");
     free(kept);
 }
 

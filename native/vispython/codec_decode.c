@@ -50,8 +50,7 @@ static const unsigned char *take(struct reader *reader, Py_ssize_t size) {
 
 static uint64_t get_little(const unsigned char *bytes, unsigned width) {
     uint64_t bits = 0;
-    for (unsigned i = 0; i < width; i++)
-        bits |= (uint64_t)bytes[i] << (8U * i);
+    for (unsigned i = 0; i < width; i++) bits |= (uint64_t)bytes[i] << (8U * i);
     return bits;
 }
 
@@ -394,30 +393,19 @@ static PyObject *read_value(struct reader *reader, int depth) {
     const unsigned char *byte = take(reader, 1);
     if (byte == NULL) return NULL;
     switch (*byte) {
-    case TAG_NONE:
-        Py_INCREF(Py_None);
-        return Py_None;
-    case TAG_FALSE:
-        return PyBool_FromLong(0);
-    case TAG_TRUE:
-        return PyBool_FromLong(1);
+    case TAG_NONE: Py_INCREF(Py_None); return Py_None;
+    case TAG_FALSE: return PyBool_FromLong(0);
+    case TAG_TRUE: return PyBool_FromLong(1);
     case TAG_INT8:
     case TAG_INT32:
-    case TAG_INT64:
-        return read_int(reader, *byte);
-    case TAG_BIGINT:
-        return read_big_int(reader);
-    case TAG_FLOAT:
-        return read_float(reader);
-    case TAG_COMPLEX:
-        return read_complex(reader);
-    case TAG_STR:
-        return read_str(reader);
+    case TAG_INT64: return read_int(reader, *byte);
+    case TAG_BIGINT: return read_big_int(reader);
+    case TAG_FLOAT: return read_float(reader);
+    case TAG_COMPLEX: return read_complex(reader);
+    case TAG_STR: return read_str(reader);
     case TAG_BYTES:
-    case TAG_BYTEARRAY:
-        return read_bytes(reader, *byte);
-    default:
-        return read_nested(reader, *byte, depth);
+    case TAG_BYTEARRAY: return read_bytes(reader, *byte);
+    default: return read_nested(reader, *byte, depth);
     }
 }
 

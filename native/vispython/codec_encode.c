@@ -31,8 +31,7 @@ static int write_value(struct writer *writer, PyObject *value, const struct step
 
 static int grow(struct writer *writer, Py_ssize_t needed) {
     Py_ssize_t room = writer->room;
-    while (room < needed)
-        room *= 2;
+    while (room < needed) room *= 2;
     if (room > writer->options->max_bytes) room = writer->options->max_bytes;
     unsigned char *data = writer->data == writer->small ? NULL : writer->data;
     unsigned char *moved = PyMem_Realloc(data, (size_t)room);
@@ -61,8 +60,7 @@ static unsigned char *extend(struct writer *writer, Py_ssize_t size) {
 }
 
 static void put_little(unsigned char *place, uint64_t bits, unsigned width) {
-    for (unsigned i = 0; i < width; i++)
-        place[i] = (unsigned char)(bits >> (8U * i));
+    for (unsigned i = 0; i < width; i++) place[i] = (unsigned char)(bits >> (8U * i));
 }
 
 static int write_tag(struct writer *writer, int tag) {
@@ -116,8 +114,7 @@ static PyObject *describe_step(const struct step *step) {
 static PyObject *describe_path(const struct step *at) {
     const struct step *steps[CODEC_LARGEST_DEPTH + 1];
     int count = 0;
-    for (; at != NULL && count <= CODEC_LARGEST_DEPTH; at = at->up)
-        steps[count++] = at;
+    for (; at != NULL && count <= CODEC_LARGEST_DEPTH; at = at->up) steps[count++] = at;
     PyObject *path = PyUnicode_FromString("value");
     while (path != NULL && count > 0) {
         PyObject *part = describe_step(steps[--count]);

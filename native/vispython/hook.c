@@ -41,10 +41,8 @@ int vis_audit_hook(const char *event, PyObject *arguments, void *unused) {
     case 'g':
     case 'm':
     case 'o':
-    case 's':
-        break;
-    default:
-        return 0;
+    case 's': break;
+    default: return 0;
     }
     if (atomic_load_explicit(&vis_this_worker.active_run, memory_order_relaxed) == 0)
         return 0;

@@ -59,18 +59,12 @@ static bool parse(int argc, char **argv, options *chosen) {
             known = parse_descriptor(value, &chosen->boot.channel);
         else if (strcmp(key, "--control") == 0)
             known = parse_descriptor(value, &chosen->boot.control);
-        else if (strcmp(key, "--core") == 0)
-            chosen->core = value;
-        else if (strcmp(key, "--name") == 0)
-            chosen->name = value;
-        else if (strcmp(key, "--library") == 0)
-            chosen->library = value;
-        else if (strcmp(key, "--expect") == 0)
-            chosen->expected_version = value;
-        else if (strcmp(key, "--executable") == 0)
-            chosen->executable = value;
-        else
-            known = false;
+        else if (strcmp(key, "--core") == 0) chosen->core = value;
+        else if (strcmp(key, "--name") == 0) chosen->name = value;
+        else if (strcmp(key, "--library") == 0) chosen->library = value;
+        else if (strcmp(key, "--expect") == 0) chosen->expected_version = value;
+        else if (strcmp(key, "--executable") == 0) chosen->executable = value;
+        else known = false;
         if (!known) return false;
     }
     chosen->rest = i + 1;

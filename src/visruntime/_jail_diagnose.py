@@ -73,8 +73,10 @@ def _why_no_namespaces(number: int) -> tuple[str, str]:
         )
     if _read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1":
         return (
-            "AppArmor keeps programs without a profile from user namespaces "
-            + "(kernel.apparmor_restrict_unprivileged_userns is 1)",
+            (
+                "AppArmor keeps programs without a profile from user namespaces "
+                "(kernel.apparmor_restrict_unprivileged_userns is 1)"
+            ),
             "load the profile that `visruntime doctor` prints, as root",
         )
     if number == errno.ENOSPC:

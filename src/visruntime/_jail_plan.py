@@ -21,6 +21,7 @@ from visruntime.errors import PolicyError, PolicyUnsupported
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from typing import Any
 
     from visruntime.policy import JailPolicy, Limits, Rule
 
@@ -106,7 +107,7 @@ def make_plan(
     plan.rules = [(kind, path) for kind, path, _, _ in rules]
     plan.acts = _denied_paths(written, plan, facts)[:MOST_PATHS]
     guest_id = GUEST_IDS[0] + secrets.randbelow(GUEST_IDS[1] - GUEST_IDS[0])
-    plan.blob = _native.compile_plan(
+    plan.blob = _compile(
         rules=rules,
         facts=facts,
         extras=[
@@ -123,6 +124,13 @@ def make_plan(
         host_root=host_root,
     )
     return plan
+
+
+def _compile(**parts: Any) -> bytes:
+    try:
+        return _native.compile_plan(**parts)
+    except _native.NativeError as error:
+        raise PolicyUnsupported(f"the policy cannot be enforced: {error}") from None
 
 
 # ---- rules -----------------------------------------------------------------------
