@@ -396,15 +396,11 @@ static void do_devices(vj_setup *setup) {
     write_file(setup, MASK_NAME, 0, 0, 0);
 }
 
-static void mask_in_proc(vj_setup *setup, const char *path, int proc, const char *name) {
+static void mask_in_proc(vj_setup *setup, int proc, const char *name) {
     VJ_AUTO_FD present = (int)open_no_links(proc, name);
-    if (present < 0) return; // not built into this kernel
-    char target[VJ_PATH_MAX];
-    vj_text text = {.data = target, .capacity = sizeof target};
-    vj_text_string(&text, path);
-    vj_text_string(&text, "/");
-    vj_text_string(&text, name);
-    do_mask_file(setup, target);
+    if (present == -ENOENT) return; // not built into this kernel
+    if (present < 0) vj_setup_fail(setup, VJ_STAGE_PROC, present);
+    mask_file(setup, present);
 }
 
 // Host uid 0 may write most of /proc/sys even without any capability, so
@@ -439,11 +435,11 @@ static void do_proc(vj_setup *setup, const char *path) {
         if (result < 0) vj_setup_fail(setup, VJ_STAGE_PROC, result);
     }
     for (size_t i = 0; i < sizeof masked / sizeof *masked; i++) {
-        mask_in_proc(setup, path, proc, masked[i]);
+        mask_in_proc(setup, proc, masked[i]);
     }
     if (setup->identity != VJ_IDENTITY_ROOT) return;
     for (size_t i = 0; i < sizeof masked_for_root / sizeof *masked_for_root; i++) {
-        mask_in_proc(setup, path, proc, masked_for_root[i]);
+        mask_in_proc(setup, proc, masked_for_root[i]);
     }
 }
 

@@ -329,7 +329,7 @@ static bool masks_as_file(const builder *build, const node *at) {
 static void set_identity(const builder *build, vj_operation *operation, const node *at) {
     const vj_fact *fact = fact_of(build, at->path);
     operation->rule = at->rule;
-    if (!fact || point_is_ours(build, at)) return;
+    if (!fact || at->is_private || point_is_ours(build, at)) return;
     operation->device = fact->device;
     operation->inode = fact->inode;
 }
