@@ -25,6 +25,9 @@
 #define NANOSECONDS     1000000000ull
 #define KILL_WAIT_NS    20000000 // between passes over a tree that is ending
 
+// In /proc/PID/stat num_threads is field 20 and the parent field 4.
+#define THREADS_BEHIND_PARENT 16
+
 typedef struct {
     const vj_setup *setup;
     int channel;
@@ -56,8 +59,19 @@ static void reply(vj_keeper *keeper, vj_message *message) {
 
 // ---- the tree --------------------------------------------------------------
 
+// The number that starts `skip` spaces behind `*at`, which ends up behind it.
+static long field(const char *line, long size, long *at, int skip) {
+    long number = 0;
+    while (*at < size && skip > 0) skip -= line[(*at)++] == ' ';
+    while (*at < size && line[*at] >= '0' && line[*at] <= '9') {
+        number = number * 10 + (line[(*at)++] - '0');
+    }
+    return number;
+}
+
 // The parent in /proc/PID/stat: the second field after the name, which may
 // itself hold parentheses. -1 for what is gone or dead: a zombie has no children.
+// But a first thread that has ended looks like a zombie while others run on.
 static int parent_of(int proc, const char *name) {
     char path[32];
     vj_text text = {.data = path, .capacity = sizeof path};
@@ -70,15 +84,12 @@ static int parent_of(int proc, const char *name) {
     long size = sys(SYS_read, file, line, sizeof line);
     long at = size;
     while (at > 0 && line[at - 1] != ')') at--;
-    if (at > 0 && at + 1 < size && (line[at + 1] == 'Z' || line[at + 1] == 'X'))
-        return -1;
-    at += 3; // " S "
-    int parent = 0;
-    if (size <= 0 || at >= size) return -1;
-    while (at < size && line[at] >= '0' && line[at] <= '9') {
-        parent = parent * 10 + (line[at++] - '0');
-    }
-    return parent;
+    if (at <= 0 || at + 1 >= size) return -1;
+    char state = line[at + 1];
+    long parent = field(line, size, &at, 2);
+    long threads = field(line, size, &at, THREADS_BEHIND_PARENT);
+    if ((state == 'Z' || state == 'X') && threads <= 1) return -1;
+    return (int)parent;
 }
 
 static int number_of(const char *name) {

@@ -28,6 +28,9 @@
 
 #define PRIVATE_MOUNT (MS_NOSUID | MS_NODEV)
 
+#define BYTES_PER_INODE 1024 // about what the kernel keeps of each
+#define INODES_LEAST    256
+
 // One empty file of mode 000 is bound, read-only, over each denied file: it can
 // neither be opened nor changed nor given another mode. It lives in the jail's
 // own /dev, which every jail has, and loses its name when /dev is sealed.
@@ -173,11 +176,25 @@ static int open_point(vj_setup *setup, const char *path) {
     return (int)point;
 }
 
-static void attach(vj_setup *setup, int tree, const char *path) {
-    VJ_AUTO_FD point = open_point(setup, path);
+static void attach_at(vj_setup *setup, int tree, int point) {
     long result = sys(SYS_move_mount, tree, "", point, "",
                       MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH);
     if (result < 0) vj_setup_fail(setup, VJ_STAGE_MOUNT, result);
+}
+
+static void attach(vj_setup *setup, int tree, const char *path) {
+    VJ_AUTO_FD point = open_point(setup, path);
+    attach_at(setup, tree, point);
+}
+
+// Where a mask goes. An object of the host must be the one that the policy was
+// compiled for: a mask over another one would leave it bare.
+static int open_target(vj_setup *setup, const vj_operation *operation) {
+    int point = open_point(setup, path_of(setup, operation));
+    if (operation->inode && same_object(point, operation) < 0) {
+        vj_setup_fail(setup, VJ_STAGE_SOURCE_CHANGED, -ESTALE);
+    }
+    return point;
 }
 
 static void write_file(vj_setup *setup, const char *path, const void *data, size_t size,
@@ -200,11 +217,9 @@ static void seal(vj_setup *setup, const char *path) {
     if (result < 0) vj_setup_fail(setup, VJ_STAGE_MOUNT, result);
 }
 
-// mount(2) on a path below the new root. The path is made of the plan's own
-// directories, and is looked up without links first.
-static void mount_at(vj_setup *setup, const char *type, const char *path,
-                     unsigned long flags, const char *options, vj_stage stage) {
-    VJ_AUTO_FD point = open_point(setup, path);
+// mount(2) on a directory below the new root that was looked up without links.
+static void mount_at(vj_setup *setup, const char *type, int point, unsigned long flags,
+                     const char *options, vj_stage stage) {
     char place[64];
     vj_text text = {.data = place, .capacity = sizeof place};
     vj_text_string(&text, "/proc/self/fd/");
@@ -213,15 +228,18 @@ static void mount_at(vj_setup *setup, const char *type, const char *path,
     if (result < 0) vj_setup_fail(setup, stage, result);
 }
 
-static void mount_tmpfs(vj_setup *setup, const char *path, unsigned mode, uint64_t size,
+static void mount_tmpfs(vj_setup *setup, int point, unsigned mode, uint64_t size,
                         unsigned long flags) {
-    char options[96];
+    char options[128];
     vj_text text = {.data = options, .capacity = sizeof options};
     vj_text_string(&text, "mode=");
     vj_text_number(&text, mode, 8);
     vj_text_string(&text, ",size=");
     vj_text_number(&text, size, 10);
-    mount_at(setup, "tmpfs", path, PRIVATE_MOUNT | flags, options, VJ_STAGE_MOUNT);
+    // Empty files cost kernel memory that the size does not count.
+    vj_text_string(&text, ",nr_inodes=");
+    vj_text_number(&text, size ? size / BYTES_PER_INODE + INODES_LEAST : 0, 10);
+    mount_at(setup, "tmpfs", point, PRIVATE_MOUNT | flags, options, VJ_STAGE_MOUNT);
 }
 
 // ---- operations ------------------------------------------------------------
@@ -273,7 +291,7 @@ static void do_copy(vj_setup *setup, const vj_operation *operation, int source) 
     write_file(setup, path, data, size, 0644);
 }
 
-static void do_mask_file(vj_setup *setup, const char *path) {
+static void mask_file(vj_setup *setup, int point) {
     long tree = sys(SYS_open_tree, setup->root, relative(MASK_NAME),
                     OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
     if (tree < 0) vj_setup_fail(setup, VJ_STAGE_MOUNT, tree);
@@ -283,10 +301,19 @@ static void do_mask_file(vj_setup *setup, const char *path) {
             MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
         .propagation = MS_PRIVATE,
     };
-    long result =
-        sys(SYS_mount_setattr, mask, "", AT_EMPTY_PATH, &attributes, sizeof attributes);
+    long result = sys(SYS_mount_setattr, mask, "", AT_EMPTY_PATH, &attributes, sizeof attributes);
     if (result < 0) vj_setup_fail(setup, VJ_STAGE_MOUNT, result);
-    attach(setup, mask, path);
+    attach_at(setup, mask, point);
+}
+
+static void do_mask_file(vj_setup *setup, const vj_operation *operation) {
+    VJ_AUTO_FD point = open_target(setup, operation);
+    mask_file(setup, point);
+}
+
+static void do_mask_directory(vj_setup *setup, const vj_operation *operation) {
+    VJ_AUTO_FD point = open_target(setup, operation);
+    mount_tmpfs(setup, point, operation->mode, 1u << 20, MS_NOEXEC);
 }
 
 // All private places are directories of one tmpfs, so that its size bounds
@@ -297,7 +324,8 @@ static void do_scratch(vj_setup *setup, uint32_t first) {
     const vj_operation *operations = vj_plan_operations(plan);
     const char *stage = path_of(setup, &operations[first]);
     make_directories(setup, stage, 1);
-    mount_tmpfs(setup, stage, 0755, operations[first].size, 0);
+    VJ_AUTO_FD bare = open_point(setup, stage);
+    mount_tmpfs(setup, bare, 0755, operations[first].size, 0);
     VJ_AUTO_FD scratch = open_point(setup, stage);
 
     uint32_t end = first + 1;
@@ -329,7 +357,8 @@ static void do_devices(vj_setup *setup) {
         {"ptmx", "pts/ptmx"},
     };
     make_directories(setup, DEVICES, 1);
-    mount_tmpfs(setup, DEVICES, 0755, 65536, MS_NOEXEC);
+    VJ_AUTO_FD bare = open_point(setup, DEVICES);
+    mount_tmpfs(setup, bare, 0755, 65536, MS_NOEXEC);
     VJ_AUTO_FD devices = open_point(setup, DEVICES);
     for (size_t i = 0; i < sizeof nodes / sizeof *nodes; i++) {
         char source[32];
@@ -361,20 +390,17 @@ static void do_devices(vj_setup *setup) {
         vj_setup_fail(setup, VJ_STAGE_DEVICES, -EIO);
     }
     // No gid=5: that group is not mapped in the jail.
-    mount_at(setup, "devpts", DEVICES "/pts", MS_NOSUID | MS_NOEXEC,
+    VJ_AUTO_FD terminals = open_point(setup, DEVICES "/pts");
+    mount_at(setup, "devpts", terminals, MS_NOSUID | MS_NOEXEC,
              "newinstance,ptmxmode=0666,mode=620,max=64", VJ_STAGE_DEVICES);
     write_file(setup, MASK_NAME, 0, 0, 0);
 }
 
-static void mask_in_proc(vj_setup *setup, const char *path, int proc, const char *name) {
+static void mask_in_proc(vj_setup *setup, int proc, const char *name) {
     VJ_AUTO_FD present = (int)open_no_links(proc, name);
-    if (present < 0) return; // not built into this kernel
-    char target[VJ_PATH_MAX];
-    vj_text text = {.data = target, .capacity = sizeof target};
-    vj_text_string(&text, path);
-    vj_text_string(&text, "/");
-    vj_text_string(&text, name);
-    do_mask_file(setup, target);
+    if (present == -ENOENT) return; // not built into this kernel
+    if (present < 0) vj_setup_fail(setup, VJ_STAGE_PROC, present);
+    mask_file(setup, present);
 }
 
 // Host uid 0 may write most of /proc/sys even without any capability, so
@@ -387,7 +413,8 @@ static void do_proc(vj_setup *setup, const char *path) {
         "kmsg",       "slabinfo",    "vmallocinfo",  "kpagecount",
         "kpageflags", "kpagecgroup", "pagetypeinfo", "sched_debug"};
     make_directories(setup, path, 1);
-    mount_at(setup, "proc", path, MS_NOSUID | MS_NODEV | MS_NOEXEC, 0, VJ_STAGE_PROC);
+    VJ_AUTO_FD bare = open_point(setup, path);
+    mount_at(setup, "proc", bare, MS_NOSUID | MS_NODEV | MS_NOEXEC, 0, VJ_STAGE_PROC);
     VJ_AUTO_FD proc = open_point(setup, path);
     for (size_t i = 0; i < sizeof read_only / sizeof *read_only; i++) {
         VJ_AUTO_FD tree = (int)sys(SYS_open_tree, proc, read_only[i],
@@ -408,11 +435,11 @@ static void do_proc(vj_setup *setup, const char *path) {
         if (result < 0) vj_setup_fail(setup, VJ_STAGE_PROC, result);
     }
     for (size_t i = 0; i < sizeof masked / sizeof *masked; i++) {
-        mask_in_proc(setup, path, proc, masked[i]);
+        mask_in_proc(setup, proc, masked[i]);
     }
     if (setup->identity != VJ_IDENTITY_ROOT) return;
     for (size_t i = 0; i < sizeof masked_for_root / sizeof *masked_for_root; i++) {
-        mask_in_proc(setup, path, proc, masked_for_root[i]);
+        mask_in_proc(setup, proc, masked_for_root[i]);
     }
 }
 
@@ -423,10 +450,6 @@ static void do_symlink(vj_setup *setup, const vj_operation *operation) {
         sys(SYS_symlinkat, source_of(setup, operation), setup->root, relative(path));
     if (result < 0 && result != -EEXIST)
         vj_setup_fail(setup, VJ_STAGE_MOUNT_POINT, result);
-}
-
-static void do_mask_directory(vj_setup *setup, const vj_operation *operation) {
-    mount_tmpfs(setup, path_of(setup, operation), operation->mode, 1u << 20, MS_NOEXEC);
 }
 
 static void do_operation(vj_setup *setup, uint32_t index) {
@@ -444,7 +467,7 @@ static void do_operation(vj_setup *setup, uint32_t index) {
     case VJ_OPERATION_COPY: do_copy(setup, operation, setup->trees[index]); break;
     case VJ_OPERATION_BIND: do_bind(setup, operation, setup->trees[index]); break;
     case VJ_OPERATION_MASK_DIRECTORY: do_mask_directory(setup, operation); break;
-    case VJ_OPERATION_MASK_FILE: do_mask_file(setup, path); break;
+    case VJ_OPERATION_MASK_FILE: do_mask_file(setup, operation); break;
     case VJ_OPERATION_SCRATCH: do_scratch(setup, index); break;
     case VJ_OPERATION_SCRATCH_PLACE:
         if (operation->flags & VJ_BIND_MAKE_POINT) make_directories(setup, path, 1);

@@ -15,8 +15,9 @@
 #include <sys/resource.h>
 
 // Above every number that a program's descriptors can get.
-#define DESCRIPTOR_PARKING 512
-#define SIGNAL_SET_SIZE    8
+#define DESCRIPTOR_PARKING   512
+#define STANDARD_DESCRIPTORS 3
+#define SIGNAL_SET_SIZE      8
 
 typedef struct {
     const vj_setup *setup;
@@ -73,7 +74,8 @@ long vj_confine(const vj_setup *setup, vj_stage *stage) {
 }
 
 // Give each descriptor its number. They are parked high first, so that no
-// target is overwritten before it has been copied.
+// target is overwritten before it has been copied. Of 0 to 2, those that the
+// host does not give stay the keeper's: the jail's own /dev/null.
 static long place_descriptors(vj_request *request) {
     for (uint32_t i = 0; i < request->descriptor_count; i++) {
         long parked =
@@ -86,7 +88,7 @@ static long place_descriptors(vj_request *request) {
         if (parked < 0) return parked;
         request->descriptors[i] = (int)parked;
     }
-    long result = sys(SYS_close_range, 0, ~0u, CLOSE_RANGE_CLOEXEC);
+    long result = sys(SYS_close_range, STANDARD_DESCRIPTORS, ~0u, CLOSE_RANGE_CLOEXEC);
     for (uint32_t i = 0; result >= 0 && i < request->descriptor_count; i++) {
         result = sys(SYS_dup3, request->descriptors[i],
                      request->message.descriptor_numbers[i], 0);

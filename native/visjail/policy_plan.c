@@ -192,7 +192,7 @@ static void collect(builder *build, const vj_rule *rules, size_t count) {
             const vj_rule *grant = build->nodes[i].grant;
             if (grant && (!last->grant || last->is_private)) {
                 last->grant = grant;
-                last->is_private = last->is_private && build->nodes[i].is_private;
+                last->is_private = build->nodes[i].is_private;
             }
         } else {
             build->nodes[kept++] = build->nodes[i];
@@ -325,38 +325,61 @@ static bool masks_as_file(const builder *build, const node *at) {
            (at->is_private || !point_is_ours(build, at));
 }
 
+// Which rule an operation stands for, and which object of the host it is about.
+static void set_identity(const builder *build, vj_operation *operation, const node *at) {
+    const vj_fact *fact = fact_of(build, at->path);
+    operation->rule = at->rule;
+    if (!fact || at->is_private || point_is_ours(build, at)) return;
+    operation->device = fact->device;
+    operation->inode = fact->inode;
+}
+
 static void emit_mask(builder *build, const node *at) {
     if (masks_as_file(build, at)) {
-        add_operation(build, VJ_OPERATION_MASK_FILE, at->path, "")->rule = at->rule;
+        vj_operation *file = add_operation(build, VJ_OPERATION_MASK_FILE, at->path, "");
+        set_identity(build, file, at);
         return;
     }
     bool reopened = at->in_force.read;
     const node *end = build->nodes + build->node_count;
     for (const node *below = at + 1; below < end && beneath(below->path, at); below++) {
-        if (below->binds) reopened = true;
+        if (below->binds || (below->is_private && below->in_force.read)) reopened = true;
     }
     if (point_is_ours(build, at)) {
         add_operation(build, VJ_OPERATION_DIRECTORY, at->path, "")->rule = at->rule;
     }
     vj_operation *mask = add_operation(build, VJ_OPERATION_MASK_DIRECTORY, at->path, "");
     mask->mode = at->in_force.read ? 0555 : reopened ? 0111 : 0;
-    mask->rule = at->rule;
+    set_identity(build, mask, at);
 }
 
-static void emit_mounts(builder *build) {
-    for (size_t i = 0; i < build->node_count; i++) choose(build, &build->nodes[i]);
+static void emit_node(builder *build, const node *at) {
+    if (at->masks) emit_mask(build, at);
+    if (!at->binds) return;
+    size_t from = build->operation_count;
+    if (at->in_force.write) add_pins(build, at);
+    add_bind(build, at, at->path, bind_flags(build, at));
+    mark_grants(build, from, at);
+    vj_access access = at->in_force.write  ? VJ_ACCESS_WRITE
+                       : at->in_force.exec ? VJ_ACCESS_READ_EXEC
+                                           : VJ_ACCESS_READ;
+    add_access(build, at->path, access, is_file(fact_of(build, at->path)));
+}
+
+// A grant or a deny above one of the jail's own places, such as /var above
+// /var/tmp, is mounted before that place, everything else after it.
+static bool holds_a_place(const builder *build, const node *at) {
+    const node *end = build->nodes + build->node_count;
+    for (const node *below = at + 1; below < end && beneath(below->path, at); below++) {
+        if (below->is_private) return !at->is_private;
+    }
+    return false;
+}
+
+static void emit_mounts(builder *build, bool above_places) {
     for (size_t i = 0; i < build->node_count; i++) {
         const node *at = &build->nodes[i];
-        if (at->masks) emit_mask(build, at);
-        if (!at->binds) continue;
-        size_t from = build->operation_count;
-        if (at->in_force.write) add_pins(build, at);
-        add_bind(build, at, at->path, bind_flags(build, at));
-        mark_grants(build, from, at);
-        vj_access access = at->in_force.write  ? VJ_ACCESS_WRITE
-                           : at->in_force.exec ? VJ_ACCESS_READ_EXEC
-                                               : VJ_ACCESS_READ;
-        add_access(build, at->path, access, is_file(fact_of(build, at->path)));
+        if (holds_a_place(build, at) == above_places) emit_node(build, at);
     }
 }
 
@@ -373,17 +396,29 @@ static void emit_seals(builder *build) {
 
 // ---- the jail's own places -------------------------------------------------
 
-static void emit_extras(builder *build, const vj_extra *extras, size_t count) {
+static bool place_is_ours(const builder *build, const char *path) {
+    const node *nearest = NULL;
+    for (size_t i = 0; i < build->node_count; i++) {
+        if (beneath(path, &build->nodes[i])) nearest = &build->nodes[i];
+    }
+    if (nearest && !strcmp(nearest->path, path)) return point_is_ours(build, nearest);
+    return !nearest || nearest->is_private;
+}
+
+static bool is_scratch(const vj_extra *extra) {
+    return extra->kind == VJ_OPERATION_SCRATCH || extra->kind == VJ_OPERATION_SCRATCH_PLACE;
+}
+
+static void emit_extras(builder *build, const vj_extra *extras, size_t count, bool scratch) {
     for (size_t i = 0; i < count; i++) {
+        if (is_scratch(&extras[i]) != scratch) continue;
         vj_operation *operation = add_operation(build, (vj_operation_kind)extras[i].kind,
                                                 extras[i].path, extras[i].source);
         operation->mode = extras[i].mode;
         switch (extras[i].kind) {
         case VJ_OPERATION_SCRATCH: operation->size = build->settings->scratch_size; break;
         case VJ_OPERATION_SCRATCH_PLACE:
-            if (!build->settings->host_root || !strncmp(extras[i].path, "/tmp/", 5)) {
-                operation->flags |= VJ_BIND_MAKE_POINT;
-            }
+            if (place_is_ours(build, extras[i].path)) operation->flags |= VJ_BIND_MAKE_POINT;
             add_access(build, extras[i].path, VJ_ACCESS_WRITE, false);
             break;
         case VJ_OPERATION_DEVICES:
@@ -481,8 +516,11 @@ vj_status vj_policy_compile(const vj_plan_settings *settings, const vj_rule *rul
     }
     if (!build.failed) {
         emit_root(&build);
-        emit_extras(&build, extras, extra_count);
-        emit_mounts(&build);
+        emit_extras(&build, extras, extra_count, false);
+        for (size_t i = 0; i < build.node_count; i++) choose(&build, &build.nodes[i]);
+        emit_mounts(&build, true);
+        emit_extras(&build, extras, extra_count, true);
+        emit_mounts(&build, false);
         emit_seals(&build);
     }
     vj_status status = denies_base(&build)

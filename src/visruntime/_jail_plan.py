@@ -14,7 +14,7 @@ import sys
 from visruntime import _native
 from visruntime._jail_canaries import MOST_PATHS
 from visruntime._jail_protect import host_files
-from visruntime._paths import ancestors, existing_minimal_read, is_within
+from visruntime._paths import HOME, ancestors, existing_minimal_read, is_within
 from visruntime._unsupported import unsupported
 from visruntime.errors import PolicyError, PolicyUnsupported
 
@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["JailPlan", "make_plan"]
 
-HOME = "/home/user"
-"""HOME of the guest; with ``system="host"``, where it need not exist, `HOST_ROOT_HOME`."""
-HOST_ROOT_HOME = "/tmp/home"  # noqa: S108 - inside the jail
+OTHER_HOME = "/tmp/home"  # noqa: S108 - inside the jail
+"""HOME of the guest where `HOME` would lie in a tree of the host, in which nothing is made."""
 
 GUEST_IDS = (0x70000000, 0x7FFDFFFF)
 """Host uids for guests of a root caller: a range that systemd's table of uids leaves unused."""
@@ -87,8 +86,8 @@ def make_plan(
         raise PolicyUnsupported(f"{field}: {why}", field=field)
     plan = JailPlan()
     host_root = policy.system == "host"
-    plan.home = HOST_ROOT_HOME if host_root else HOME
     written = [rule for rule in resolved if rule.origin not in ("system", "private")]
+    plan.home = _home(resolved, written)
     grants = [rule.path for rule in written if rule.kind == "write"]
     _check_links(policy, grants)
     rules: list[tuple[str, str, bool, bool]] = [
@@ -111,7 +110,7 @@ def make_plan(
         rules=rules,
         facts=facts,
         extras=[
-            *_extras(policy, plan.home, os.geteuid() or guest_id),
+            *_extras(policy, resolved, plan.home, os.geteuid() or guest_id),
             *_system_extras(minimal, copied),
             *(("TRY", act[1:], "", ord(act[0])) for act in plan.acts),
         ],
@@ -134,6 +133,23 @@ def _compile(**parts: Any) -> bytes:
 
 
 # ---- rules -----------------------------------------------------------------------
+
+
+def _home(resolved: Sequence[Rule], written: Sequence[Rule]) -> str:
+    granted = {rule.path for rule in written if rule.kind in ("read", "write")}
+    if HOME in granted:
+        return HOME  # the host's own
+    if any(rule.path == HOME for rule in resolved if rule.origin == "private"):
+        return HOME
+    for rule in written:
+        if rule.kind in ("read", "write") and is_within(OTHER_HOME, rule.path):
+            raise PolicyUnsupported(
+                f"{rule.origin}: with {rule.path} granted as well there is no place left for the "
+                f"guest's own HOME; grant folders inside of it, or make and grant {HOME}",
+                field=rule.origin,
+                value=rule.path,
+            )
+    return OTHER_HOME
 
 
 def _system_rules(
@@ -367,9 +383,13 @@ def _system_extras(
     return links + [("COPY", path, path, 0) for path in copied]
 
 
-def _extras(policy: JailPolicy, home: str, user: int) -> list[tuple[str, str, str, int]]:
+def _extras(
+    policy: JailPolicy, resolved: Sequence[Rule], home: str, user: int
+) -> list[tuple[str, str, str, int]]:
     """Return the operations that follow from no rule, in order."""
-    granted = {*policy.read, *policy.write}
+    own = {rule.path for rule in resolved if rule.origin == "private"}
+    if home == OTHER_HOME:
+        own.add(home)
     extras: list[tuple[str, str, str, int]] = [
         ("DEVICES", "/dev", "", 0),
         ("PROC", "/proc", "", 0),
@@ -377,10 +397,7 @@ def _extras(policy: JailPolicy, home: str, user: int) -> list[tuple[str, str, st
     ]
     places = [("/tmp", 0o1777), ("/var/tmp", 0o1777), ("/dev/shm", 0o1777), (home, 0o755)]  # noqa: S108
     extras += [
-        ("SCRATCH_PLACE", place, "", mode)
-        for place, mode in places
-        if place not in granted
-        and (policy.system != "host" or os.path.isdir(place) or place == home)
+        ("SCRATCH_PLACE", place, "", mode) for place, mode in places if place in own
     ]
     if policy.system == "host":
         return extras

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from visruntime.events import Canary
     from visruntime.policy import JailPolicy, Limits
 
-__all__ = ["IDENTITY_ROOT", "make_report"]
+__all__ = ["IDENTITY_MAPPED", "IDENTITY_ROOT", "make_report"]
 
 IDENTITY_CALLER, IDENTITY_MAPPED, IDENTITY_ROOT = 1, 2, 3
 

@@ -18,6 +18,7 @@ __all__ = [
     "FORBIDDEN_GRANTS",
     "MADE_READ",
     "MADE_READ_OPEN",
+    "HOME",
     "MAX_PATH_BYTES",
     "MINIMAL_DENY",
     "MINIMAL_READ",
@@ -93,7 +94,10 @@ MINIMAL_DENY = (
 File modes alone would not: the caller may be in the group that can read them.
 """
 
-PRIVATE_WRITE = ("/tmp", "/var/tmp", "/dev/shm", "/home/user")  # noqa: S108 - names, not uses
+HOME = "/home/user"
+"""HOME of the guest, where that is a place of the jail's own."""
+
+PRIVATE_WRITE = ("/tmp", "/var/tmp", "/dev/shm", HOME)  # noqa: S108 - names, not uses
 """Places that each jail has for itself, empty at first, writable, and gone with it."""
 
 PRIVATE_READ = ("/proc", "/dev")

@@ -23,7 +23,7 @@ from visruntime._jail_process import (
     JailProcess,
     set_terminal_size,
 )
-from visruntime._jail_report import IDENTITY_ROOT, make_report
+from visruntime._jail_report import IDENTITY_MAPPED, IDENTITY_ROOT, make_report
 from visruntime._policy_values import Secret
 from visruntime.errors import (
     CommandError,
@@ -94,15 +94,10 @@ class Jail(JailFiles):
         self._rules = plan.rules
         self._home = plan.home
         self._base_env = _environment(policy, plan.home)
-        self._null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         try:
             self._handle = _native.JailHandle(init_path(), plan.blob)
         except _native.NativeError as error:
-            os.close(self._null)
             raise as_public_error(error, plan.blob) from None
-        except BaseException:
-            os.close(self._null)
-            raise
         self._closed = False
         try:
             self._report = self._prove(plan, implicit_read)
@@ -281,7 +276,6 @@ class Jail(JailFiles):
         if not self._closed:
             self._closed = True
             self._handle.close()
-            os.close(self._null)
 
     def __enter__(self) -> Self:
         return self
@@ -454,21 +448,30 @@ class _Streams:
 
     def _stream(self, jail: Jail, number: int, name: str, value: Any) -> None:
         if value is None or value == DEVNULL:
-            self.child[number] = jail._null
-        elif value == PIPE:
-            reader, writer = os.pipe2(os.O_CLOEXEC)
+            return  # left out: the jail gives its own /dev/null
+        if value == PIPE:
+            reader, writer = self._pipe(jail)
             mine, theirs = (writer, reader) if number == 0 else (reader, writer)
             self.child[number] = theirs
             self._made.append(theirs)
             self.parent[name] = mine
         elif value == STDOUT and number == 2:
-            self.child[number] = self.child[1]
+            if 1 in self.child:
+                self.child[number] = self.child[1]
         elif isinstance(value, int) and value >= 0:
             self.child[number] = value
         elif hasattr(value, "fileno"):
             self.child[number] = value.fileno()
         else:
             raise ValueError(f"{name}: PIPE, DEVNULL, a descriptor or a file, not {value!r}")
+
+    def _pipe(self, jail: Jail) -> tuple[int, int]:
+        reader, writer = os.pipe2(os.O_CLOEXEC)
+        if jail._handle.info["identity"] == IDENTITY_MAPPED:
+            # Else the guest, another uid, could not open /dev/stdin or /dev/stderr.
+            guest = jail._handle.info["guest_id"]
+            os.fchown(reader, guest, guest)
+        return reader, writer
 
     def add(self, pass_fds: Mapping[int, int]) -> None:
         for number, descriptor in pass_fds.items():

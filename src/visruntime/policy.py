@@ -13,6 +13,7 @@ from types import MappingProxyType
 from visruntime._environment_names import check_env, check_inherit_env
 from visruntime._paths import (
     FORBIDDEN_GRANTS,
+    HOME,
     MADE_READ,
     MADE_READ_OPEN,
     MAX_PATH_BYTES,
@@ -378,9 +379,19 @@ class JailPolicy(Frozen):
             rules += [
                 Rule(kind=kind, path=place, origin="private")
                 for place in places
-                if place not in granted
+                if place not in granted and not self._shows_the_hosts(place, granted)
             ]
         return tuple(rules)
+
+    def _shows_the_hosts(self, place: str, granted: set[str]) -> bool:
+        """Tell whether a place that other jails have for themselves is the host's here.
+
+        Nothing is made in a tree of the host, so a place in one needs a folder there; HOME
+        then moves to /tmp.
+        """
+        if self.system != "host" and not any(is_within(place, grant) for grant in granted):
+            return False
+        return place == HOME or not os.path.isdir(place)
 
     def why(
         self, op: Literal["read", "write", "exec", "connect"], target: str | os.PathLike[str]
