@@ -301,7 +301,8 @@ static void mask_file(vj_setup *setup, int point) {
             MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
         .propagation = MS_PRIVATE,
     };
-    long result = sys(SYS_mount_setattr, mask, "", AT_EMPTY_PATH, &attributes, sizeof attributes);
+    long result =
+        sys(SYS_mount_setattr, mask, "", AT_EMPTY_PATH, &attributes, sizeof attributes);
     if (result < 0) vj_setup_fail(setup, VJ_STAGE_MOUNT, result);
     attach_at(setup, mask, point);
 }

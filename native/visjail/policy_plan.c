@@ -406,10 +406,12 @@ static bool place_is_ours(const builder *build, const char *path) {
 }
 
 static bool is_scratch(const vj_extra *extra) {
-    return extra->kind == VJ_OPERATION_SCRATCH || extra->kind == VJ_OPERATION_SCRATCH_PLACE;
+    return extra->kind == VJ_OPERATION_SCRATCH ||
+           extra->kind == VJ_OPERATION_SCRATCH_PLACE;
 }
 
-static void emit_extras(builder *build, const vj_extra *extras, size_t count, bool scratch) {
+static void emit_extras(builder *build, const vj_extra *extras, size_t count,
+                        bool scratch) {
     for (size_t i = 0; i < count; i++) {
         if (is_scratch(&extras[i]) != scratch) continue;
         vj_operation *operation = add_operation(build, (vj_operation_kind)extras[i].kind,
@@ -418,7 +420,8 @@ static void emit_extras(builder *build, const vj_extra *extras, size_t count, bo
         switch (extras[i].kind) {
         case VJ_OPERATION_SCRATCH: operation->size = build->settings->scratch_size; break;
         case VJ_OPERATION_SCRATCH_PLACE:
-            if (place_is_ours(build, extras[i].path)) operation->flags |= VJ_BIND_MAKE_POINT;
+            if (place_is_ours(build, extras[i].path))
+                operation->flags |= VJ_BIND_MAKE_POINT;
             add_access(build, extras[i].path, VJ_ACCESS_WRITE, false);
             break;
         case VJ_OPERATION_DEVICES:

@@ -3,8 +3,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "posix_process.h"
@@ -108,9 +111,30 @@ static bool drain(vj_capture *capture) {
     return true;
 }
 
+// write(2) without SIGPIPE: a program that does not read its input must not end
+// a host that has left that signal at its default.
+static ssize_t write_quietly(int descriptor, const char *data, size_t size) {
+    sigset_t pipe_signal, before, pending;
+    sigemptyset(&pipe_signal);
+    sigaddset(&pipe_signal, SIGPIPE);
+    sigpending(&pending);
+    if (pthread_sigmask(SIG_BLOCK, &pipe_signal, &before)) return -1;
+    ssize_t count = write(descriptor, data, size);
+    int saved = errno;
+    if (count < 0 && saved == EPIPE && !sigismember(&pending, SIGPIPE)) {
+        struct timespec now = {0, 0};
+        while (sigtimedwait(&pipe_signal, NULL, &now) < 0 && errno == EINTR) {
+        }
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = saved;
+    return count;
+}
+
 static void feed(const char *input, uint64_t size, uint64_t *offset, int *descriptor) {
     while (*offset < size) {
-        ssize_t count = write(*descriptor, input + *offset, (size_t)(size - *offset));
+        ssize_t count =
+            write_quietly(*descriptor, input + *offset, (size_t)(size - *offset));
         if (count < 0 && errno == EINTR) continue;
         if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
         if (count < 0) break; // EPIPE: the program does not want the rest

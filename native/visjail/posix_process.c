@@ -495,6 +495,7 @@ vj_status vj_run_start(vj_jail *jail, const vj_spawn *spawn, vj_run **out, int32
         return status;
     }
     run->jail = jail;
+    run->owner = getpid();
     run->channel = channel;
     *out = run;
     return VJ_OK;
@@ -554,7 +555,9 @@ int vj_run_descriptor(const vj_run *run) {
 
 void vj_run_free(vj_run *run) {
     if (!run) return;
-    // The keeper takes the end of the channel as the order to end the run.
+    // The keeper takes the end of the channel as the order to end the run, but a
+    // forked child of the host may hold it open.
+    if (run->owner == getpid()) vj_run_kill(run);
     close(run->channel);
     free(run);
 }

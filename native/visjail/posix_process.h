@@ -4,12 +4,14 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "message.h"
 #include "visjail.h"
 
 struct vj_run {
     vj_jail *jail; // outlives the run
+    pid_t owner;   // the process that started it
     int channel;
     bool ended;
     vj_exit result;
