@@ -120,7 +120,9 @@ void vj_identity_enter(vj_setup *setup) {
     if (user == 0) {
         // All grants or none: a jail in which some files belong to the guest
         // and others to nobody would be no use.
-        if (vj_trees_open(setup, 1) == 0 && become(setup->plan->guest_id) == 0) {
+        long mapped = vj_trees_open(setup, 1);
+        vj_close_slot(&setup->map);
+        if (mapped == 0 && become(setup->plan->guest_id) == 0) {
             setup->identity = VJ_IDENTITY_MAPPED;
             user = group = setup->plan->guest_id;
         } else {

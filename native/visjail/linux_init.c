@@ -275,7 +275,7 @@ _Noreturn static void supervise(vj_setup *setup) {
 int vj_main(int argument_count, char **arguments) {
     (void)argument_count;
     (void)arguments;
-    static vj_setup setup = {.root = -1, .ruleset = -1, .failed_index = -1};
+    static vj_setup setup = {.root = -1, .ruleset = -1, .failed_index = -1, .map = -1};
     // Not for the guest, and not for a program that the start might execute.
     if (sys(SYS_close_range, VJ_FD_FIRST_FREE, ~0u, 0) < 0 ||
         sys(SYS_fcntl, VJ_FD_CONTROL, F_SETFD, FD_CLOEXEC) < 0 ||

@@ -27,6 +27,10 @@ typedef struct {
     uint32_t guest_id;
     vj_identity identity;
     int32_t failed_index; // operation under way, for error messages
+    // The user namespace of the last id-mapped grant: most have the same owner.
+    int map;
+    uint32_t map_owner;
+    uint32_t map_group;
 } vj_setup;
 
 // Report and end. `error` is a negative errno, as the kernel returned it.

@@ -76,10 +76,17 @@ static long map_owner(vj_setup *setup, int source, struct mount_attr *attributes
     long result =
         sys(SYS_statx, source, "", AT_EMPTY_PATH, STATX_UID | STATX_GID, &status);
     if (result < 0) return result;
-    long space = vj_identity_map(status.stx_uid, status.stx_gid, setup->plan->guest_id);
-    if (space < 0) return space;
+    if (setup->map < 0 || setup->map_owner != status.stx_uid ||
+        setup->map_group != status.stx_gid) {
+        vj_close_slot(&setup->map);
+        setup->map =
+            (int)vj_identity_map(status.stx_uid, status.stx_gid, setup->plan->guest_id);
+        if (setup->map < 0) return setup->map;
+        setup->map_owner = status.stx_uid;
+        setup->map_group = status.stx_gid;
+    }
     attributes->attr_set |= MOUNT_ATTR_IDMAP;
-    attributes->userns_fd = (uint64_t)space;
+    attributes->userns_fd = (unsigned)setup->map;
     return 0;
 }
 
@@ -107,7 +114,6 @@ static long open_tree_of(vj_setup *setup, const vj_operation *operation, int id_
         result = sys(SYS_mount_setattr, tree, "", AT_EMPTY_PATH | AT_RECURSIVE,
                      &attributes, sizeof attributes);
     }
-    if (attributes.attr_set & MOUNT_ATTR_IDMAP) sys(SYS_close, attributes.userns_fd);
     if (result == 0) return tree;
     sys(SYS_close, tree);
     if (id_mapped) return result; // the caller tries again without
