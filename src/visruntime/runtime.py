@@ -490,7 +490,7 @@ class Runtime(_Session):
             python, environment=environment, write=self._policy.write, probe=_probe_in_jail
         )
         if isinstance(policy, Jail):
-            _require_readable(policy, interpreter)
+            _require_readable(self._policy, interpreter)
         self._interpreter = interpreter
         self._jail = policy if isinstance(policy, Jail) else self._open_jail()
         self._start = JailedStart(
@@ -549,9 +549,11 @@ def _probe_in_jail(argv: list[str], grants: Sequence[Grant]) -> tuple[int, bytes
     return (128 + (result.signal or 0) if code is None else code), result.stdout
 
 
-def _require_readable(jail: Jail, interpreter: Interpreter) -> None:
+def _require_readable(policy: JailPolicy, interpreter: Interpreter) -> None:
+    # What a jail has for itself, such as its own /tmp, shows nothing of the host's files there.
+    rules = [(r.kind, r.path) for r in policy.resolved_rules() if r.origin != "private"]
     for path, reason in interpreter.grants:
-        if not _native.decide(jail._rules, "read", path)[0]:
+        if not _native.decide(rules, "read", path)[0]:
             raise PolicyError(
                 f"the jail cannot read {path} ({reason}): give Runtime the policy instead of the "
                 "jail, or add the path to read=",
