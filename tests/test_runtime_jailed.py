@@ -68,6 +68,30 @@ def test_files_follow_the_policy_with_exact_errors(workspace: Path, outside: Pat
     assert not (readable / "new.txt").exists()
 
 
+def test_refusals_are_explained_by_the_policy(workspace: Path) -> None:
+    """An error about a path says what the policy has to do with it; an ordinary one says nothing."""
+    (workspace / "fixed").mkdir()
+    policy = JailPolicy(write=[str(workspace)], read=[str(workspace / "fixed")])
+    with Runtime(policy) as runtime:
+        secret = runtime.run("open(p)", inputs={"p": "/srv/visruntime/secret"}).error
+        fixed = runtime.run("open(p, 'w')", inputs={"p": f"{workspace}/./fixed/x"}).error
+        absent = runtime.run("open(p)", inputs={"p": f"{workspace}/absent"}).error
+    assert secret is not None
+    assert (secret.errno, secret.path) == (2, "/srv/visruntime/secret")
+    assert secret.explanation == (
+        "the policy does not let the guest read '/srv/visruntime/secret': no rule grants it"
+    )
+    assert secret.explanation in secret.traceback
+    assert fixed is not None
+    assert fixed.errno == 30
+    assert fixed.explanation == (
+        f"the policy does not let the guest change '{workspace}/fixed/x': "
+        f"read='{workspace}/fixed' decides"
+    )
+    assert absent is not None
+    assert absent.explanation is None
+
+
 def test_the_network_is_off(workspace: Path) -> None:
     """A listener of the host is out of reach of a jailed worker, and in reach without a jail."""
     import socket
@@ -90,6 +114,16 @@ def test_en_01_nothing_of_the_hosts_environment_crosses(monkeypatch: pytest.Monk
         names = runtime.eval("dict(__import__('os').environ)")
     assert names.pop("GIVEN") == "x"
     assert set(names) <= {"PATH", "HOME", "TMPDIR", "LANG", "USER", "LOGNAME", "SHELL"}
+
+
+def test_standard_input_may_be_given(tmp_path: Path) -> None:
+    """A descriptor that is given becomes the worker's stdin."""
+    (tmp_path / "in").write_text("line one\nline two\n")
+    with open(tmp_path / "in") as file, Runtime(JailPolicy(), stdin=file.fileno()) as runtime:
+        assert runtime.run("import sys\n(input(), sys.stdin.read())").value == (
+            "line one",
+            "line two\n",
+        )
 
 
 def test_usage_of_a_jailed_worker_is_measured_from_outside() -> None:
@@ -167,9 +201,18 @@ def test_closing_the_jail_ends_the_worker() -> None:
         runtime.run("import time; time.sleep(60)")
     timer.join()
     assert time.monotonic() - started < 3
-    with pytest.raises((WorkerDied, JailClosed)):
-        runtime.run("1")
+    # A jail of its own that was brought down is opened anew; one that was given is not.
+    assert runtime.eval("1+1") == 2
     runtime.close()
+    with Runtime(JailPolicy()) as scout:
+        needed = [path for path, _ in scout._interpreter.grants]
+    with Jail(JailPolicy(read=needed)) as jail, Runtime(jail) as guest:
+        guest.run("1")
+        jail.close()
+        with pytest.raises((WorkerDied, JailClosed)):
+            guest.run("1")
+        with pytest.raises(JailClosed):
+            guest.run("1")
 
 
 def test_children_end_with_their_worker(workspace: Path) -> None:
@@ -178,7 +221,8 @@ def test_children_end_with_their_worker(workspace: Path) -> None:
         with pytest.raises(CommandTimeout):
             runtime.run(
                 "import subprocess\n"
-                "subprocess.Popen(['setsid', 'sh', '-c', f'while :; do date +%N > {p}; sleep .05; done'])\n"
+                "loop = f'while :; do echo x >> {p}; sleep .05; done'\n"
+                "subprocess.Popen(['setsid', 'sh', '-c', loop])\n"
                 "sum(range(10**12))",
                 inputs={"p": str(workspace / "t")},
                 timeout=0.5,

@@ -13,7 +13,7 @@ from visruntime import _native
 from visruntime.errors import CommandTimeout, JailClosed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from visruntime._jail_process import JailProcess
     from visruntime.events import Violation
@@ -132,9 +132,12 @@ class TrustedProcess:
 class TrustedStart:
     """Starts workers as plain children of this process."""
 
-    def __init__(self, *, cwd: str | None, env: Mapping[str, str] | None) -> None:
+    def __init__(
+        self, *, cwd: str | None, env: Mapping[str, str] | None, stdin: int | None
+    ) -> None:
         self._cwd = cwd
         self._env = env
+        self._stdin = stdin
 
     def __call__(
         self, make_argv: MakeArgv, channel: int, control: int, stdout: int, stderr: int
@@ -142,7 +145,7 @@ class TrustedStart:
         """Start one; the signature is that of `worker.Start`."""
         process = subprocess.Popen(
             make_argv(channel, control),
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL if self._stdin is None else self._stdin,
             stdout=stdout,
             stderr=stderr,
             pass_fds=(channel, control),
@@ -164,17 +167,26 @@ class TrustedStart:
 class JailedStart:
     """Starts workers in an open jail."""
 
-    def __init__(self, jail: Jail, *, cwd: str | None, env: Mapping[str, str] | None) -> None:
+    def __init__(
+        self,
+        jail: Callable[[], Jail],
+        *,
+        cwd: str | None,
+        env: Mapping[str, str] | None,
+        stdin: int | None,
+    ) -> None:
         self._jail = jail
         self._cwd = cwd
         self._env = env
+        self._stdin = stdin
 
     def __call__(
         self, make_argv: MakeArgv, channel: int, control: int, stdout: int, stderr: int
     ) -> Process:
         """Start one; the signature is that of `worker.Start`."""
-        process = self._jail.spawn(
+        process = self._jail().spawn(
             make_argv(3, 4),
+            stdin=self._stdin,
             stdout=stdout,
             stderr=stderr,
             pass_fds={3: channel, 4: control},

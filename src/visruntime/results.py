@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from visruntime.errors import GuestError, ProtocolViolation
@@ -82,37 +83,51 @@ class GuestFrame:
         return text
 
 
+Explain = Callable[[int, str], str | None]
+"""What a policy has to say about an errno and the path it came with."""
+
+
 class GuestFailure:
     """An exception of the guest as data; all of it is the guest's claim.
 
     ``type_name`` is qualified (builtins are not), ``cause``, ``context`` and ``exceptions`` are
-    failures too, and ``traceback`` is the text that CPython would print. ``interrupted`` says
-    that the host's interrupt ended the run.
+    failures too, and ``traceback`` is the text that CPython would print. ``errno`` and ``path`` are
+    those of an ``OSError``; ``explanation`` is the host's own: what the policy says of them.
+    ``interrupted`` says that the host's interrupt ended the run.
     """
 
     __slots__ = (
         "cause",
         "context",
+        "errno",
         "exceptions",
+        "explanation",
         "frames",
         "interrupted",
         "message",
         "notes",
+        "path",
         "type_name",
     )
 
-    def __init__(self, claim: dict[str, Any]) -> None:
+    def __init__(self, claim: dict[str, Any], explain: Explain) -> None:
+        cause, context = claim["cause"], claim["context"]
         self.type_name: str = claim["type"]
         self.message: str = claim["message"]
         self.notes: tuple[str, ...] = tuple(claim["notes"])
         self.frames = tuple(GuestFrame(frame) for frame in claim["frames"])
-        self.cause = GuestFailure(claim["cause"]) if claim["cause"] is not None else None
-        self.context = GuestFailure(claim["context"]) if claim["context"] is not None else None
-        self.exceptions = tuple(GuestFailure(member) for member in claim["exceptions"])
+        self.cause = GuestFailure(cause, explain) if cause is not None else None
+        self.context = GuestFailure(context, explain) if context is not None else None
+        self.exceptions = tuple(GuestFailure(member, explain) for member in claim["exceptions"])
         self.interrupted: bool = claim.get("interrupted", False) is True
+        self.errno: int | None = claim["errno"]
+        self.path: str | None = claim["path"]
+        self.explanation: str | None = None
+        if self.errno is not None and self.path is not None:
+            self.explanation = explain(self.errno, self.path)
 
     @classmethod
-    def from_claim(cls, claim: object) -> GuestFailure:
+    def from_claim(cls, claim: object, explain: Explain) -> GuestFailure:
         """Build it from what a worker sent.
 
         Raises:
@@ -120,7 +135,7 @@ class GuestFailure:
         """
         try:
             _check_claim(claim)
-            return cls(claim)  # type: ignore[arg-type]
+            return cls(claim, explain)  # type: ignore[arg-type]
         except (KeyError, TypeError, ValueError) as problem:
             raise ProtocolViolation(f"the worker described an error wrongly: {problem}") from None
 
@@ -148,6 +163,8 @@ class GuestFailure:
             f"{self.type_name}: {self.message}\n" if self.message else f"{self.type_name}\n"
         )
         lines += [f"{note}\n" for note in self.notes]
+        if self.explanation is not None:
+            lines.append(f"({self.explanation})\n")
         for number, member in enumerate(self.exceptions, 1):
             lines.append(f"  +---------------- {number} ----------------\n")
             lines += [f"  | {line}\n" for line in member.traceback.splitlines()]
@@ -171,6 +188,11 @@ def _check_claim(claim: object) -> None:
     for name in ("type", "message"):
         if type(claim[name]) is not str:
             raise TypeError(f"{name} is not text")
+    if type(claim["errno"]) not in (int, type(None)) or type(claim["path"]) not in (
+        str,
+        type(None),
+    ):
+        raise TypeError("errno or path has the wrong type")
     for name in ("notes", "frames", "exceptions"):
         if type(claim[name]) not in (list, tuple):
             raise TypeError(f"{name} is not a list")

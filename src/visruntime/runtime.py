@@ -12,8 +12,10 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import contextmanager
+from errno import EACCES, ENOENT, EPERM, EROFS
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
+from visruntime import _native
 from visruntime.callbacks import Callbacks
 from visruntime.environments import find_interpreter
 from visruntime.errors import (
@@ -35,12 +37,14 @@ if TYPE_CHECKING:
     from visruntime.environments import Grant, Interpreter
     from visruntime.jail import Jail
     from visruntime.policy import JailPolicy
+    from visruntime.results import Explain
     from visruntime.worker import Start
 
 __all__ = ["GuestFailure", "GuestFrame", "RunResult", "RunUsage", "Runtime", "TrustedRuntime"]
 
 DEFAULT_OUTPUT = 16 * 1024 * 1024
 """Bytes of stdout, and of stderr, that are kept of one run where no policy says."""
+_REFUSALS = (ENOENT, EACCES, EPERM, EROFS)
 _TICK_SECONDS = 0.005
 OutputSink = Callable[[str, bytes], None]
 """Gets ``"stdout"`` or ``"stderr"`` and each chunk as it comes."""
@@ -265,7 +269,7 @@ class _Session:
             except BaseException:
                 self._discard()
                 raise
-            run = _Run(worker, late, self._report())
+            run = _Run(worker, late, self._report(), self._explain)
             return self._finish(run, request, timeout)
 
     def _finish(self, run: _Run, request: dict[str, Any], timeout: float | None) -> RunResult:
@@ -306,18 +310,26 @@ class _Session:
         raise CommandTimeout(f"the code ran longer than {timeout} s: {state}", result=result)
 
     def _report(self) -> Any:
-        raise NotImplementedError
+        """What enforces the policy of this runtime."""
+        return None
+
+    def _explain(self, _errno: int, _path: str) -> str | None:
+        """What the policy has to do with an error of the guest."""
+        return None
 
 
 class _Run:
     """One request under way: what was measured before it, and what becomes of it."""
 
-    __slots__ = ("_cpu", "_late", "_report", "_started", "_worker_run", "worker")
+    __slots__ = ("_cpu", "_explain", "_late", "_report", "_started", "_worker_run", "worker")
 
-    def __init__(self, worker: Worker, late: tuple[bytes, bytes], report: Any) -> None:
+    def __init__(
+        self, worker: Worker, late: tuple[bytes, bytes], report: Any, explain: Explain
+    ) -> None:
         self.worker = worker
         self._late = late
         self._report = report
+        self._explain = explain
         self._worker_run = worker.run_number
         self._cpu = worker.process.cpu_seconds()
         self._started = time.monotonic()
@@ -360,11 +372,11 @@ class _Run:
             session_lost=session_lost,
             violations=process.violations,
             report=self._report,
-            **({} if reply is None else _claims(reply)),
+            **({} if reply is None else _claims(reply, self._explain)),
         )
 
 
-def _claims(reply: dict[str, Any]) -> dict[str, Any]:
+def _claims(reply: dict[str, Any], explain: Explain) -> dict[str, Any]:
     error, code, displays = reply.get("error"), reply.get("exit_code"), reply.get("displays")
     trips = reply.get("trips")
     if type(code) not in (int, type(None)) or type(displays) is not list or type(trips) is not dict:
@@ -373,7 +385,7 @@ def _claims(reply: dict[str, Any]) -> dict[str, Any]:
         raise ProtocolViolation("the worker's reply has not the agreed shape")
     return {
         "value": reply.get("value"),
-        "error": None if error is None else GuestFailure.from_claim(error),
+        "error": None if error is None else GuestFailure.from_claim(error, explain),
         "exit_code": code,
         "displays": tuple(displays),
         "trips": trips,
@@ -407,6 +419,7 @@ class TrustedRuntime(_Session):
         environment: str | os.PathLike[str] | None = None,
         cwd: str | os.PathLike[str] | None = None,
         env: Mapping[str, str] | None = None,
+        stdin: int | None = None,
         output: int | None = DEFAULT_OUTPUT,
     ) -> None:
         """Find the interpreter; the worker itself starts with the first call.
@@ -416,20 +429,18 @@ class TrustedRuntime(_Session):
             environment: directory of a venv, instead of *python*.
             cwd: working directory of the worker; the host's by default.
             env: its environment variables; the host's by default.
+            stdin: descriptor that becomes its standard input; nothing by default.
             output: bytes of stdout and of stderr kept of one run; ``None`` for all.
 
         Raises:
             PolicyError: the interpreter cannot be a worker; the message says why.
         """
         super().__init__()
-        start = TrustedStart(cwd=None if cwd is None else os.fspath(cwd), env=env)
+        start = TrustedStart(cwd=None if cwd is None else os.fspath(cwd), env=env, stdin=stdin)
         self._start = start
         self._harden = False
         self._output_limit = output
         self._interpreter = find_interpreter(python, environment=environment, probe=start.probe)
-
-    def _report(self) -> None:
-        return None
 
 
 class Runtime(_Session):
@@ -448,6 +459,7 @@ class Runtime(_Session):
         tls_strict: bool | None = None,
         cwd: str | os.PathLike[str] | None = None,
         env: Mapping[str, str] | None = None,
+        stdin: int | None = None,
     ) -> None:
         """Open the jail; the worker itself starts with the first call.
 
@@ -459,6 +471,7 @@ class Runtime(_Session):
             tls_strict: ``False`` is refused for now.
             cwd: working directory of the worker; as ``Jail.spawn`` by default.
             env: more environment variables.
+            stdin: descriptor that becomes its standard input; nothing by default.
 
         Raises:
             PolicyError: the interpreter cannot be a worker under this policy.
@@ -472,20 +485,31 @@ class Runtime(_Session):
         from visruntime.jail import Jail
 
         self._own_jail = not isinstance(policy, Jail)
-        rules = policy.policy if isinstance(policy, Jail) else policy
+        self._policy = policy.policy if isinstance(policy, Jail) else policy
         interpreter = find_interpreter(
-            python, environment=environment, write=rules.write, probe=_probe_in_jail
+            python, environment=environment, write=self._policy.write, probe=_probe_in_jail
         )
         if isinstance(policy, Jail):
-            _require_readable(rules, interpreter)
-            jail = policy
-        else:
-            jail = Jail(policy, implicit_read=interpreter.grants)
-        self._jail = jail
+            _require_readable(self._policy, interpreter)
         self._interpreter = interpreter
-        self._start = JailedStart(jail, cwd=None if cwd is None else os.fspath(cwd), env=env)
+        self._jail = policy if isinstance(policy, Jail) else self._open_jail()
+        self._start = JailedStart(
+            self._live_jail, cwd=None if cwd is None else os.fspath(cwd), env=env, stdin=stdin
+        )
         self._harden = True
-        self._output_limit = rules.limits.output
+        self._output_limit = self._policy.limits.output
+
+    def _open_jail(self) -> Jail:
+        from visruntime.jail import Jail
+
+        return Jail(self._policy, implicit_read=self._interpreter.grants)
+
+    def _live_jail(self) -> Jail:
+        """The jail; one that a guest brought down is opened anew if it is ours."""
+        if self._own_jail and self._jail.closed:
+            self._jail.close()
+            self._jail = self._open_jail()
+        return self._jail
 
     def close(self) -> None:
         """End the worker, and the jail if the runtime opened it."""
@@ -495,6 +519,23 @@ class Runtime(_Session):
 
     def _report(self) -> Any:
         return self._jail.report
+
+    def _explain(self, errno: int, path: str) -> str | None:
+        # A pure decision: what a guest names is never looked up on the host.
+        if errno not in _REFUSALS or not path.startswith("/") or "\0" in path:
+            return None
+        path = os.path.normpath(path)
+        rules = self._jail._rules
+        readable = _native.decide(rules, "read", path)[0]
+        right = "write" if errno == EROFS or readable else "read"
+        allowed, index = _native.decide(rules, right, path)
+        if allowed or (errno == ENOENT and readable):
+            return None
+        rule = (
+            f"{rules[index][0]}={rules[index][1]!r} decides" if index >= 0 else "no rule grants it"
+        )
+        verb = "change" if right == "write" else "read"
+        return f"the policy does not let the guest {verb} {path!a}: {rule}"
 
 
 def _probe_in_jail(argv: list[str], grants: Sequence[Grant]) -> tuple[int, bytes]:
@@ -509,8 +550,10 @@ def _probe_in_jail(argv: list[str], grants: Sequence[Grant]) -> tuple[int, bytes
 
 
 def _require_readable(policy: JailPolicy, interpreter: Interpreter) -> None:
+    # What a jail has for itself, such as its own /tmp, shows nothing of the host's files there.
+    rules = [(r.kind, r.path) for r in policy.resolved_rules() if r.origin != "private"]
     for path, reason in interpreter.grants:
-        if not policy.why("read", path).allowed:
+        if not _native.decide(rules, "read", path)[0]:
             raise PolicyError(
                 f"the jail cannot read {path} ({reason}): give Runtime the policy instead of the "
                 "jail, or add the path to read=",

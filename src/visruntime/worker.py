@@ -198,7 +198,10 @@ def _bootstrap(same_as_host: bool) -> bytes:  # noqa: FBT001 (a cache key)
     """The guest modules as one payload: compiled here where the same version runs there."""
     # The worker's core does the framing; of that module only the numbers are needed.
     numbers = "\n".join(f"{name} = {getattr(frames, name)}" for name in _FRAME_TYPES)
-    modules: list[tuple[str, Any]] = [("frames", numbers.encode())]
+    source: Any = numbers.encode()
+    # A first compilation costs a worker more than all of its other modules.
+    first = compile(source, "frames.py", "exec", dont_inherit=True) if same_as_host else source
+    modules = [("frames", first)]
     for name in _GUEST_MODULES:
         path = os.path.join(os.path.dirname(frames.__file__), f"{name}.py")
         loader = SourceFileLoader(f"_visguest.{name}", path)
@@ -524,7 +527,7 @@ class Worker:
 
     def _order(self, letter: bytes, run: int) -> None:
         # It may have ended, or have orders enough that it does not obey.
-        with suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
+        with suppress(OSError):
             self._control.send(_CONTROL.pack(letter, run), socket.MSG_DONTWAIT)
 
     def stacks(self) -> str:
@@ -533,19 +536,26 @@ class Worker:
         Raises:
             TimeoutError: the worker did not answer.
         """
-        while _receive(self._control):
+        while self._read_control(0):
             pass  # what the guest may have written there before
         self._order(b"D", self.run_number)
         deadline = time.monotonic() + STACKS_SECONDS
-        text = bytearray()
+        text = b""
         while not text.endswith(b"\0"):
-            left = deadline - time.monotonic()
-            ready, _, _ = select.select([self._control], [], [], max(left, 0))
-            data = _receive(self._control) if ready else b""
+            data = self._read_control(max(deadline - time.monotonic(), 0))
             if not data or len(text) > MAX_STACKS:
                 raise TimeoutError("the worker did not write its stacks")
             text += data
         return printable(text[:-1].decode("utf-8", "replace"))
+
+    def _read_control(self, timeout: float) -> bytes:
+        """Read one packet, nothing after *timeout* seconds or when the worker has ended."""
+        try:
+            if not select.select([self._control], [], [], timeout)[0]:
+                return b""
+            return self._control.recv(_CHUNK, socket.MSG_DONTWAIT)
+        except (OSError, ValueError):  # closed meanwhile, by the thread that is in a call
+            return b""
 
     # The end.
 
@@ -569,13 +579,6 @@ class Worker:
         self._owned.clear()
         self._channel.close()
         self._control.close()
-
-
-def _receive(control: socket.socket) -> bytes:
-    try:
-        return control.recv(_CHUNK, socket.MSG_DONTWAIT)
-    except (BlockingIOError, ConnectionResetError):
-        return b""
 
 
 def _decode(payload: bytes) -> dict[str, Any]:

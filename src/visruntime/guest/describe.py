@@ -6,6 +6,7 @@ session calls it only where an interrupt can break it.
 
 from __future__ import annotations
 
+import posix
 import sys
 
 TYPE_CHECKING = False  # typing costs a start more than this module does
@@ -17,6 +18,8 @@ MAX_TEXT = 16_384
 """Longest message, note or source line that is sent, in characters."""
 MAX_REPR = 1_000
 """Longest ``repr`` that stands for a value which cannot cross, in characters."""
+MAX_PATH = 4_096
+"""Longest path that is sent, in characters."""
 MAX_FRAMES = 100
 """Frames sent for one exception: the outermost and the innermost half of this."""
 MAX_LINKED = 16
@@ -84,6 +87,7 @@ class ErrorDescriber:
         except Exception as failure:
             message = f"<str() raised {type_name(type(failure))}>"
         notes = getattr(exception, "__notes__", None)
+        errno, path = _file_of(exception)
         frames = self._frames(exception.__traceback__)
         if isinstance(exception, SyntaxError) and exception.filename:
             message = cut(str(exception.msg))
@@ -93,6 +97,8 @@ class ErrorDescriber:
             "message": cut(message),
             "notes": [cut(str(note)) for note in notes] if isinstance(notes, list) else [],
             "frames": frames,
+            "errno": errno,
+            "path": path,
             "cause": self._link(exception.__cause__),
             "context": None
             if exception.__suppress_context__
@@ -150,6 +156,20 @@ class ErrorDescriber:
         import linecache
 
         return linecache.getline(filename, line).rstrip("\n")
+
+
+def _file_of(exception: BaseException) -> tuple[int | None, str | None]:
+    """The errno of an OSError and the absolute path that it is about."""
+    if not isinstance(exception, OSError) or type(exception.errno) is not int:
+        return None, None
+    path = exception.filename
+    if type(path) is bytes:
+        path = path.decode("utf-8", "surrogateescape")
+    if type(path) is not str or not path:
+        return exception.errno, None
+    if not path.startswith("/"):
+        path = f"{posix.getcwd()}/{path}"
+    return exception.errno, cut(path, MAX_PATH)
 
 
 def _character(source: str, offset: int | None) -> int | None:

@@ -119,6 +119,8 @@ def _encode_undescribed(request: dict[str, Any], *, interrupted: bool) -> bytes:
         "message": "the result of the run could not be described",
         "notes": [],
         "frames": [],
+        "errno": None,
+        "path": None,
         "cause": None,
         "context": None,
         "exceptions": [],
