@@ -181,6 +181,37 @@ def test_an_interrupt_ends_the_guest(workspace: Path) -> None:
         assert process.wait(timeout=20) == 128 + signal.SIGINT
 
 
+def test_a_path_of_any_bytes_is_answered(workspace: Path) -> None:
+    """A path that is no text must be neither a traceback nor raw bytes on the terminal."""
+    done = subprocess.run(
+        [*map(os.fsencode, COMMAND), b"why", b"read", b"/srv/\xff\x1b"],
+        cwd=workspace,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr == b""
+    assert done.stdout.startswith(b"denied: ")
+    assert b"\x1b" not in done.stdout
+    done = subprocess.run(
+        [*map(os.fsencode, COMMAND), b"exec", b"--", b"\xff"],
+        cwd=workspace,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 127
+
+
+def test_missing_streams_are_filled(workspace: Path) -> None:
+    """A caller that closed 0, 1 and 2 must not get another file in their place."""
+    words = " ".join([*COMMAND, "exec", "--write", ".", "--", "sh", "-c", "'echo x; echo y > f'"])
+    done = subprocess.run(
+        ["sh", "-c", f"exec {words} <&- >&- 2>&-"], cwd=workspace, check=False, timeout=50
+    )
+    assert done.returncode == 0
+    assert (workspace / "f").read_text() == "y\n"
+
+
 # run
 
 

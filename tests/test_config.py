@@ -77,8 +77,12 @@ def test_a_wrong_file_is_refused_by_name(workspace: Path, text: str, word: str) 
     """A file that is not understood in full must not become a policy."""
     file = workspace / "visruntime.toml"
     file.write_text(text)
-    with pytest.raises(vr.PolicyError, match=word):
+    with pytest.raises(vr.PolicyError, match=word) as caught:
         vr.JailPolicy.load(file)
+    assert str(file) in str(caught.value)
+    with pytest.raises(vr.PolicyError, match=word) as caught:
+        narrow_by_config(vr.JailPolicy(), file)
+    assert str(file) in str(caught.value)
 
 
 def test_a_file_that_is_no_text_or_too_large_is_refused(workspace: Path) -> None:

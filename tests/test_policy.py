@@ -432,6 +432,22 @@ def test_why_follows_a_link_that_is_a_grant_in_a_private_place(workspace: Path) 
         assert not policy.why("write", workspace / name / "x")
 
 
+def test_messages_carry_no_control_sequence(workspace: Path) -> None:
+    """A file's name, which a guest may have chosen, must not steer the reader's terminal."""
+    name = "a\n\x1b[31m\u202eb\udcff"
+    (workspace / name).symlink_to("/srv/\x1b[0m")
+    policy = vr.JailPolicy(write=[workspace], deny_write=[workspace / f"{name}2"])
+    said = [
+        policy.why("read", workspace / name).reason,
+        policy.why("write", f"/srv/{name}").reason,
+        policy.why("connect", f"/srv/{name}").reason,
+        *(sentence for _, sentence in policy.unsupported()),
+    ]
+    assert len(said) == 4
+    for sentence in said:
+        assert sentence.isprintable(), ascii(sentence)
+
+
 def test_why_says_when_a_private_place_hides_a_host_file(workspace: Path) -> None:
     """An answer about the jail's own /tmp must not pass for one about the host's file."""
     (workspace / "x").touch()

@@ -30,6 +30,7 @@ __all__ = [
     "is_within",
     "normalise",
     "resolve_beside",
+    "visible",
 ]
 
 MAX_PATH_BYTES = 4096
@@ -228,6 +229,11 @@ def existing_minimal_read() -> tuple[tuple[str, str], ...]:
             path = f"/etc/{match}"
             found.append((path, os.path.realpath(path) if names[match] else path))
     return tuple(found)
+
+
+def visible(path: str) -> str:
+    """Return *path* for a message: as it is, or escaped if any of it steers a terminal."""
+    return path if path.isprintable() else ascii(path)
 
 
 def _short(value: object) -> str:

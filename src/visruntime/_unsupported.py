@@ -15,6 +15,7 @@ from visruntime._paths import (
     ancestors,
     has_glob,
     is_within,
+    visible,
 )
 
 TYPE_CHECKING = False
@@ -75,7 +76,7 @@ def _globs(policy: JailPolicy) -> list[tuple[str, str]]:
     return [
         (
             f"{kind}[{index}]",
-            f"{path} does not exist, and patterns are not expanded yet",
+            f"{visible(path)} does not exist, and patterns are not expanded yet",
         )
         for kind in ("read", "write", "deny", "deny_read", "deny_write", "deny_exec")
         for index, path in enumerate(getattr(policy, kind))
@@ -88,7 +89,7 @@ def _made_files(rules: Sequence[Rule]) -> list[tuple[str, str]]:
     made = {rule.path for rule in rules if rule.origin == "private"}
     made &= {*MADE_READ, MADE_READ_OPEN}
     return [
-        (rule.origin, f"{rule.path} is made by the jail and holds nothing of the host's")
+        (rule.origin, f"{visible(rule.path)} is made by the jail and holds nothing of the host's")
         for rule in rules
         if rule.kind in ("deny", "deny_read") and rule.path in made
     ]
@@ -97,7 +98,7 @@ def _made_files(rules: Sequence[Rule]) -> list[tuple[str, str]]:
 def _links_out(rules: Sequence[Rule]) -> list[tuple[str, str]]:
     """Find grants that are links to what cannot be granted."""
     return [
-        (rule.origin, f"it leads to {rule.path}, and nothing of that can be granted")
+        (rule.origin, f"it leads to {visible(rule.path)}, and nothing of that can be granted")
         for rule in rules
         if rule.kind in ("read", "write")
         and rule.origin not in ("system", "private")
@@ -129,13 +130,10 @@ def _absent_denies(rules: Sequence[Rule]) -> list[tuple[str, str]]:
         if rule.kind == "deny_write" and not any(kind == "write" for kind, _ in grants[nearest]):
             continue
         seen.add(rule.origin)
-        found.append(
-            (
-                rule.origin,
-                (
-                    f"{rule.path} does not exist, and a name that does not exist yet cannot be "
-                    f"denied inside the granted {nearest}; create it first, or leave the rule out"
-                ),
-            )
+        name, grant = visible(rule.path), visible(nearest)
+        sentence = (
+            f"{name} does not exist, and a name that does not exist yet cannot be denied inside "
+            f"the granted {grant}; create it first, or leave the rule out"
         )
+        found.append((rule.origin, sentence))
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from visruntime._native import decide
-from visruntime._paths import FORBIDDEN_GRANTS, _short, is_within, normalise
+from visruntime._paths import FORBIDDEN_GRANTS, _short, is_within, normalise, visible
 from visruntime._policy_values import Decision, Rule, split_host
 from visruntime.errors import PolicyError
 
@@ -37,7 +37,7 @@ def why(policy: JailPolicy, op: str, target: object) -> Decision:
     if rule is None or rule.origin != "private":
         real = os.path.realpath(path)
         rule, allowed = _decide(resolved, op, real)
-    shown = path if real == path else f"{path} (which is {real})"
+    shown = visible(path) if real == path else f"{visible(path)} (which is {visible(real)})"
     if allowed:
         reason = f"the guest can {VERBS[op]} {shown}: {_origin(rule)}{_hidden(op, path, rule)}"
     else:
@@ -82,11 +82,11 @@ def _origin(rule: Rule | None) -> str:
     if rule is None:
         return "no rule speaks of it"
     if rule.origin == "private":
-        return f"{rule.path} is the jail's own, not the host's ({rule.kind})"
+        return f"{visible(rule.path)} is the jail's own, not the host's ({rule.kind})"
     if rule.origin == "system":
         if rule.kind == "deny":
-            return f"{rule.path} holds private keys of the system and stays closed"
-        return f"{rule.path} belongs to the system roots (read)"
+            return f"{visible(rule.path)} holds private keys of the system and stays closed"
+        return f"{visible(rule.path)} belongs to the system roots (read)"
     return f"{rule.origin} = {rule.path!r} ({rule.kind})"
 
 
@@ -112,7 +112,9 @@ def _why_connect(policy: JailPolicy, target: object) -> Decision:
         origin = f"host_ports[{policy.host_ports.index(port)}]"
         rule = Rule(kind="egress", path=str(port), origin=origin)
         return Decision(
-            allowed=True, rule=rule, reason=f"the guest can connect to {text}: {origin} = {port}"
+            allowed=True,
+            rule=rule,
+            reason=f"the guest can connect to {visible(text)}: {origin} = {port}",
         )
     return _why_egress(policy, text, host, port)
 
@@ -121,9 +123,10 @@ def _why_egress(policy: JailPolicy, text: str, host: str, port: int) -> Decision
     mode = policy.egress.mode
     rule = Rule(kind="egress", path=mode, origin="egress")
     if mode == "open":
-        reason = f"the guest can connect to {text}: egress is open (it shares the host's network)"
+        network = "egress is open (it shares the host's network)"
+        reason = f"the guest can connect to {visible(text)}: {network}"
         return Decision(allowed=True, rule=rule, reason=reason)
-    start = f"the guest cannot connect to {text}: "
+    start = f"the guest cannot connect to {visible(text)}: "
     grant = f"egress=vr.Egress.proxy(allow=[{f'{host}:{port}'!r}])"
     if mode == "off":
         reason = f"{start}egress is off; add {grant}, or egress=vr.Egress.OPEN for everything"
@@ -132,7 +135,7 @@ def _why_egress(policy: JailPolicy, text: str, host: str, port: int) -> Decision
     if pattern:
         rule = Rule(kind="egress", path=pattern, origin=origin)
     if allowed:
-        reason = f"the guest can connect to {text}: {origin} = {pattern!r}"
+        reason = f"the guest can connect to {visible(text)}: {origin} = {pattern!r}"
     elif pattern:
         reason = f"{start}{origin} = {pattern!r}; deny wins, so remove that entry"
     else:
@@ -144,10 +147,10 @@ def _why_socket(policy: JailPolicy, path: str) -> Decision:
     if path in policy.sockets:
         origin = f"sockets[{policy.sockets.index(path)}]"
         rule = Rule(kind="egress", path=path, origin=origin)
-        reason = f"the guest can connect to the socket {path}: {origin}"
+        reason = f"the guest can connect to the socket {visible(path)}: {origin}"
         return Decision(allowed=True, rule=rule, reason=reason)
     reason = (
-        f"the guest cannot connect to the socket {path}: no entry of sockets names it; "
+        f"the guest cannot connect to the socket {visible(path)}: no entry of sockets names it; "
         f"add sockets=[{path!r}]"
     )
     return Decision(allowed=False, rule=None, reason=reason)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 
 from visruntime.errors import PolicyError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
     from visruntime.policy import JailPolicy
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CONFIG_NAMES",
     "MAX_CONFIG_BYTES",
+    "errors_named",
     "find_config",
     "narrow_by_config",
     "parse_size",
@@ -24,7 +27,7 @@ __all__ = [
 CONFIG_NAMES = ("visruntime.toml", "pyproject.toml")
 """Names of policy files, the first found wins; the second counts with [tool.visruntime]."""
 
-MAX_CONFIG_BYTES = 4 * 1024**2
+MAX_CONFIG_BYTES = 1024**2
 """Largest policy file that is read, in bytes."""
 
 UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
@@ -69,7 +72,9 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
             raise PolicyError(f"{name!a} has no [tool.visruntime] table", field="policy")
         data = table
     limits = data.get("limits")
-    if isinstance(limits, dict):
+    if not isinstance(limits, dict):
+        return data
+    with errors_named(name):
         for limit in SIZE_LIMITS:
             if isinstance(limits.get(limit), str):
                 limits[limit] = parse_size(limits[limit], f"limits.{limit}")
@@ -106,12 +111,25 @@ def narrow_by_config(owner: JailPolicy, path: str | os.PathLike[str]) -> JailPol
     from visruntime.policy import fields_from_dict
 
     data = read_config(path)
-    limits = data.pop("limits", None)
-    given = fields_from_dict(data, folder=os.path.dirname(os.path.abspath(path)))
-    if limits is not None:
-        checked = fields_from_dict({"limits": limits})["limits"]
-        given["limits"] = owner.limits.replace(**{name: getattr(checked, name) for name in limits})
-    return owner.narrow(owner.replace(**given))
+    with errors_named(path):
+        limits = data.pop("limits", None)
+        given = fields_from_dict(data, folder=os.path.dirname(os.path.abspath(path)))
+        if limits is not None:
+            checked = fields_from_dict({"limits": limits})["limits"]
+            named = {name: getattr(checked, name) for name in limits}
+            given["limits"] = owner.limits.replace(**named)
+        return owner.narrow(owner.replace(**given))
+
+
+@contextmanager
+def errors_named(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Say in each PolicyError of the block that it is about the file *path*."""
+    try:
+        yield
+    except PolicyError as error:
+        raise type(error)(
+            f"{os.fspath(path)!a}: {error}", field=error.field, value=error.value
+        ) from None
 
 
 def _parse(name: str) -> dict[str, Any]:

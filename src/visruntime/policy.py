@@ -256,9 +256,11 @@ class JailPolicy(Frozen):
             PolicyError: naming the file, for wrong TOML or a wrong policy.
             OSError: if the file cannot be read.
         """
-        from visruntime.config import read_config
+        from visruntime.config import errors_named, read_config
 
-        return cls.from_dict(read_config(path), folder=os.path.dirname(os.path.abspath(path)))
+        data = read_config(path)
+        with errors_named(path):
+            return cls.from_dict(data, folder=os.path.dirname(os.path.abspath(path)))
 
     def replace(self, **changes: Any) -> JailPolicy:
         """Return the same policy with *changes*, which are given as to the constructor.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from visruntime._paths import resolve_beside
 from visruntime.cli.flags import Parser, check_backend, make_policy, refuse_unsupported, seconds
 from visruntime.cli.messages import EXIT_TIMEOUT, Refusal
 from visruntime.cli.report import ReportFile
@@ -57,7 +58,7 @@ def run_program(
     refuse_unsupported(policy)
     backend = check_backend(options)
     timeout = seconds(options.timeout, "--timeout") if options.timeout else None
-    cwd = os.path.join(os.getcwd(), options.cwd) if options.cwd else None
+    cwd = resolve_beside(options.cwd, os.getcwd(), "--cwd") if options.cwd else None
     report = ReportFile(options.report, policy)
     failure: str | None = None
     try:

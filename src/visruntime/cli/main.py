@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
@@ -50,7 +51,7 @@ and says why; 126 not executable; 127 not found.
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line *argv* (default: this process's) and return its exit code."""
     if argv is None:
-        _open_standard_descriptors()
+        _prepare_standard_streams()
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in ("-h", "--help", "help"):
         stream = sys.stdout if words else sys.stderr
@@ -80,13 +81,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def _open_standard_descriptors() -> None:
-    """Fill descriptors 0 to 2 where our caller closed them, so that no other file gets there."""
+def _prepare_standard_streams() -> None:
+    """Fill descriptors 0 to 2 where our caller closed them: no other file may get there."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)
+            # The lowest free number: this one. Programs that we start need it as well.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: a path can be any bytes
     if sys.stdout is None:
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     if sys.stderr is None:

@@ -7,6 +7,7 @@ import shlex
 import stat
 import sys
 
+from visruntime._paths import resolve_beside
 from visruntime.cli.flags import Parser, check_backend, make_policy, refuse_unsupported, seconds
 from visruntime.cli.messages import EXIT_TIMEOUT, Cleaner, Refusal, complain
 from visruntime.cli.report import ReportFile
@@ -187,7 +188,7 @@ def _run(options: argparse.Namespace, policy: JailPolicy, program: Program) -> i
     refuse_unsupported(policy)
     check_backend(options)
     timeout = seconds(options.timeout, "--timeout") if options.timeout else None
-    cwd = os.path.join(os.getcwd(), options.cwd) if options.cwd else None
+    cwd = resolve_beside(options.cwd, os.getcwd(), "--cwd") if options.cwd else None
     report = ReportFile(options.report, policy)
     failure: str | None = None
     try:
