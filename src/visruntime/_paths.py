@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FORBIDDEN_GRANTS",
+    "HOME",
     "MADE_READ",
     "MADE_READ_OPEN",
-    "HOME",
     "MAX_PATH_BYTES",
     "MINIMAL_DENY",
     "MINIMAL_READ",
