@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 __all__ = ["Parser", "check_backend", "make_policy", "refuse_unsupported", "seconds"]
 
 LIMIT_FLAGS = (
-    ("memory", "SIZE", "memory of all processes together"),
+    ("memory", "SIZE", "memory; in this version only with --memory-by process"),
     ("file-size", "SIZE", "largest file that a guest can write"),
     ("scratch", "SIZE", "room in the private /tmp, HOME and so on"),
     ("output", "SIZE", "output kept of each stream"),
     ("processes", "N", "processes and threads at one time"),
     ("open-files", "N", "open descriptors of each process"),
     ("cpu-seconds", "S", "processor seconds of each process"),
-    ("cpus", "X", "processors' worth of time, such as 1.5"),
+    ("cpus", "X", "for a later version; refused today"),
 )
 PATH_HELP = {
     "read": "let the guest read and execute P, a file or a tree",
@@ -118,7 +118,11 @@ class Parser(argparse.ArgumentParser):
         )
         for name, metavar, text in LIMIT_FLAGS:
             self.flag(f"--{name}", metavar=metavar, help=text)
-        self.flag("--memory-by", metavar="cgroup|watch|process", help="what bounds the memory")
+        self.flag(
+            "--memory-by",
+            metavar="cgroup|watch|process",
+            help="what bounds the memory: the sum by the kernel, the sum watched, or each process",
+        )
 
     def add_start_flags(self) -> None:
         """Add the flags of the sub-commands that start something."""
