@@ -11,7 +11,7 @@ import json
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -27,7 +27,7 @@ EXAMPLES = 5_000 if os.environ.get("VIS_FULL") else 500
 
 NAMES = ("a", "ab")
 DEPTH = 2
-ACTS = ("read", "write", "exec")
+ACTS: tuple[Literal["read", "write", "exec"], ...] = ("read", "write", "exec")
 
 # Try the three acts on each file and print what came of them: true, or the errno.
 PROBE = """
