@@ -73,12 +73,14 @@ ALWAYS_REFUSED = """
     fanotify_init fanotify_mark
 """.split()
 
+LOW_BITS = 0xFFFFFFFF
+
 UNTOUCHED = """
     read write close openat2_is_not_here connect bind listen accept accept4 getsockopt setsockopt
     recvfrom recvmsg recvmmsg memfd_create mprotect mmap execve execveat exit_group futex prctl
     seccomp landlock_create_ruleset landlock_add_rule landlock_restrict_self rt_sigaction
     pidfd_open pidfd_send_signal waitid epoll_pwait eventfd2 inotify_init1 statx getrandom
-    sched_setaffinity prlimit64 close_range copy_file_range splice shmget shmat mq_open
+    sched_setaffinity close_range copy_file_range splice shmget shmat mq_open
 """.replace("openat2_is_not_here", "").split()
 
 
@@ -138,6 +140,15 @@ def test_ordinary_calls_are_untouched(arch: str, variant: str) -> None:
         if {ask(arch, variant, name), ask(arch, variant, name, *hostile)} != {ALLOW}
     ]
     assert wrong == []
+
+
+@every_program
+def test_limits_of_other_processes(arch: str, variant: str) -> None:
+    """No limit of another process is set; reading one, and setting one's own, is untouched."""
+    for pid in (1, 7, 1 << 32, LOW_BITS):
+        assert ask(arch, variant, "prlimit64", pid, 7, 0x1000, 0) == refused(errno.EPERM)
+        assert ask(arch, variant, "prlimit64", pid, 7, 0, 0x1000) == ALLOW
+    assert ask(arch, variant, "prlimit64", 0, 7, 0x1000, 0x1000) == ALLOW
 
 
 @every_program

@@ -175,9 +175,11 @@ vj_status vj_run_communicate(vj_run *run, const char *input, uint64_t input_size
                              vj_capture *output, vj_capture *errors, int64_t timeout_ns,
                              vj_exit *result, vj_error *error) {
     int64_t deadline = timeout_ns < 0 ? -1 : vj_now_ns() + timeout_ns;
+    int64_t look_around = vj_now_ns() + (int64_t)POLL_SLICE_MS * 1000000;
     vj_capture *captures[2] = {output, errors};
+    bool readable = false;
     for (;;) {
-        if (run->ended) {
+        if (vj_run_ended(run, readable, result)) {
             // All writers are gone. What the pipes still hold is read; a
             // descriptor that found its way into another run is not waited for.
             for (int i = 0; i < 2; i++) {
@@ -188,7 +190,6 @@ vj_status vj_run_communicate(vj_run *run, const char *input, uint64_t input_size
             }
             if (*input_descriptor >= 0) close(*input_descriptor);
             *input_descriptor = -1;
-            *result = run->result;
             vj_jail_prepare(run->jail);
             return VJ_OK;
         }
@@ -203,10 +204,13 @@ vj_status vj_run_communicate(vj_run *run, const char *input, uint64_t input_size
         if (ready < 0 && errno == EINTR) {
             return vj_fail(error, VJ_INTERRUPTED, VJ_STAGE_HOST, EINTR, "interrupted");
         }
-        if (ready == 0) {
-            if (deadline >= 0 && vj_now_ns() >= deadline) {
-                return vj_fail(error, VJ_TIMED_OUT, VJ_STAGE_HOST, 0, "still running");
-            }
+        readable = events[0].revents != 0;
+        // The clock counts while output floods in, too.
+        int64_t now = vj_now_ns();
+        if (!readable && deadline >= 0 && now >= deadline) {
+            return vj_fail(error, VJ_TIMED_OUT, VJ_STAGE_HOST, 0, "still running");
+        }
+        if (!readable && (ready == 0 || now >= look_around)) {
             return vj_fail(error, VJ_INTERRUPTED, VJ_STAGE_HOST, 0, "look around");
         }
         if (events[3].revents) feed(input, input_size, input_offset, input_descriptor);
@@ -216,6 +220,5 @@ vj_status vj_run_communicate(vj_run *run, const char *input, uint64_t input_size
                                "out of memory");
             }
         }
-        if (events[0].revents) vj_run_collect(run, error);
     }
 }

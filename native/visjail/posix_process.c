@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,14 +26,19 @@
 
 #define OPEN_TIMEOUT_MS 30000
 
+// A keeper ends its run within milliseconds. A guest that found a way to hinder
+// it (a lower priority, a starved processor) loses the whole jail instead.
+#define END_GRACE_NS 10000000000
+
 struct vj_jail {
+    pid_t owner;         // the process that opened it
+    atomic_bool closed;
+    pthread_mutex_t end; // over `process`; taken before the other lock
+    int process;         // pidfd of pid 1
     pthread_mutex_t lock; // over everything below
-    pid_t owner;          // the process that opened it
     int control;
-    int process;       // pidfd of pid 1
     int spare;         // channel of the keeper that waits, or -1
     int keepers_asked; // requests whose answer has not come
-    bool closed;
 };
 
 // ---- messages --------------------------------------------------------------
@@ -284,6 +290,7 @@ vj_status vj_jail_open(const char *init_path, const void *plan, uint64_t plan_si
     if (!jail)
         return vj_fail(error, VJ_NO_MEMORY, VJ_STAGE_HOST, ENOMEM, "out of memory");
     pthread_mutex_init(&jail->lock, NULL);
+    pthread_mutex_init(&jail->end, NULL);
     jail->owner = getpid();
     jail->control = jail->process = jail->spare = -1;
     vj_status status = start_jail(init_path, plan, plan_size, jail, info, error);
@@ -302,38 +309,60 @@ static void close_slot(int *descriptor) {
     *descriptor = -1;
 }
 
+static void let_go(vj_jail *jail) {
+    close_slot(&jail->spare);
+    close_slot(&jail->control);
+}
+
 void vj_jail_close(vj_jail *jail) {
-    pthread_mutex_lock(&jail->lock);
-    if (!jail->closed) {
-        jail->closed = true;
-        // A forked child shares the jail with its parent: it must not end it.
-        if (jail->owner == getpid()) kill_and_wait(jail->process);
-        close_slot(&jail->spare);
-        close_slot(&jail->control);
+    if (jail->owner != getpid()) {
+        // A forked child shares the jail with its parent, which goes on. It has
+        // one thread, and a lock may have been held at the fork.
+        atomic_store(&jail->closed, true);
+        let_go(jail);
+        close_slot(&jail->process);
+        return;
+    }
+    pthread_mutex_lock(&jail->end);
+    if (!atomic_exchange(&jail->closed, true)) {
+        // First of all: whoever waits for an answer of pid 1 holds the lock.
+        kill_and_wait(jail->process);
+        pthread_mutex_lock(&jail->lock);
+        let_go(jail);
+        pthread_mutex_unlock(&jail->lock);
         close_slot(&jail->process);
     }
-    pthread_mutex_unlock(&jail->lock);
+    pthread_mutex_unlock(&jail->end);
 }
 
 void vj_jail_free(vj_jail *jail) {
     if (!jail) return;
     vj_jail_close(jail);
     pthread_mutex_destroy(&jail->lock);
+    pthread_mutex_destroy(&jail->end);
     free(jail);
 }
 
 int vj_jail_alive(vj_jail *jail) {
-    pthread_mutex_lock(&jail->lock);
+    if (jail->owner != getpid()) return 0;
+    pthread_mutex_lock(&jail->end);
     struct pollfd event = {.fd = jail->process, .events = POLLIN};
-    int alive = !jail->closed && poll(&event, 1, 0) == 0;
-    pthread_mutex_unlock(&jail->lock);
+    int alive = !atomic_load(&jail->closed) && poll(&event, 1, 0) == 0;
+    pthread_mutex_unlock(&jail->end);
     return alive;
 }
 
 // ---- requests to pid 1 -----------------------------------------------------
 
+// A forked child of the opener has the same sockets, but not the same jail.
+static vj_status check_owner(const vj_jail *jail, vj_error *error) {
+    if (jail->owner == getpid()) return VJ_OK;
+    return vj_fail(error, VJ_CLOSED, VJ_STAGE_HOST, 0,
+                   "the jail was opened by another process");
+}
+
 static vj_status ask(vj_jail *jail, vj_message_kind kind, vj_error *error) {
-    if (jail->closed) {
+    if (atomic_load(&jail->closed)) {
         return vj_fail(error, VJ_CLOSED, VJ_STAGE_HOST, 0, "the jail is closed");
     }
     vj_message message = {.kind = kind};
@@ -390,8 +419,9 @@ static vj_status take_keeper(vj_jail *jail, int *channel, vj_error *error) {
 
 void vj_jail_prepare(vj_jail *jail) {
     vj_error ignored; // the next start finds out for itself
+    if (check_owner(jail, &ignored) != VJ_OK) return;
     pthread_mutex_lock(&jail->lock);
-    if (!jail->closed && jail->spare < 0 && !jail->keepers_asked &&
+    if (!atomic_load(&jail->closed) && jail->spare < 0 && !jail->keepers_asked &&
         ask(jail, VJ_MESSAGE_KEEPER, &ignored) == VJ_OK) {
         jail->keepers_asked++;
     }
@@ -400,8 +430,11 @@ void vj_jail_prepare(vj_jail *jail) {
 
 vj_status vj_jail_terminal(vj_jail *jail, int *master, int *slave, vj_error *error) {
     int pair[2] = {-1, -1};
+    vj_status status = check_owner(jail, error);
+    *master = *slave = -1;
+    if (status != VJ_OK) return status;
     pthread_mutex_lock(&jail->lock);
-    vj_status status = ask(jail, VJ_MESSAGE_TERMINAL, error);
+    status = ask(jail, VJ_MESSAGE_TERMINAL, error);
     if (status == VJ_OK) status = await_answer(jail, VJ_MESSAGE_TERMINAL, pair, 2, error);
     pthread_mutex_unlock(&jail->lock);
     *master = pair[0];
@@ -476,13 +509,23 @@ static vj_status await_started(int channel, int32_t *pid, vj_error *error) {
     }
 }
 
+// Remember by when the run has to be over.
+static void order_end(vj_run *run, uint32_t order, int64_t in_ns) {
+    int64_t now = vj_now_ns();
+    int64_t end = in_ns < INT64_MAX / 2 - now ? now + in_ns + END_GRACE_NS : 0;
+    if (!end || (run->must_end && run->must_end <= end)) return;
+    run->must_end = end;
+    run->order = order;
+}
+
 vj_status vj_run_start(vj_jail *jail, const vj_spawn *spawn, vj_run **out, int32_t *pid,
                        vj_error *error) {
     *out = NULL;
     *pid = 0;
     int channel = -1;
     vj_run *run = NULL;
-    vj_status status = check_spawn(spawn, error);
+    vj_status status = check_owner(jail, error);
+    if (status == VJ_OK) status = check_spawn(spawn, error);
     if (status == VJ_OK) status = take_keeper(jail, &channel, error);
     if (status == VJ_OK) status = send_spawn(channel, spawn, error);
     if (status == VJ_OK) status = await_started(channel, pid, error);
@@ -497,24 +540,26 @@ vj_status vj_run_start(vj_jail *jail, const vj_spawn *spawn, vj_run **out, int32
     run->jail = jail;
     run->owner = getpid();
     run->channel = channel;
+    pthread_mutex_init(&run->lock, NULL);
+    if (spawn->timeout_ns) order_end(run, 1, (int64_t)spawn->timeout_ns);
     *out = run;
     return VJ_OK;
 }
 
-vj_status vj_run_collect(vj_run *run, vj_error *error) {
-    if (run->ended) return VJ_OK;
+static void collect(vj_run *run) {
+    vj_error ignored;
     vj_message message;
     int descriptors[VJ_DESCRIPTORS_MAX];
     uint32_t count;
     vj_status status =
-        vj_receive(run->channel, MSG_DONTWAIT, &message, descriptors, &count, error);
-    if (status == VJ_TIMED_OUT || status == VJ_INTERRUPTED) return VJ_TIMED_OUT;
+        vj_receive(run->channel, MSG_DONTWAIT, &message, descriptors, &count, &ignored);
+    if (status == VJ_TIMED_OUT || status == VJ_INTERRUPTED) return;
     for (uint32_t i = 0; i < count; i++) close(descriptors[i]);
     run->ended = true;
     if (status != VJ_OK || message.kind != VJ_MESSAGE_EXITED) {
         // The keeper went with the jail; how the program ended is not known.
         run->result = (vj_exit){.status = SIGKILL, .stop = 3};
-        return VJ_OK;
+        return;
     }
     run->result = (vj_exit){
         .status = message.status,
@@ -524,7 +569,20 @@ vj_status vj_run_collect(vj_run *run, vj_error *error) {
         .system_us = message.system_us,
         .resident_kib = message.resident_kib,
     };
-    return VJ_OK;
+}
+
+bool vj_run_ended(vj_run *run, bool readable, vj_exit *result) {
+    pthread_mutex_lock(&run->lock);
+    if (!run->ended && readable) collect(run);
+    if (!run->ended && run->must_end && vj_now_ns() >= run->must_end) {
+        vj_jail_close(run->jail);
+        run->ended = true;
+        run->result = (vj_exit){.status = SIGKILL, .stop = run->order};
+    }
+    bool ended = run->ended;
+    if (ended) *result = run->result;
+    pthread_mutex_unlock(&run->lock);
+    return ended;
 }
 
 vj_status vj_run_wait(vj_run *run, int64_t timeout_ns, vj_exit *result, vj_error *error) {
@@ -537,8 +595,14 @@ vj_status vj_run_wait(vj_run *run, int64_t timeout_ns, vj_exit *result, vj_error
 static vj_status tell_keeper(vj_run *run, vj_message_kind kind, int32_t signal_number) {
     vj_error ignored; // a run that has just ended needs no signal any more
     vj_message message = {.kind = kind, .status = signal_number};
-    if (run->ended) return VJ_OK;
-    return vj_send(run->channel, &message, NULL, 0, NULL, 0, &ignored);
+    vj_status status = VJ_OK;
+    pthread_mutex_lock(&run->lock);
+    if (!run->ended) {
+        if (kind == VJ_MESSAGE_KILL) order_end(run, 2, 0);
+        status = vj_send(run->channel, &message, NULL, 0, NULL, 0, &ignored);
+    }
+    pthread_mutex_unlock(&run->lock);
+    return status;
 }
 
 vj_status vj_run_signal(vj_run *run, int32_t signal_number) {
@@ -559,5 +623,6 @@ void vj_run_free(vj_run *run) {
     // forked child of the host may hold it open.
     if (run->owner == getpid()) vj_run_kill(run);
     close(run->channel);
+    pthread_mutex_destroy(&run->lock);
     free(run);
 }

@@ -2,6 +2,7 @@
 #ifndef VJ_POSIX_PROCESS_H
 #define VJ_POSIX_PROCESS_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
@@ -13,7 +14,10 @@ struct vj_run {
     vj_jail *jail; // outlives the run
     pid_t owner;   // the process that started it
     int channel;
+    pthread_mutex_t lock; // over everything below: one waits, another may kill
     bool ended;
+    int64_t must_end; // when even a hindered keeper has ended it; 0: no order given
+    uint32_t order;   // what ended it then: 1 timeout, 2 killed
     vj_exit result;
 };
 
@@ -22,8 +26,9 @@ vj_status vj_send(int socket, const vj_message *message, const void *data, size_
 vj_status vj_receive(int socket, int flags, vj_message *message, int *descriptors,
                      uint32_t *count, vj_error *error);
 
-// Take the end of the run off the channel: VJ_TIMED_OUT if it has not come.
-vj_status vj_run_collect(vj_run *run, vj_error *error);
+// Whether the run has ended; fills `result` if so. `readable`: its channel has
+// something. An order to end that is not carried out in time ends the jail.
+bool vj_run_ended(vj_run *run, bool readable, vj_exit *result);
 // Have a keeper made for the next run, without waiting for it.
 void vj_jail_prepare(vj_jail *jail);
 int64_t vj_now_ns(void);
