@@ -243,6 +243,24 @@ def test_system_exit_is_an_exit_code_and_no_end(runtime: AnyRuntime) -> None:
     assert runtime.get("kept") == 1
 
 
+def test_errors_of_any_size_are_described_within_bounds(runtime: AnyRuntime) -> None:
+    """Huge messages, notes, chains, groups and recursion give a bounded description, quickly."""
+    started = time.monotonic()
+    error = runtime.run(
+        "def f(n):\n    f(n + 1)\n"
+        "e = ExceptionGroup('m' * 10**6, [ValueError('x' * 10**6) for _ in range(500)])\n"
+        "for _ in range(1000): e.add_note('n' * 10**5)\n"
+        "try: f(0)\nexcept RecursionError as r: raise e from r"
+    ).error
+    assert error is not None
+    assert error.type_name == "ExceptionGroup"
+    assert error.cause is not None
+    assert error.cause.type_name == "RecursionError"
+    assert len(error.traceback) < 2_000_000
+    assert runtime.run("raise SystemExit(10**5000)").exit_code == -1
+    assert time.monotonic() - started < 5
+
+
 def test_guest_prints_of_tracebacks_show_session_source(runtime: AnyRuntime) -> None:
     """The guest's own traceback module finds the source of runs."""
     result = runtime.run(
@@ -425,7 +443,11 @@ def test_a_forged_result_is_a_claim_and_changes_nothing_measured(runtime: AnyRun
         "dict(id=request['id']+1, value=1, error=None, exit_code=None, displays=[], trips={})",
         "dict(id=request['id'], value=1, error={'type': 1}, exit_code=None, displays=[], trips={})",
         "dict(id=request['id'], value=1, error=None, exit_code='0', displays=[], trips={})",
+        "dict(id=request['id'], value=1, error=None, exit_code=2**40, displays=[], trips={})",
         "dict(id=request['id'], value=1, error=None, exit_code=None, displays=[1], trips={})",
+        "dict(id=request['id'], value=1, error=None, exit_code=None, displays=[], trips={1: 1})",
+        "dict(id=request['id'], value=1, error=DEEP, exit_code=None, displays=[], trips={})",
+        "dict(id=request['id'], value=1, error=LONG, exit_code=None, displays=[], trips={})",
     ],
 )
 def test_replies_of_another_shape_are_violations(runtime: AnyRuntime, reply: str) -> None:
@@ -433,6 +455,10 @@ def test_replies_of_another_shape_are_violations(runtime: AnyRuntime, reply: str
     with pytest.raises(ProtocolViolation):
         runtime.run(
             "import _viscore as c, sys\n"
+            "E = dict(type='E', message='', notes=[], frames=[], errno=None, path=None, cause=None,"
+            " context=None, exceptions=[])\n"
+            "LONG = E | {'message': 'x' * 10**6}\nDEEP = E\n"
+            "for _ in range(40): DEEP = E | {'cause': DEEP}\n"
             "s = sys.modules['_visguest.session']\n"
             f"s.Session.encode_success = lambda self, request, value: c.encode({reply})"
         )

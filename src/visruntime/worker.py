@@ -268,7 +268,8 @@ class Worker:
         try:
             for reader in readers:
                 os.set_blocking(reader, False)
-                fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
+                with suppress(PermissionError):  # the user has many large pipes already
+                    fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
 
             def make_argv(channel_number: int, control_number: int) -> list[str]:
                 return worker_argv(
