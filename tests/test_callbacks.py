@@ -8,23 +8,15 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from runtime_helpers import runtime
 
 from visruntime.errors import CommandTimeout, ProtocolViolation
-from visruntime.policy import JailPolicy
-from visruntime.runtime import Runtime, TrustedRuntime
+from visruntime.runtime import TrustedRuntime
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from runtime_helpers import AnyRuntime
 
-    AnyRuntime = Runtime | TrustedRuntime
-
-
-@pytest.fixture(params=["trusted", "jailed"])
-def runtime(request: pytest.FixtureRequest) -> Iterator[Runtime | TrustedRuntime]:
-    """Return a runtime with the host's interpreter, without and with a jail."""
-    running = TrustedRuntime() if request.param == "trusted" else Runtime(JailPolicy())
-    with running:
-        yield running
+__all__ = ["runtime"]  # the fixture is found by its name in this module
 
 
 def test_values_cross_in_both_directions(runtime: AnyRuntime) -> None:
