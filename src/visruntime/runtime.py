@@ -235,7 +235,14 @@ class _Session:
             yield
 
     def _expose(self, worker: Worker, names: list[str]) -> None:
-        worker.request({"op": "expose", "names": names}, callbacks=self._callbacks)
+        try:
+            worker.request_aside({"op": "expose", "names": names}, callbacks=self._callbacks)
+        except Timeout:
+            self._discard()
+            raise WorkerDied("the worker did not answer between two runs and was ended") from None
+        except BaseException:
+            self._discard()
+            raise
 
     def _live_worker(self) -> Worker:
         if self._worker is not None:

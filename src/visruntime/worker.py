@@ -50,6 +50,8 @@ START_SECONDS = 30.0
 """How long a worker may take until it is ready."""
 SEND_SECONDS = 5.0
 """How long a worker may leave unread what it is sent."""
+ASIDE_SECONDS = 5.0
+"""How long a worker may take for a request that runs no code of the guest."""
 STACKS_SECONDS = 2.0
 """How long a worker may take to write its stacks."""
 MAX_STACKS = 1024 * 1024
@@ -236,6 +238,7 @@ class Worker:
         self._encoder = FrameEncoder(HOST_TYPES)
         self._decoder = FrameDecoder(GUEST_TYPES)
         self._poll = select.poll()
+        self._late = [b"", b""]
         self._owned: list[int] = []
         self._process: Process | None = None
         self._channel, channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -450,18 +453,25 @@ class Worker:
             ProtocolViolation: the worker has spoken while nothing was asked of it.
             WorkerDied: it has ended meanwhile.
         """
-        late = [b"", b""]
+        late, self._late = self._late, [b"", b""]
         for descriptor, _ in self._poll.poll(0):
             for index, stream in enumerate(self.streams):
                 if stream.descriptor == descriptor:
                     stream.begin(limit, None)
                     stream.drain()
-                    late[index] = stream.capture.take()
+                    late[index] += stream.capture.take()
             if descriptor == self._channel.fileno():
                 self._refuse_unasked()
         for stream in self.streams:
             stream.begin(limit, sink)
         return late[0], late[1]
+
+    def request_aside(self, request: dict[str, Any], *, callbacks: Callbacks) -> None:
+        """Make a request of our own between two runs; output meanwhile counts as late."""
+        late = self.begin_run(_CHUNK, None)
+        self.request(request, callbacks=callbacks, timeout=ASIDE_SECONDS)
+        for index, stream in enumerate(self.streams):
+            self._late[index] = (late[index] + stream.capture.take())[-_CHUNK:]
 
     def _refuse_unasked(self) -> None:
         try:
