@@ -76,7 +76,11 @@ class TrustedProcess:
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
         self._usage: _Meter | None = _Meter(process.pid)
-        self._pidfd: int | None = os.pidfd_open(process.pid)
+        try:
+            self._pidfd: int | None = os.pidfd_open(process.pid)
+        except BaseException:
+            self._usage.close()
+            raise
 
     @property
     def stopped_by(self) -> str | None:
@@ -157,7 +161,12 @@ class TrustedStart:
             env=self._env,
             start_new_session=True,
         )
-        return TrustedProcess(process)
+        try:
+            return TrustedProcess(process)
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
 
     @staticmethod
     def probe(argv: list[str], _grants: Sequence[tuple[str, str]]) -> tuple[int, bytes]:

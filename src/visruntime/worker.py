@@ -16,7 +16,7 @@ import struct
 import termios
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import cache
 from importlib.machinery import SourceFileLoader
 from typing import TYPE_CHECKING, Any, Protocol
@@ -265,14 +265,19 @@ class Worker:
         *,
         harden: bool,
     ) -> None:
-        readers, writers = zip(*(os.pipe2(os.O_CLOEXEC) for _ in range(2)), strict=True)
-        self._owned += readers
-        self.streams = (Stream("stdout", readers[0]), Stream("stderr", readers[1]))
-        try:
-            for reader in readers:
+        streams, writers = [], []
+        with ExitStack() as given:  # the ends that only the worker keeps
+            given.enter_context(channel)
+            given.enter_context(control)
+            for name in ("stdout", "stderr"):
+                reader, writer = os.pipe2(os.O_CLOEXEC)
+                self._owned.append(reader)
+                given.callback(os.close, writer)
                 os.set_blocking(reader, False)
                 with suppress(PermissionError):  # the user has many large pipes already
                     fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
+                streams.append(Stream(name, reader))
+                writers.append(writer)
 
             def make_argv(channel_number: int, control_number: int) -> list[str]:
                 return worker_argv(
@@ -284,11 +289,7 @@ class Worker:
                 )
 
             self._process = start(make_argv, channel.fileno(), control.fileno(), *writers)
-        finally:
-            channel.close()
-            control.close()
-            for writer in writers:
-                os.close(writer)
+        self.streams = tuple(streams)
         self._poll.register(self._channel, select.POLLIN)
         for stream in self.streams:
             self._poll.register(stream.descriptor, select.POLLIN)
