@@ -8,23 +8,15 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from runtime_helpers import runtime
 
-from visruntime.errors import CommandTimeout, ProtocolViolation
-from visruntime.policy import JailPolicy
-from visruntime.runtime import Runtime, TrustedRuntime
+from visruntime.errors import CommandTimeout, ProtocolViolation, WorkerDied
+from visruntime.runtime import TrustedRuntime
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from runtime_helpers import AnyRuntime
 
-    AnyRuntime = Runtime | TrustedRuntime
-
-
-@pytest.fixture(params=["trusted", "jailed"])
-def runtime(request: pytest.FixtureRequest) -> Iterator[Runtime | TrustedRuntime]:
-    """Return a runtime with the host's interpreter, without and with a jail."""
-    running = TrustedRuntime() if request.param == "trusted" else Runtime(JailPolicy())
-    with running:
-        yield running
+__all__ = ["runtime"]  # the fixture is found by its name in this module
 
 
 def test_values_cross_in_both_directions(runtime: AnyRuntime) -> None:
@@ -54,6 +46,25 @@ def test_exposing_works_before_and_during_a_session_and_survives_a_new_worker(
     with pytest.raises(CommandTimeout):
         runtime.run("sum(range(10**12))", timeout=0.2)
     assert runtime.eval("early() + late()") == 3
+
+
+def test_exposing_loses_no_late_output(runtime: AnyRuntime) -> None:
+    """What a child writes between runs is late output, though a name was exposed meanwhile."""
+    runtime.run("import subprocess; p = subprocess.Popen(['sh', '-c', 'sleep .2; echo late'])")
+    time.sleep(0.6)
+    runtime.expose("f", lambda: 1)
+    result = runtime.run("f()")
+    assert (result.late_stdout, result.stdout) == (b"late\n", b"")
+
+
+def test_a_worker_that_died_between_runs_is_replaced(runtime: AnyRuntime) -> None:
+    """Exposing to a dead worker is an error that says so; the next call starts anew."""
+    runtime.run("import os, threading; threading.Timer(.1, os._exit, [5]).start()")
+    time.sleep(0.5)
+    with pytest.raises(WorkerDied) as caught:
+        runtime.expose("f", lambda: 1)
+    assert caught.value.exit_code == 5
+    assert runtime.eval("f()") == 1
 
 
 def test_exceptions_cross_as_type_and_message(runtime: AnyRuntime) -> None:

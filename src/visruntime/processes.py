@@ -34,7 +34,11 @@ class _Meter:
         # The kernel's per-process clock, see clock_getcpuclockid(3).
         self._clock = (~pid << 3) | 2
         self._stat = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
-        self._status = os.open(f"/proc/{pid}/status", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self._status = os.open(f"/proc/{pid}/status", os.O_RDONLY | os.O_CLOEXEC)
+        except BaseException:
+            os.close(self._stat)
+            raise
 
     def cpu_seconds(self) -> float | None:
         """Processor time of the process itself."""
@@ -72,7 +76,11 @@ class TrustedProcess:
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
         self._usage: _Meter | None = _Meter(process.pid)
-        self._pidfd: int | None = os.pidfd_open(process.pid)
+        try:
+            self._pidfd: int | None = os.pidfd_open(process.pid)
+        except BaseException:
+            self._usage.close()
+            raise
 
     @property
     def stopped_by(self) -> str | None:
@@ -153,7 +161,12 @@ class TrustedStart:
             env=self._env,
             start_new_session=True,
         )
-        return TrustedProcess(process)
+        try:
+            return TrustedProcess(process)
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
 
     @staticmethod
     def probe(argv: list[str], _grants: Sequence[tuple[str, str]]) -> tuple[int, bytes]:
@@ -205,7 +218,8 @@ class JailedProcess:
 
     def locate(self, pid: int) -> None:
         """Learn the host's number of the process, which the kernel told with its first frame."""
-        self._usage = _Meter(pid)
+        with suppress(FileNotFoundError):  # it has ended already
+            self._usage = _Meter(pid)
 
     @property
     def pidfd(self) -> int | None:
@@ -230,7 +244,7 @@ class JailedProcess:
 
     def kill(self) -> None:
         """End the process and its whole tree."""
-        if self.poll() is None:
+        with suppress(JailClosed, _native.NativeError):
             self._process.kill()
         self._process.close()
         if self._usage is not None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from visruntime.errors import GuestError, ProtocolViolation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["GuestFailure", "GuestFrame", "RunResult", "RunUsage"]
 
@@ -83,6 +86,12 @@ class GuestFrame:
         return text
 
 
+MAX_TEXT = 20_000
+"""Longest text in a description of an error, in characters; workers cut theirs earlier."""
+MAX_PARTS = 200
+"""Most notes, frames or members of one error."""
+MAX_FAILURES = 20
+"""Most errors that are linked with one, itself included."""
 Explain = Callable[[int, str], str | None]
 """What a policy has to say about an errno and the path it came with."""
 
@@ -134,7 +143,7 @@ class GuestFailure:
             ProtocolViolation: the worker's description has not the agreed shape.
         """
         try:
-            _check_claim(claim)
+            _check_claim(claim, [MAX_FAILURES])
             return cls(claim, explain)  # type: ignore[arg-type]
         except (KeyError, TypeError, ValueError) as problem:
             raise ProtocolViolation(f"the worker described an error wrongly: {problem}") from None
@@ -181,36 +190,47 @@ class GuestFailure:
         )
 
 
-def _check_claim(claim: object) -> None:
-    """Check types before anything is built; what is wrong is named by the exception."""
-    if type(claim) is not dict:
-        raise TypeError("not a dict")
-    for name in ("type", "message"):
-        if type(claim[name]) is not str:
-            raise TypeError(f"{name} is not text")
-    if type(claim["errno"]) not in (int, type(None)) or type(claim["path"]) not in (
-        str,
-        type(None),
-    ):
-        raise TypeError("errno or path has the wrong type")
+def _check_claim(claim: Any, left: list[int]) -> None:
+    """Check types and sizes before anything is built; what is wrong is named by the exception.
+
+    ``left`` counts down the failures that may still come: what shows them costs time.
+    """
+    left[0] -= 1
+    if type(claim) is not dict or left[0] < 0:
+        raise TypeError("not a dict, or one too many")
+    _check_text("type and message", [claim["type"], claim["message"]])
+    if type(claim["errno"]) not in (int, type(None)):
+        raise TypeError("errno has the wrong type")
+    if claim["path"] is not None:
+        _check_text("path", [claim["path"]])
     for name in ("notes", "frames", "exceptions"):
-        if type(claim[name]) not in (list, tuple):
-            raise TypeError(f"{name} is not a list")
-    if any(type(note) is not str for note in claim["notes"]):
-        raise TypeError("a note is not text")
+        if type(claim[name]) not in (list, tuple) or len(claim[name]) > MAX_PARTS:
+            raise TypeError(f"{name} is not a list, or too long")
+    _check_text("notes", claim["notes"])
     for frame in claim["frames"]:
-        if type(frame) is not tuple or len(frame) != 7:
-            raise TypeError("a frame has not seven parts")
-        file, line, function, source, *columns = frame
-        if not all(type(part) is str for part in (file, function, source)):
-            raise TypeError("a frame's names are not text")
-        if type(line) is not int or any(type(c) not in (int, type(None)) for c in columns):
-            raise TypeError("a frame's numbers are not numbers")
+        _check_frame(frame)
     for linked in (claim["cause"], claim["context"]):
         if linked is not None:
-            _check_claim(linked)
+            _check_claim(linked, left)
     for member in claim["exceptions"]:
-        _check_claim(member)
+        _check_claim(member, left)
+
+
+def _check_frame(frame: Any) -> None:
+    if type(frame) is not tuple or len(frame) != 7:
+        raise TypeError("a frame has not seven parts")
+    file, line, function, source, *columns = frame
+    _check_text("a frame's names", [file, function, source])
+    if type(line) is not int or any(type(c) not in (int, type(None)) for c in columns):
+        raise TypeError("a frame's numbers are not numbers")
+    if any(number is not None and not -1 <= number < 2**31 for number in (line, *columns)):
+        raise ValueError("a frame's numbers are out of range")
+
+
+def _check_text(name: str, texts: Sequence[Any]) -> None:
+    for text in texts:
+        if type(text) is not str or len(text) > MAX_TEXT:
+            raise TypeError(f"{name}: not text, or too long")
 
 
 class RunResult:

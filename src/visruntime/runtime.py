@@ -235,7 +235,14 @@ class _Session:
             yield
 
     def _expose(self, worker: Worker, names: list[str]) -> None:
-        worker.request({"op": "expose", "names": names}, callbacks=self._callbacks)
+        try:
+            worker.request_aside({"op": "expose", "names": names}, callbacks=self._callbacks)
+        except Timeout:
+            self._discard()
+            raise WorkerDied("the worker did not answer between two runs and was ended") from None
+        except BaseException:
+            self._discard()
+            raise
 
     def _live_worker(self) -> Worker:
         if self._worker is not None:
@@ -377,11 +384,16 @@ class _Run:
 
 
 def _claims(reply: dict[str, Any], explain: Explain) -> dict[str, Any]:
-    error, code, displays = reply.get("error"), reply.get("exit_code"), reply.get("displays")
-    trips = reply.get("trips")
-    if type(code) not in (int, type(None)) or type(displays) is not list or type(trips) is not dict:
-        raise ProtocolViolation("the worker's reply has not the agreed shape")
-    if any(type(display) is not dict for display in displays):
+    error, code, trips = reply.get("error"), reply.get("exit_code"), reply.get("trips")
+    displays: Any = reply.get("displays")
+    right = (
+        (code is None or (type(code) is int and -(2**31) <= code < 2**31))
+        and type(displays) is list
+        and all(type(display) is dict for display in displays)
+        and type(trips) is dict
+        and all(type(name) is str and type(count) is int for name, count in trips.items())
+    )
+    if not right:
         raise ProtocolViolation("the worker's reply has not the agreed shape")
     return {
         "value": reply.get("value"),

@@ -16,7 +16,7 @@ import struct
 import termios
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import cache
 from importlib.machinery import SourceFileLoader
 from typing import TYPE_CHECKING, Any, Protocol
@@ -50,6 +50,8 @@ START_SECONDS = 30.0
 """How long a worker may take until it is ready."""
 SEND_SECONDS = 5.0
 """How long a worker may leave unread what it is sent."""
+ASIDE_SECONDS = 5.0
+"""How long a worker may take for a request that runs no code of the guest."""
 STACKS_SECONDS = 2.0
 """How long a worker may take to write its stacks."""
 MAX_STACKS = 1024 * 1024
@@ -236,6 +238,7 @@ class Worker:
         self._encoder = FrameEncoder(HOST_TYPES)
         self._decoder = FrameDecoder(GUEST_TYPES)
         self._poll = select.poll()
+        self._late = [b"", b""]
         self._owned: list[int] = []
         self._process: Process | None = None
         self._channel, channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -262,13 +265,19 @@ class Worker:
         *,
         harden: bool,
     ) -> None:
-        readers, writers = zip(*(os.pipe2(os.O_CLOEXEC) for _ in range(2)), strict=True)
-        self._owned += readers
-        self.streams = (Stream("stdout", readers[0]), Stream("stderr", readers[1]))
-        try:
-            for reader in readers:
+        streams, writers = [], []
+        with ExitStack() as given:  # the ends that only the worker keeps
+            given.enter_context(channel)
+            given.enter_context(control)
+            for name in ("stdout", "stderr"):
+                reader, writer = os.pipe2(os.O_CLOEXEC)
+                self._owned.append(reader)
+                given.callback(os.close, writer)
                 os.set_blocking(reader, False)
-                fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
+                with suppress(PermissionError):  # the user has many large pipes already
+                    fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
+                streams.append(Stream(name, reader))
+                writers.append(writer)
 
             def make_argv(channel_number: int, control_number: int) -> list[str]:
                 return worker_argv(
@@ -280,11 +289,7 @@ class Worker:
                 )
 
             self._process = start(make_argv, channel.fileno(), control.fileno(), *writers)
-        finally:
-            channel.close()
-            control.close()
-            for writer in writers:
-                os.close(writer)
+        self.streams = tuple(streams)
         self._poll.register(self._channel, select.POLLIN)
         for stream in self.streams:
             self._poll.register(stream.descriptor, select.POLLIN)
@@ -449,18 +454,25 @@ class Worker:
             ProtocolViolation: the worker has spoken while nothing was asked of it.
             WorkerDied: it has ended meanwhile.
         """
-        late = [b"", b""]
+        late, self._late = self._late, [b"", b""]
         for descriptor, _ in self._poll.poll(0):
             for index, stream in enumerate(self.streams):
                 if stream.descriptor == descriptor:
                     stream.begin(limit, None)
                     stream.drain()
-                    late[index] = stream.capture.take()
+                    late[index] += stream.capture.take()
             if descriptor == self._channel.fileno():
                 self._refuse_unasked()
         for stream in self.streams:
             stream.begin(limit, sink)
         return late[0], late[1]
+
+    def request_aside(self, request: dict[str, Any], *, callbacks: Callbacks) -> None:
+        """Make a request of our own between two runs; output meanwhile counts as late."""
+        late = self.begin_run(_CHUNK, None)
+        self.request(request, callbacks=callbacks, timeout=ASIDE_SECONDS)
+        for index, stream in enumerate(self.streams):
+            self._late[index] = (late[index] + stream.capture.take())[-_CHUNK:]
 
     def _refuse_unasked(self) -> None:
         try:

@@ -21,6 +21,7 @@ from visruntime.processes import TrustedStart
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "native" / "vispython"
 OUT = ROOT / "build" / "native-tests"
+TESTS = ("runtime", "callbacks", "worker", "interrupts")
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1"]
 OPTIONS = {
     # Memory that lives until the process ends is no leak; CPython handles SIGSEGV of tests itself.
@@ -68,7 +69,7 @@ def main() -> int:
         patch.setattr(environments, "CORE", str(OUT / "_viscore.so"))
         patch.setattr(environments, "LOADER", str(OUT / "vispython"))
         patch.setattr("visruntime.runtime.TrustedStart", SanitizedStart)
-        tests = [str(ROOT / "tests" / f"test_{name}.py") for name in ("runtime", "callbacks")]
+        tests = [str(ROOT / "tests" / f"test_{name}.py") for name in TESTS]
         return pytest.main(["-q", "-k", "trusted", *tests, *sys.argv[1:]])
 
 

@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 
 _RUNTIME_PACKAGE = __name__.rpartition(".")[0]
 MAX_TEXT = 16_384
-"""Longest message, note or source line that is sent, in characters."""
+"""Longest message that is sent, in characters."""
+MAX_LINE = 500
+"""Longest note, source line, file or function name that is sent, in characters."""
+MAX_NOTES = 100
+"""Notes of one exception that are sent."""
 MAX_REPR = 1_000
 """Longest ``repr`` that stands for a value which cannot cross, in characters."""
 MAX_PATH = 4_096
@@ -95,7 +99,9 @@ class ErrorDescriber:
         return {
             "type": type_name(type(exception)),
             "message": cut(message),
-            "notes": [cut(str(note)) for note in notes] if isinstance(notes, list) else [],
+            "notes": [cut(str(note), MAX_LINE) for note in notes[:MAX_NOTES]]
+            if isinstance(notes, list)
+            else [],
             "frames": frames,
             "errno": errno,
             "path": path,
@@ -140,14 +146,16 @@ class ErrorDescriber:
         column = _character(source, column)
         if end_line == line:
             end_column = _character(source, end_column)
-        return (code.co_filename, line, code.co_qualname, cut(source), column, end_line, end_column)
+        names = [cut(text, MAX_LINE) for text in (code.co_filename, code.co_qualname, source)]
+        return (names[0], line, *names[1:], column, end_line, end_column)
 
     def _syntax_frame(self, error: SyntaxError) -> tuple[object, ...]:
         line = error.lineno or 0
         column = max(error.offset - 1, 0) if error.offset else None
         end_column = error.end_offset - 1 if error.end_offset and error.end_offset > 0 else None
         text = (error.text or "").rstrip("\n")
-        return (str(error.filename), line, "", cut(text), column, error.end_lineno, end_column)
+        names = [cut(text, MAX_LINE) for text in (str(error.filename), text)]
+        return (names[0], line, "", names[1], column, error.end_lineno, end_column)
 
     def _source_line(self, filename: str, line: int) -> str:
         known = self._sources.get(filename)
@@ -185,6 +193,6 @@ def exit_code(exception: SystemExit) -> int:
     if code is None:
         return 0
     if isinstance(code, int):
-        return int(code)
+        return int(code) if -(2**31) <= code < 2**31 else -1
     print(code, file=sys.stderr)
     return 1
