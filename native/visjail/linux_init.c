@@ -79,6 +79,16 @@ static void default_signals(void) {
     sys(SYS_rt_sigprocmask, SIG_SETMASK, &none, 0, SIGNAL_SET_SIZE);
 }
 
+// A host may have closed 0, 1 or 2. Whatever this program opened would land
+// there, and be lost when they are replaced.
+static void fill_standard_descriptors(void) {
+    long opened;
+    do {
+        opened = sys(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR, 0);
+    } while (opened >= 0 && opened < 3);
+    if (opened >= 0) sys(SYS_close, opened);
+}
+
 static void read_plan(vj_setup *setup) {
     long size = sys(SYS_lseek, VJ_FD_PLAN, 0, 2 /* SEEK_END */);
     if (size < (long)sizeof(vj_plan) || size > (long)VJ_PLAN_MAX_SIZE) {
@@ -282,6 +292,7 @@ int vj_main(int argument_count, char **arguments) {
         sys(SYS_fcntl, VJ_FD_HOST, F_SETFD, FD_CLOEXEC) < 0) {
         return 125;
     }
+    fill_standard_descriptors();
     default_signals();
     read_plan(&setup);
     raise_descriptor_limit();

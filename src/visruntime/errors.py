@@ -25,7 +25,9 @@ builtin, the class inherits it too.
 
 from __future__ import annotations
 
-from typing import Any
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 __all__ = [
     "CommandError",

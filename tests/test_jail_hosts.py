@@ -1,0 +1,80 @@
+"""Hosts in odd shape: the jail must open, run and end all the same."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+
+def run_host(script: str) -> str:
+    """Run *script* as a host of its own; what it writes to descriptor 9 comes back."""
+    command = ["/bin/sh", "-c", 'exec "$0" -c "$1" 9>&1', sys.executable, script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("closed", ["0,", "1,", "2,", "0, 1, 2"])
+def test_a_host_without_standard_descriptors(closed: str) -> None:
+    """A host that has closed 0, 1 or 2 gets a whole jail, and whole output."""
+    shown = run_host(
+        "import os, visruntime as vr\n"
+        f"for number in ({closed}): os.close(number)\n"
+        "with vr.Jail(vr.JailPolicy()) as jail:\n"
+        "    r = jail.run(['sh', '-c', 'cat; echo err >&2'], input=b'in')\n"
+        "os.write(9, repr((r.exit_code, r.stdout, r.stderr)).encode())\n"
+    )
+    assert shown == repr((0, b"in", b"err\n"))
+
+
+def test_a_host_with_sigpipe_at_its_default() -> None:
+    """A program that leaves its input unread does not end a host that would die of SIGPIPE."""
+    shown = run_host(
+        "import os, signal, visruntime as vr\n"
+        "signal.signal(signal.SIGPIPE, signal.SIG_DFL)\n"
+        "with vr.Jail(vr.JailPolicy()) as jail:\n"
+        "    r = jail.run(['true'], input=b'x' * 5_000_000)\n"
+        "os.write(9, repr(r.exit_code).encode())\n"
+    )
+    assert shown == "0"
+
+
+def test_a_run_that_is_dropped_ends_though_a_forked_host_holds_its_channel() -> None:
+    """Letting go of a process object ends the run, also while a forked child has its sockets."""
+    shown = run_host(
+        "import gc, os, select, time, visruntime as vr\n"
+        "jail = vr.Jail(vr.JailPolicy())\n"
+        "reader, writer = os.pipe()\n"
+        "process = jail.spawn(['sleep', '60'], stdout=writer)\n"
+        "os.close(writer)\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    os.close(reader)\n"
+        "    time.sleep(20)\n"
+        "    os._exit(0)\n"
+        "del process\n"
+        "gc.collect()\n"
+        "ended, _, _ = select.select([reader], [], [], 10)\n"
+        "os.write(9, repr((bool(ended), os.read(reader, 1) if ended else None)).encode())\n"
+        "os.kill(child, 9)\n"
+        "jail.close()\n"
+    )
+    assert shown == repr((True, b""))
+
+
+def test_a_forked_host_does_not_end_the_jail_of_its_parent() -> None:
+    """Closing the jail in a forked child of the host leaves the parent's jail alone."""
+    shown = run_host(
+        "import os, visruntime as vr\n"
+        "jail = vr.Jail(vr.JailPolicy())\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    jail.close()\n"
+        "    os._exit(0)\n"
+        "os.waitpid(child, 0)\n"
+        "os.write(9, repr(jail.run(['echo', 'alive']).stdout).encode())\n"
+        "jail.close()\n"
+    )
+    assert shown == repr(b"alive\n")
