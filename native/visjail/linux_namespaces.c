@@ -413,8 +413,8 @@ static void mask_in_proc(vj_setup *setup, int proc, const char *name) {
 // Host uid 0 may write most of /proc/sys even without any capability, so
 // these parts are read-only or masked in every jail.
 static void do_proc(vj_setup *setup, const char *path) {
-    static const char *const read_only[] = {"sys", "sysrq-trigger", "irq",
-                                            "bus", "fs",            "pressure"};
+    static const char *const read_only[] = {"sys", "sysrq-trigger", "irq", "bus",
+                                            "fs",  "pressure"};
     static const char *const masked[] = {"kcore", "keys", "timer_list"};
     // Mode 0400: only a guest that is host uid 0 could open them.
     static const char *const masked_for_root[] = {

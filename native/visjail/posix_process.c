@@ -31,10 +31,10 @@
 #define END_GRACE_NS 10000000000
 
 struct vj_jail {
-    pid_t owner;         // the process that opened it
+    pid_t owner; // the process that opened it
     atomic_bool closed;
-    pthread_mutex_t end; // over `process`; taken before the other lock
-    int process;         // pidfd of pid 1
+    pthread_mutex_t end;  // over `process`; taken before the other lock
+    int process;          // pidfd of pid 1
     pthread_mutex_t lock; // over everything below
     int control;
     int spare;         // channel of the keeper that waits, or -1
