@@ -122,12 +122,22 @@ void vj_identity_enter(vj_setup *setup) {
         // and others to nobody would be no use.
         long mapped = vj_trees_open(setup, 1);
         vj_close_slot(&setup->map);
+        setup->map = -1;
+        // EINVAL: the file system knows no id-mapped mounts. EPERM: this root is
+        // not the file system's, as in a container. Anything else is an accident,
+        // and no reason to go on with less.
+        if (mapped < 0 && mapped != -EINVAL && mapped != -EPERM) {
+            vj_setup_fail(setup, VJ_STAGE_ID_MAP, mapped);
+        }
         if (mapped == 0 && become(setup->plan->guest_id) == 0) {
             setup->identity = VJ_IDENTITY_MAPPED;
             user = group = setup->plan->guest_id;
         } else {
             if (sys(SYS_geteuid) != 0) vj_setup_fail(setup, VJ_STAGE_ID_MAP, -EPERM);
             vj_trees_close(setup);
+            // The groups of the host's root are not the guest's.
+            long result = sys(SYS_setgroups, 0, 0);
+            if (result < 0) vj_setup_fail(setup, VJ_STAGE_ID_MAP, result);
         }
     }
     setup->guest_id = user;

@@ -183,6 +183,19 @@ static void build(vj_setup *setup, int network) {
 
 // ---- supervision -----------------------------------------------------------
 
+// Send what was made, or why it was not. Descriptors may be refused on the way
+// (ETOOMANYREFS: too many of this user's are in flight); the host must hear that.
+static void send_answer(vj_message *answer, vj_stage stage, long result,
+                        const int *descriptors, uint32_t count) {
+    if (result >= 0) {
+        result = vj_message_send(VJ_FD_CONTROL, answer, 0, 0, descriptors, count);
+    }
+    if (result >= 0) return;
+    answer->stage = stage;
+    answer->error = (int32_t)-result;
+    vj_message_send(VJ_FD_CONTROL, answer, 0, 0, 0, 0);
+}
+
 static void make_keeper(const vj_setup *setup) {
     int pair[2] = {-1, -1};
     vj_message answer = {.kind = VJ_MESSAGE_KEEPER};
@@ -198,9 +211,7 @@ static void make_keeper(const vj_setup *setup) {
         }
         sys(SYS_close, pair[1]);
     }
-    answer.error = result < 0 ? (int32_t)-result : 0;
-    answer.stage = result < 0 ? VJ_STAGE_PROCESS : VJ_STAGE_NONE;
-    vj_message_send(VJ_FD_CONTROL, &answer, 0, 0, pair, result < 0 ? 0 : 1);
+    send_answer(&answer, VJ_STAGE_PROCESS, result, pair, 1);
     if (result >= 0) sys(SYS_close, pair[0]);
 }
 
@@ -219,9 +230,7 @@ static void make_terminal(void) {
             (int)sys(SYS_ioctl, pair[0], TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
         result = pair[1];
     }
-    answer.error = result < 0 ? (int32_t)-result : 0;
-    answer.stage = result < 0 ? VJ_STAGE_TERMINAL : VJ_STAGE_NONE;
-    vj_message_send(VJ_FD_CONTROL, &answer, 0, 0, pair, result < 0 ? 0 : 2);
+    send_answer(&answer, VJ_STAGE_TERMINAL, result, pair, 2);
     vj_close_slot(&pair[0]);
     vj_close_slot(&pair[1]);
 }
@@ -262,7 +271,9 @@ _Noreturn static void supervise(vj_setup *setup) {
             {.fd = (int)signals, .events = POLLIN},
             {.fd = VJ_FD_HOST, .events = POLLIN},
         };
-        sys(SYS_ppoll, events, 3, 0, 0, SIGNAL_SET_SIZE);
+        // Unable to look, it could not see the end of the host either.
+        long result = sys(SYS_ppoll, events, 3, 0, 0, SIGNAL_SET_SIZE);
+        if (result < 0 && result != -EINTR) vj_exit_process(1);
         if (events[2].revents) vj_exit_process(0); // the host is gone
         if (events[1].revents) {
             char drained[512];

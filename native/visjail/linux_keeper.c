@@ -23,6 +23,7 @@
 #define TREE_MAX        16384 // processes looked at in one pass
 #define STOP_PASSES     64
 #define NANOSECONDS     1000000000ull
+#define END_TURNS       500      // ten seconds, if nothing ends
 #define KILL_WAIT_NS    20000000 // between passes over a tree that is ending
 
 // In /proc/PID/stat num_threads is field 20 and the parent field 4.
@@ -191,7 +192,9 @@ static void end_tree(vj_keeper *keeper) {
     static tree_entry table[TREE_MAX];
     static tree_entry before[TREE_MAX];
     int self = (int)sys(SYS_getpid);
-    while (reap(keeper)) {
+    for (int turn = 0; reap(keeper); turn++) {
+        // Ending as a failure makes pid 1 end the jail, and this run with it.
+        if (turn == END_TURNS) vj_exit_process(1);
         uint32_t before_count = 0;
         for (int pass = 0; pass < STOP_PASSES; pass++) {
             if (!signal_tree(table, before, &before_count, self, SIGSTOP)) break;
@@ -308,7 +311,9 @@ static void watch(vj_keeper *keeper) {
             left.tv_sec = (long long)((keeper->deadline - time) / NANOSECONDS);
             left.tv_nsec = (long long)((keeper->deadline - time) % NANOSECONDS);
         }
-        sys(SYS_ppoll, events, 2, keeper->deadline ? &left : 0, 0, SIGNAL_SET_SIZE);
+        long result =
+            sys(SYS_ppoll, events, 2, keeper->deadline ? &left : 0, 0, SIGNAL_SET_SIZE);
+        if (result < 0 && result != -EINTR) vj_exit_process(1);
         if (events[1].revents) {
             char drained[512];
             while (sys(SYS_read, keeper->signals, drained, sizeof drained) > 0) {

@@ -26,6 +26,10 @@
 
 #define OPEN_TIMEOUT_MS 30000
 
+// Pid 1 answers within microseconds, a keeper as soon as execve has returned. An
+// answer that does not come means that something hinders them: the jail ends.
+#define ANSWER_TIMEOUT_MS 30000
+
 // A keeper ends its run within milliseconds. A guest that found a way to hinder
 // it (a lower priority, a starved processor) loses the whole jail instead.
 #define END_GRACE_NS 10000000000
@@ -126,17 +130,34 @@ vj_status vj_receive(int socket, int flags, vj_message *message, int *descriptor
     return receive_with(socket, flags, message, NULL, 0, descriptors, count, error);
 }
 
+int64_t vj_now_ns(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+// Receive an answer that must come.
+static vj_status receive_answer(int socket, vj_message *message, int *descriptors,
+                                uint32_t *count, vj_error *error) {
+    int64_t deadline = vj_now_ns() + (int64_t)ANSWER_TIMEOUT_MS * 1000000;
+    for (;;) {
+        struct pollfd event = {.fd = socket, .events = POLLIN};
+        int64_t left = (deadline - vj_now_ns()) / 1000000;
+        if (left <= 0) {
+            return vj_fail(error, VJ_TIMED_OUT, VJ_STAGE_HOST, ETIMEDOUT, "no answer");
+        }
+        // A signal changes nothing: the answer is on its way.
+        if (poll(&event, 1, (int)left) <= 0) continue;
+        vj_status status = vj_receive(socket, 0, message, descriptors, count, error);
+        if (status != VJ_INTERRUPTED) return status;
+    }
+}
+
 static vj_status failure_of(const vj_message *message, vj_error *error) {
     vj_fail(error, VJ_SYSTEM, message->stage, message->error,
             vj_stage_name(message->stage));
     error->index = message->index;
     return VJ_SYSTEM;
-}
-
-int64_t vj_now_ns(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
 // ---- open ------------------------------------------------------------------
@@ -369,6 +390,19 @@ static vj_status ask(vj_jail *jail, vj_message_kind kind, vj_error *error) {
     return vj_send(jail->control, &message, NULL, 0, NULL, 0, error);
 }
 
+// A jail whose supervisors do not answer is ended.
+static vj_status condemn(vj_jail *jail, vj_status status, vj_error *error) {
+    if (status != VJ_TIMED_OUT) return status;
+    // Held by somebody else, it is being ended already.
+    if (pthread_mutex_trylock(&jail->end) == 0) {
+        if (!atomic_load(&jail->closed)) {
+            syscall(SYS_pidfd_send_signal, jail->process, SIGKILL, NULL, 0);
+        }
+        pthread_mutex_unlock(&jail->end);
+    }
+    return vj_fail(error, VJ_CLOSED, VJ_STAGE_HOST, ETIMEDOUT, "the jail did not answer");
+}
+
 // Read answers until the wanted kind has come; keepers that come on the way
 // are kept.
 static vj_status await_answer(vj_jail *jail, vj_message_kind kind, int *descriptors,
@@ -378,9 +412,8 @@ static vj_status await_answer(vj_jail *jail, vj_message_kind kind, int *descript
         int received[VJ_DESCRIPTORS_MAX];
         uint32_t count;
         vj_status status =
-            vj_receive(jail->control, 0, &message, received, &count, error);
-        if (status == VJ_INTERRUPTED) continue; // pid 1 answers within microseconds
-        if (status != VJ_OK) return status;
+            receive_answer(jail->control, &message, received, &count, error);
+        if (status != VJ_OK) return condemn(jail, status, error);
         if (message.kind == VJ_MESSAGE_KEEPER) jail->keepers_asked--;
         if (message.error) {
             if (message.kind == (uint32_t)kind) return failure_of(&message, error);
@@ -495,9 +528,7 @@ static vj_status await_started(int channel, int32_t *pid, vj_error *error) {
         vj_message message;
         int descriptors[VJ_DESCRIPTORS_MAX];
         uint32_t count;
-        vj_status status = vj_receive(channel, 0, &message, descriptors, &count, error);
-        // The keeper answers as soon as execve has; a signal changes nothing.
-        if (status == VJ_INTERRUPTED) continue;
+        vj_status status = receive_answer(channel, &message, descriptors, &count, error);
         if (status != VJ_OK) return status;
         for (uint32_t i = 0; i < count; i++) close(descriptors[i]);
         if (message.kind == VJ_MESSAGE_FAILED) return failure_of(&message, error);
@@ -528,7 +559,8 @@ vj_status vj_run_start(vj_jail *jail, const vj_spawn *spawn, vj_run **out, int32
     if (status == VJ_OK) status = check_spawn(spawn, error);
     if (status == VJ_OK) status = take_keeper(jail, &channel, error);
     if (status == VJ_OK) status = send_spawn(channel, spawn, error);
-    if (status == VJ_OK) status = await_started(channel, pid, error);
+    if (status == VJ_OK)
+        status = condemn(jail, await_started(channel, pid, error), error);
     if (status == VJ_OK) run = calloc(1, sizeof *run);
     if (status == VJ_OK && !run) {
         status = vj_fail(error, VJ_NO_MEMORY, VJ_STAGE_HOST, ENOMEM, "out of memory");
