@@ -70,9 +70,11 @@ static PyObject *take_frame(size_t *needed) {
     *needed = sizeof header + length;
     if (inbox.used < *needed) return NULL;
 
-    PyObject *frame =
-        Py_BuildValue("iy#", (int)header.type, (const char *)inbox.bytes + sizeof header,
-                      (Py_ssize_t)length);
+    // Not "y#": built against 3.13's headers, that fails in 3.11 and 3.12.
+    PyObject *payload = PyBytes_FromStringAndSize(
+        (const char *)inbox.bytes + sizeof header, (Py_ssize_t)length);
+    if (!payload) return NULL;
+    PyObject *frame = Py_BuildValue("iN", (int)header.type, payload);
     if (!frame) return NULL;
     inbox.sequence = sequence;
     inbox.used -= *needed;
