@@ -190,17 +190,18 @@ static int reap(vj_keeper *keeper) {
 // SIGKILL like any other.
 static void end_tree(vj_keeper *keeper) {
     static tree_entry table[TREE_MAX];
-    static tree_entry before[TREE_MAX];
+    static tree_entry stopped[TREE_MAX];
+    static tree_entry ended[TREE_MAX]; // kept, so that nothing is counted twice
+    uint32_t ended_count = 0;
     int self = (int)sys(SYS_getpid);
     for (int turn = 0; reap(keeper); turn++) {
         // Ending as a failure makes pid 1 end the jail, and this run with it.
         if (turn == END_TURNS) vj_exit_process(1);
-        uint32_t before_count = 0;
+        uint32_t stopped_count = 0;
         for (int pass = 0; pass < STOP_PASSES; pass++) {
-            if (!signal_tree(table, before, &before_count, self, SIGSTOP)) break;
+            if (!signal_tree(table, stopped, &stopped_count, self, SIGSTOP)) break;
         }
-        before_count = 0;
-        keeper->killed += signal_tree(table, before, &before_count, self, SIGKILL);
+        keeper->killed += signal_tree(table, ended, &ended_count, self, SIGKILL);
         struct pollfd wait = {.fd = keeper->signals, .events = POLLIN};
         struct __kernel_timespec timeout = {.tv_nsec = KILL_WAIT_NS};
         sys(SYS_ppoll, &wait, 1, &timeout, 0, SIGNAL_SET_SIZE);
