@@ -81,6 +81,8 @@ CLONE_NEWTIME = 0x00000080  # unshare only: these bits of clone are the exit sig
 
 ADDR_NO_RANDOMIZE = 0x00040000
 TIOCSTI = 0x5412
+F_SETLEASE = 1024
+F_NOTIFY = 1026
 TIOCLINUX = 0x541C
 SET_ID_BITS = (0o4000, 0o2000)
 MODE_ARGUMENT = {
@@ -224,6 +226,8 @@ def rules_of(variant: str) -> list[Rule]:
     rules += [Rule("ioctl", errno.EPERM, (equals(1, code),)) for code in (TIOCSTI, TIOCLINUX)]
     rules += file_mode_rules()
     rules += other_process_rules()
+    # A lease on a file that the guest may only read stalls the host's open() of it for 45 s.
+    rules += [Rule("fcntl", errno.EPERM, (equals(1, code),)) for code in (F_SETLEASE, F_NOTIFY)]
     rules += socket_rules(variant)
     return rules
 

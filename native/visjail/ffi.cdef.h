@@ -155,6 +155,6 @@ vj_status vj_run_communicate(vj_run *run, const char *input, uint64_t input_size
                              vj_capture *output, vj_capture *errors, int64_t timeout_ns,
                              vj_exit *result, vj_error *error);
 
-vj_status vj_find_sockets(const char *directory, uint64_t most_entries, char **paths,
-                          uint64_t *size, vj_error *error);
+vj_status vj_search(const char *directory, uint64_t most_entries, uint64_t most_findings,
+                    int set_id, char **findings, uint64_t *size, vj_error *error);
 void vj_free(void *memory);

@@ -235,12 +235,13 @@ static void make_terminal(void) {
     vj_close_slot(&pair[1]);
 }
 
-// A keeper ends with 0. Anything else means that one was killed, and with it
+// A keeper ends with 0. Anything else means that one was killed or stopped
+// (before Linux 6.12 Landlock does not keep signals from it), and with it
 // the claim that its run is under control: the jail ends.
 static void reap_keepers(void) {
     for (;;) {
         int status = 0;
-        long pid = sys(SYS_wait4, -1, &status, WNOHANG, 0);
+        long pid = sys(SYS_wait4, -1, &status, WNOHANG | WUNTRACED, 0);
         if (pid <= 0) return;
         if (status != 0) vj_exit_process(1);
     }

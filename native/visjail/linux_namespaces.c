@@ -375,7 +375,10 @@ static void do_devices(vj_setup *setup) {
         VJ_AUTO_FD tree = (int)sys(SYS_open_tree, AT_FDCWD, source,
                                    OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
         if (tree < 0) vj_setup_fail(setup, VJ_STAGE_DEVICES, tree);
-        struct mount_attr attributes = {.attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC,
+        // Read-only: devices are written to all the same, but their mode and
+        // times, which they share with the host's, stay.
+        struct mount_attr attributes = {.attr_set = MOUNT_ATTR_RDONLY |
+                                                    MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC,
                                         .propagation = MS_PRIVATE};
         long result = sys(SYS_mount_setattr, tree, "", AT_EMPTY_PATH, &attributes,
                           sizeof attributes);

@@ -13,7 +13,15 @@ import sys
 
 from visruntime import _native
 from visruntime._jail_canaries import MOST_PATHS
+from visruntime._jail_mounts import (
+    host_mounts,
+    kernel_mounts,
+    refuse_aliases,
+    refuse_kernel_mounts,
+)
 from visruntime._jail_protect import host_files
+from visruntime._jail_resolve import Resolver, check_links
+from visruntime._jail_search import look_through
 from visruntime._paths import HOME, ancestors, existing_minimal_read, is_within
 from visruntime._unsupported import unsupported
 from visruntime.errors import PolicyError, PolicyUnsupported
@@ -33,9 +41,6 @@ OTHER_HOME = "/tmp/home"  # noqa: S108 - inside the jail
 GUEST_IDS = (0x70000000, 0x7FFDFFFF)
 """Host uids for guests of a root caller: a range that systemd's table of uids leaves unused."""
 
-MOST_ENTRIES = 5_000_000
-"""Names below the grants of one policy that are looked at for sockets."""
-
 DESCRIPTORS_LEFT_TO_THE_HOST = 300
 """A guest's RLIMIT_NOFILE stays this far below the host's soft limit.
 
@@ -52,14 +57,14 @@ MOST_COPIED_BYTES = 32768
 class JailPlan:
     """A compiled plan, and what the caller of it has to know."""
 
-    __slots__ = ("acts", "blob", "home", "notes", "protected", "rules", "sockets")
+    __slots__ = ("acts", "blob", "home", "masked", "notes", "protected", "rules")
 
     def __init__(self) -> None:
         self.blob = b""
         self.home = HOME
         self.notes: list[str] = []
         self.protected: list[str] = []
-        self.sockets: list[str] = []
+        self.masked: list[tuple[str, str]] = []
         self.rules: list[tuple[str, str]] = []
         self.acts: list[str] = []
 
@@ -81,7 +86,8 @@ def make_plan(
         PolicyError: a path that is missing, or is not what a rule can stand on.
     """
     minimal = existing_minimal_read() if policy.system == "minimal" else ()
-    resolved = policy._assemble(resolve=True, minimal=minimal)
+    resolver = Resolver()
+    resolved = policy._assemble(resolve=True, minimal=minimal, real=resolver)
     for field, why in unsupported(policy, resolved):
         raise PolicyUnsupported(f"{field}: {why}", field=field)
     plan = JailPlan()
@@ -89,20 +95,23 @@ def make_plan(
     written = [rule for rule in resolved if rule.origin not in ("system", "private")]
     plan.home = _home(resolved, written)
     grants = [rule.path for rule in written if rule.kind == "write"]
-    _check_links(policy, grants)
+    _check_links(policy, resolver, written, grants)
+    _check_facts(written, resolver)
     rules: list[tuple[str, str, bool, bool]] = [
         (rule.kind, rule.path, False, rule.kind in ("read", "write")) for rule in written
     ]
-    implicit = [os.path.realpath(path) for path, _ in implicit_read]
+    implicit = [resolver(path) for path, _ in implicit_read]
     rules += [("read", path, False, True) for path in implicit]
     copied, system = _system_rules(resolved)
     rules += system
+    rules += _mount_rules(written, rules)
     plan.protected = _protect(rules, grants, config_files, plan.notes)
+    findings = look_through(written, rules, host_root=host_root)
+    plan.masked = findings.masked
+    plan.protected += findings.read_only
     rules += [("deny_write", path, False, False) for path in plan.protected]
-    plan.sockets = _find_sockets(written, rules)
-    rules += [("deny", path, False, False) for path in plan.sockets]
-    facts = _facts(path for _, path, _, _ in rules)
-    _check_facts(written, facts)
+    rules += [("deny", path, False, False) for path, _ in plan.masked]
+    facts = _facts((path for _, path, _, _ in rules), resolver)
     plan.rules = [(kind, path) for kind, path, _, _ in rules]
     plan.acts = _denied_paths(written, plan, facts)[:MOST_PATHS]
     guest_id = GUEST_IDS[0] + secrets.randbelow(GUEST_IDS[1] - GUEST_IDS[0])
@@ -110,7 +119,7 @@ def make_plan(
         rules=rules,
         facts=facts,
         extras=[
-            *_extras(policy, resolved, plan.home, os.geteuid() or guest_id),
+            *_extras(policy, resolved, resolver, plan.home, os.geteuid() or guest_id),
             *_system_extras(minimal, copied),
             *(("TRY", act[1:], "", ord(act[0])) for act in plan.acts),
         ],
@@ -180,30 +189,40 @@ def _is_small_file(path: str) -> bool:
     return stat.S_ISREG(found.st_mode) and found.st_size <= MOST_COPIED_BYTES
 
 
-def _check_links(policy: JailPolicy, write_grants: list[str]) -> None:
-    """Refuse a rule whose path goes through a link that a guest could have made or change."""
+def _check_links(
+    policy: JailPolicy, resolver: Resolver, written: Sequence[Rule], write_grants: Sequence[str]
+) -> None:
+    real = {rule.origin: rule.path for rule in written}  # the last of an origin: the real one
     for kind in ("read", "write", "deny", "deny_read", "deny_write", "deny_exec"):
         for index, path in enumerate(getattr(policy, kind)):
             field = f"{kind}[{index}]"
-            for step in ancestors(path):
-                if not os.path.islink(step):
-                    continue
-                folder = os.path.realpath(os.path.dirname(step))
-                target = os.path.realpath(step)
-                if any(is_within(folder, grant) for grant in write_grants):
-                    raise PolicyError(
-                        f"{field}: {step} is a link inside a writable grant, where a guest can "
-                        f"change it; name what it leads to ({target}) instead",
-                        field=field,
-                        value=path,
-                    )
-                if kind in ("read", "write") and step == path and not is_within(target, folder):
-                    raise PolicyError(
-                        f"{field}: {path} is a link out of its folder, to {target}; "
-                        "grant that path itself if you mean it",
-                        field=field,
-                        value=path,
-                    )
+            check_links(field, path, real[field], resolver.links[path], write_grants)
+
+
+def _mount_rules(
+    written: Sequence[Rule], rules: Sequence[tuple[str, str, bool, bool]]
+) -> list[tuple[str, str, bool, bool]]:
+    """Refuse grants and denies that the host's mounts would undo; mask the rest of them."""
+    mounts = host_mounts()
+    refuse_kernel_mounts(
+        [(rule.origin, rule.path) for rule in written if rule.kind in ("read", "write")], mounts
+    )
+    rights = {"deny_write": "write", "deny_exec": "exec"}
+    refuse_aliases(
+        [
+            (rule.origin, rights.get(rule.kind, "read"), rule.path)
+            for rule in written
+            if rule.kind.startswith("deny")
+        ],
+        [(kind, path) for kind, path, private, _ in rules if not private],
+        mounts,
+    )
+    visible = [path for kind, path, private, _ in rules if kind == "read" and not private]
+    return [
+        ("deny", point, False, False)
+        for point in kernel_mounts(mounts)
+        if any(is_within(point, path) for path in visible)
+    ]
 
 
 def _protect(
@@ -235,92 +254,53 @@ def _protect(
     return protected
 
 
-# ---- sockets ---------------------------------------------------------------------
-
-
-def _bound_sockets() -> list[str]:
-    """Paths of the AF_UNIX sockets that live in this network namespace (proc(5))."""
-    try:
-        with open("/proc/net/unix", "rb") as table:
-            lines = table.read().splitlines()[1:]
-    except OSError:
-        return []
-    found = []
-    for line in lines:
-        fields = line.split(None, 7)
-        if len(fields) == 8 and fields[7].startswith(b"/"):
-            found.append(os.fsdecode(fields[7]))
-    return found
-
-
-def _find_sockets(
-    written: Sequence[Rule], rules: Sequence[tuple[str, str, bool, bool]]
-) -> list[str]:
-    """Return every socket file that the guest would see: none is granted yet, all are masked."""
-    plain = [(kind, path) for kind, path, private, _ in rules if not private]
-    found = set()
-    for grant in {rule.path for rule in written if rule.kind in ("read", "write")}:
-        try:
-            found.update(_native.find_sockets(grant, MOST_ENTRIES))
-        except _native.NativeError as error:
-            raise PolicyUnsupported(
-                f"{grant}: {error}; grant smaller folders", field="read", value=grant
-            ) from None
-    # Grants have been looked through; what the system and the library add has not.
-    others = [path for kind, path, private, _ in rules if kind == "read" and not private]
-    for path in _bound_sockets():
-        if not any(is_within(path, other) for other in others):
-            continue
-        real = os.path.realpath(path)
-        if _native.decide(plain, "read", real)[0]:
-            found.add(real)
-    return sorted(path for path in found if _is_socket(path))
-
-
-def _is_socket(path: str) -> bool:
-    try:
-        return stat.S_ISSOCK(os.lstat(path).st_mode)
-    except OSError:
-        return False
-
-
 # ---- facts -----------------------------------------------------------------------
 
 
-def _facts(paths: Iterable[str]) -> dict[str, tuple[str, int, int]]:
-    facts: dict[str, tuple[str, int, int]] = {}
+def _facts(paths: Iterable[str], resolver: Resolver) -> dict[str, tuple[str, int, int]]:
+    """Return what stands at each path and above it; for the rules, what was found there."""
+    facts = {path: _fact(status) for path, status in resolver.found.items()}
     for path in paths:
-        for step in reversed(tuple(ancestors(path))):
-            if step in facts:
-                break  # and with it all that is above
-            facts[step] = _fact(step)
+        for step in ancestors(path):
+            if step not in facts:
+                facts[step] = _fact(_status(step))
+    # A rule on a link stands for the link and for what it leads to; only that can be covered.
+    for links in resolver.links.values():
+        for link, _ in links:
+            facts[link] = ("absent", 0, 0)
     return facts
 
 
-def _fact(path: str) -> tuple[str, int, int]:
+def _status(path: str) -> os.stat_result | None:
     try:
-        found = os.lstat(path)
+        return os.lstat(path)
     except OSError:
+        return None
+
+
+def _fact(found: os.stat_result | None) -> tuple[str, int, int]:
+    if found is None:
         return "absent", 0, 0
     kind = "directory" if stat.S_ISDIR(found.st_mode) else "file"
     device = os.major(found.st_dev) << 32 | os.minor(found.st_dev)
     return kind, device, found.st_ino
 
 
-def _check_facts(written: Sequence[Rule], facts: dict[str, tuple[str, int, int]]) -> None:
+def _check_facts(written: Sequence[Rule], resolver: Resolver) -> None:
     for rule in written:
+        found = resolver.found.get(rule.path)
         if rule.kind not in ("read", "write"):
-            _check_other_names(rule)
+            if found is not None:
+                _check_other_names(rule, found)
             continue
-        if facts[rule.path][0] == "absent":
+        if found is None:
             raise PolicyError(
                 f"{rule.origin}: {rule.path} does not exist; make it first, a grant is never "
                 "left out",
                 field=rule.origin,
                 value=rule.path,
             )
-        mode = os.lstat(rule.path).st_mode
-        if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
+        if not (stat.S_ISDIR(found.st_mode) or stat.S_ISREG(found.st_mode)):
             raise PolicyUnsupported(
                 f"{rule.origin}: {rule.path} is neither a folder nor a regular file",
                 field=rule.origin,
@@ -328,12 +308,8 @@ def _check_facts(written: Sequence[Rule], facts: dict[str, tuple[str, int, int]]
             )
 
 
-def _check_other_names(rule: Rule) -> None:
+def _check_other_names(rule: Rule, found: os.stat_result) -> None:
     """Refuse to deny a file that has a second name: the other name would still lead to it."""
-    try:
-        found = os.lstat(rule.path)
-    except OSError:
-        return
     if stat.S_ISREG(found.st_mode) and found.st_nlink > 1 and rule.kind != "deny_exec":
         raise PolicyUnsupported(
             f"{rule.origin}: {rule.path} has {found.st_nlink} names (hard links), and a guest "
@@ -384,7 +360,7 @@ def _system_extras(
 
 
 def _extras(
-    policy: JailPolicy, resolved: Sequence[Rule], home: str, user: int
+    policy: JailPolicy, resolved: Sequence[Rule], resolver: Resolver, home: str, user: int
 ) -> list[tuple[str, str, str, int]]:
     """Return the operations that follow from no rule, in order."""
     own = {rule.path for rule in resolved if rule.origin == "private"}
@@ -396,16 +372,14 @@ def _extras(
         ("SCRATCH", "/tmp", "", 0),  # noqa: S108 - inside the jail
     ]
     places = [("/tmp", 0o1777), ("/var/tmp", 0o1777), ("/dev/shm", 0o1777), (home, 0o755)]  # noqa: S108
-    extras += [
-        ("SCRATCH_PLACE", place, "", mode) for place, mode in places if place in own
-    ]
+    extras += [("SCRATCH_PLACE", place, "", mode) for place, mode in places if place in own]
     if policy.system == "host":
         return extras
     if policy.system == "minimal":
         extras.append(("DIRECTORY", "/etc", "", 0))
         extras += _made_etc(policy, home, user)
     extras.append(("DIRECTORY", "/run", "", 0))
-    extras += _grant_links(policy)
+    extras += _grant_links(policy, resolver)
     return extras
 
 
@@ -425,15 +399,14 @@ def _made_etc(policy: JailPolicy, home: str, user: int) -> list[tuple[str, str, 
     return extras
 
 
-def _grant_links(policy: JailPolicy) -> list[tuple[str, str, str, int]]:
+def _grant_links(policy: JailPolicy, resolver: Resolver) -> list[tuple[str, str, str, int]]:
     """Links on the way to a grant, so that the path as it was written works in the jail."""
-    links = {}
-    for path in (*policy.read, *policy.write):
-        for step in ancestors(path):
-            if os.path.islink(step) and not is_within(step, "/usr"):
-                links[step] = os.path.realpath(step)
-                break
-    return [("SYMLINK", step, target, 0) for step, target in links.items()]
+    first = {
+        resolver.links[path][0][0]
+        for path in (*policy.read, *policy.write)
+        if resolver.links[path] and not is_within(resolver.links[path][0][0], "/usr")
+    }
+    return [("SYMLINK", link, os.path.realpath(link), 0) for link in sorted(first)]
 
 
 # ---- limits ----------------------------------------------------------------------

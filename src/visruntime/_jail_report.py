@@ -42,10 +42,7 @@ def make_report(
         Clause(f"protected {path}", ("mount",), note="the host runs or trusts it")
         for path in plan.protected
     ]
-    clauses += [
-        Clause(f"socket {path}", ("mount",), note="masked: no socket is granted")
-        for path in plan.sockets
-    ]
+    clauses += [Clause(f"masked {path}", ("mount",), note=why) for path, why in plan.masked]
     clauses += [
         _egress(policy, info),
         Clause("env", ("built, not inherited",)),

@@ -27,8 +27,8 @@ __all__ = [
     "decide",
     "decode",
     "encode",
-    "find_sockets",
     "plan_path",
+    "search",
 ]
 
 values.install(_viscore)
@@ -193,21 +193,29 @@ def plan_path(plan: bytes, operation: int) -> str:
     return os.fsdecode(ffi.string(lib.vj_plan_path(ffi.from_buffer(plan), operation)))
 
 
-def find_sockets(directory: str, most_entries: int) -> list[str]:
-    """Return the paths of all socket files below *directory*; no link is followed.
+def search(
+    directory: str, *, most_entries: int, most_findings: int, set_id: bool
+) -> list[tuple[str, str]]:
+    """Return (kind, path) of what a mount alone does not tame below *directory*.
+
+    Kinds: "s" a socket, "f" a FIFO, "i" a set-id file (with *set_id*), "u" a folder that
+    cannot be listed but that a guest could enter. No link is followed.
 
     Raises:
-        NativeError: "refused" when there are more than *most_entries* names.
+        NativeError: "refused" when there is more than that, or something cannot be seen.
     """
-    paths = ffi.new("char **")
+    findings = ffi.new("char **")
     size = ffi.new("uint64_t *")
     error = ffi.new("vj_error *")
-    _check(lib.vj_find_sockets(os.fsencode(directory), most_entries, paths, size, error), error)
+    status = lib.vj_search(
+        os.fsencode(directory), most_entries, most_findings, set_id, findings, size, error
+    )
+    _check(status, error)
     try:
-        found = ffi.buffer(paths[0], size[0])[:] if size[0] else b""
+        found = ffi.buffer(findings[0], size[0])[:] if size[0] else b""
     finally:
-        lib.vj_free(paths[0])
-    return [os.fsdecode(path) for path in found.split(b"\0") if path]
+        lib.vj_free(findings[0])
+    return [(chr(item[0]), os.fsdecode(item[1:])) for item in found.split(b"\0") if item]
 
 
 # ---- jails and runs ------------------------------------------------------------

@@ -23,7 +23,8 @@ from visruntime._jail_process import (
     JailProcess,
     set_terminal_size,
 )
-from visruntime._jail_report import IDENTITY_MAPPED, IDENTITY_ROOT, make_report
+from visruntime._jail_report import IDENTITY_ROOT, make_report
+from visruntime._jail_streams import Streams
 from visruntime._policy_values import Secret
 from visruntime.errors import (
     CommandError,
@@ -222,11 +223,11 @@ class Jail(JailFiles):
         if wall is not None and (timeout is None or wall < timeout):
             deadline, reason = wall, "wall"
         directory, fallback = self._directory(cwd)
-        streams = _Streams(self, stdin, stdout, stderr, pty=pty)
+        streams = Streams(self, stdin, stdout, stderr, pty=pty)
         try:
             if pty:
                 set_terminal_size(streams.master, rows, cols)
-            streams.add(pass_fds or {})
+            streams.add(self, pass_fds or {})
             started = time.monotonic()
             run = self._start(
                 directory=directory,
@@ -375,7 +376,7 @@ class Jail(JailFiles):
     def _start_file_operation(
         self, operation: str, arguments: list[str], limit: int, *, data: bytes = b""
     ) -> tuple[_native.RunHandle, _native.Capture]:
-        streams = _Streams(self, PIPE if data else None, PIPE, None, pty=False)
+        streams = Streams(self, PIPE if data else None, PIPE, None, pty=False)
         try:
             run = self._start(
                 directory=b"/",
@@ -409,86 +410,6 @@ class Jail(JailFiles):
             violations=process.violations,
             report=self._report,
         )
-
-
-class _Streams:
-    """The descriptors of one start: those of the program, and the host's ends."""
-
-    def __init__(self, jail: Jail, stdin: Any, stdout: Any, stderr: Any, *, pty: bool) -> None:
-        self.child: dict[int, int] = {}
-        self.parent: dict[str, int] = {}
-        self._made: list[int] = []
-        self.master = -1
-        if pty:
-            if not stdin is stdout is stderr is None:
-                raise ValueError("pty=True is all three streams; give none of them")
-            self._terminal(jail)
-            return
-        try:
-            for number, name, value in (
-                (0, "stdin", stdin),
-                (1, "stdout", stdout),
-                (2, "stderr", stderr),
-            ):
-                self._stream(jail, number, name, value)
-        except BaseException:
-            self.close_all()
-            raise
-
-    def _terminal(self, jail: Jail) -> None:
-        if jail._closed:
-            raise JailClosed("the jail is closed")
-        try:
-            self.master, slave = jail._handle.terminal()
-        except _native.NativeError as error:
-            raise JailClosed(f"no terminal: {error}") from None
-        self._made.append(slave)
-        self.parent["master"] = self.master
-        self.child = {0: slave, 1: slave, 2: slave}
-
-    def _stream(self, jail: Jail, number: int, name: str, value: Any) -> None:
-        if value is None or value == DEVNULL:
-            return  # left out: the jail gives its own /dev/null
-        if value == PIPE:
-            reader, writer = self._pipe(jail)
-            mine, theirs = (writer, reader) if number == 0 else (reader, writer)
-            self.child[number] = theirs
-            self._made.append(theirs)
-            self.parent[name] = mine
-        elif value == STDOUT and number == 2:
-            if 1 in self.child:
-                self.child[number] = self.child[1]
-        elif isinstance(value, int) and value >= 0:
-            self.child[number] = value
-        elif hasattr(value, "fileno"):
-            self.child[number] = value.fileno()
-        else:
-            raise ValueError(f"{name}: PIPE, DEVNULL, a descriptor or a file, not {value!r}")
-
-    def _pipe(self, jail: Jail) -> tuple[int, int]:
-        reader, writer = os.pipe2(os.O_CLOEXEC)
-        if jail._handle.info["identity"] == IDENTITY_MAPPED:
-            # Else the guest, another uid, could not open /dev/stdin or /dev/stderr.
-            guest = jail._handle.info["guest_id"]
-            os.fchown(reader, guest, guest)
-        return reader, writer
-
-    def add(self, pass_fds: Mapping[int, int]) -> None:
-        for number, descriptor in pass_fds.items():
-            if not 3 <= number <= 15:
-                raise ValueError(f"pass_fds: {number} is not a number from 3 to 15")
-            self.child[number] = descriptor
-
-    def close_child(self) -> None:
-        for descriptor in self._made:
-            os.close(descriptor)
-        self._made.clear()
-
-    def close_all(self) -> None:
-        self.close_child()
-        for descriptor in self.parent.values():
-            os.close(descriptor)
-        self.parent.clear()
 
 
 def _environment(policy: JailPolicy, home: str) -> dict[str, str]:

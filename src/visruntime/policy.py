@@ -40,7 +40,7 @@ from visruntime.errors import PolicyError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any, Literal, NoReturn
 
 __all__ = [
@@ -347,25 +347,29 @@ class JailPolicy(Frozen):
         return self._assemble(resolve=True)
 
     def _assemble(
-        self, *, resolve: bool, minimal: Sequence[tuple[str, str]] | None = None
+        self,
+        *,
+        resolve: bool,
+        minimal: Sequence[tuple[str, str]] | None = None,
+        real: Callable[[str], str] = os.path.realpath,
     ) -> tuple[Rule, ...]:
         rules = []
         granted = set()
         for kind in KINDS:
             for index, path in enumerate(getattr(self, kind)):
                 origin = f"{kind}[{index}]"
-                real = os.path.realpath(path) if resolve else path
+                target = real(path) if resolve else path
                 if kind in ("read", "write"):
-                    granted.add(real)
-                elif real != path:
+                    granted.add(target)
+                elif target != path:
                     rules.append(Rule(kind=kind, path=path, origin=origin))
-                rules.append(Rule(kind=kind, path=real, origin=origin))
+                rules.append(Rule(kind=kind, path=target, origin=origin))
         if self.system == "host":
             rules.append(Rule(kind="read", path="/", origin="system"))
         elif self.system == "minimal":
             seen = set()
-            for path, real in existing_minimal_read() if minimal is None else minimal:
-                shown = real if resolve else path
+            for path, target in existing_minimal_read() if minimal is None else minimal:
+                shown = target if resolve else path
                 if shown not in seen:
                     seen.add(shown)
                     rules.append(Rule(kind="read", path=shown, origin="system"))

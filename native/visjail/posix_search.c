@@ -1,0 +1,178 @@
+// Find what a mount alone does not tame, below one directory of a grant.
+//
+//   s  a socket: a read-only mount does not stop connect(2)
+//   f  a FIFO: a read-only mount does not stop writing to it
+//   i  a set-id file: writing through a shared mapping keeps the bit
+//   u  a directory that cannot be listed, but that a guest could enter
+//
+// Nothing is skipped in silence: what cannot be looked at is either out of the
+// guest's reach too, or is named, or ends the search with an error.
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "message.h"
+#include "plan.h"
+#include "visjail.h"
+
+typedef struct {
+    char *found;
+    size_t size;
+    size_t capacity;
+    uint64_t entries_left;
+    uint64_t findings_left;
+    bool set_id; // look at the mode of every file
+    char path[VJ_PATH_MAX];
+    vj_error *error;
+} search;
+
+static vj_status refuse(search *state, int number, const char *why) {
+    vj_fail(state->error, VJ_REFUSED, VJ_STAGE_HOST, number, why);
+    return VJ_REFUSED;
+}
+
+static vj_status remember(search *state, char kind, size_t length) {
+    if (!state->findings_left--) {
+        return refuse(state, 0, "too many sockets, FIFOs or closed folders");
+    }
+    if (state->size + length + 2 > state->capacity) {
+        size_t wanted = (state->capacity + length + 2) * 2;
+        char *larger = realloc(state->found, wanted);
+        if (!larger) {
+            return vj_fail(state->error, VJ_NO_MEMORY, VJ_STAGE_HOST, ENOMEM,
+                           "out of memory");
+        }
+        state->found = larger;
+        state->capacity = wanted;
+    }
+    state->found[state->size] = kind;
+    memcpy(state->found + state->size + 1, state->path, length + 1);
+    state->size += length + 2;
+    return VJ_OK;
+}
+
+static char kind_of_mode(mode_t mode, bool set_id) {
+    if (S_ISSOCK(mode)) return 's';
+    if (S_ISFIFO(mode)) return 'f';
+    if (S_ISDIR(mode)) return 'd';
+    return set_id && S_ISREG(mode) && (mode & (S_ISUID | S_ISGID)) ? 'i' : 0;
+}
+
+// 'd' for a directory, a kind of finding, or 0 for what is of no interest.
+static char kind_of(const search *state, int directory, const struct dirent *entry) {
+    switch (entry->d_type) {
+    case DT_SOCK: return 's';
+    case DT_FIFO: return 'f';
+    case DT_DIR: return 'd';
+    case DT_REG:
+        if (!state->set_id) return 0;
+        break;
+    case DT_UNKNOWN: break;
+    default: return 0;
+    }
+    struct stat status;
+    if (fstatat(directory, entry->d_name, &status, AT_SYMLINK_NOFOLLOW)) return 0;
+    return kind_of_mode(status.st_mode, state->set_id);
+}
+
+static vj_status visit(search *state, int parent, const char *name, size_t length);
+
+static vj_status visit_entry(search *state, int directory, const struct dirent *entry,
+                             size_t length) {
+    if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) return VJ_OK;
+    if (!state->entries_left--) return refuse(state, 0, "too many files to look through");
+    char kind = kind_of(state, directory, entry);
+    if (!kind) return VJ_OK;
+    size_t name_length = strlen(entry->d_name);
+    if (length + name_length + 2 > sizeof state->path) {
+        return refuse(state, ENAMETOOLONG, "a folder is nested too deep to look through");
+    }
+    state->path[length] = '/';
+    memcpy(state->path + length + 1, entry->d_name, name_length + 1);
+    size_t longer = length + 1 + name_length;
+    vj_status status = kind == 'd' ? visit(state, directory, entry->d_name, longer)
+                                   : remember(state, kind, longer);
+    state->path[length] = 0;
+    return status;
+}
+
+// A directory that this user may not list. Without the right to enter it
+// either, and without owning it (the owner could change that), it is as closed
+// to a guest.
+static vj_status visit_closed(search *state, int parent, const char *name,
+                              size_t length) {
+    struct stat status;
+    if (fstatat(parent, name, &status, AT_SYMLINK_NOFOLLOW)) return VJ_OK;
+    bool enters = faccessat(parent, name, X_OK, AT_EACCESS) == 0;
+    if (!enters && status.st_uid != geteuid()) return VJ_OK;
+    return remember(state, 'u', length);
+}
+
+static vj_status visit(search *state, int parent, const char *name, size_t length) {
+    int directory = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (directory < 0) {
+        switch (errno) {
+        case ENOENT: // gone, or replaced by something that is no directory
+        case ENOTDIR:
+        case ELOOP: return VJ_OK;
+        case EACCES: return visit_closed(state, parent, name, length);
+        default: return refuse(state, errno, "a folder cannot be looked through");
+        }
+    }
+    DIR *stream = fdopendir(directory);
+    if (!stream) {
+        int number = errno;
+        close(directory);
+        return refuse(state, number, "a folder cannot be looked through");
+    }
+    vj_status status = VJ_OK;
+    const struct dirent *entry;
+    errno = 0;
+    while (status == VJ_OK && (entry = readdir(stream))) {
+        status = visit_entry(state, directory, entry, length);
+        errno = 0;
+    }
+    if (status == VJ_OK && errno) {
+        status = refuse(state, errno, "a folder cannot be looked through");
+    }
+    closedir(stream);
+    return status;
+}
+
+vj_status vj_search(const char *directory, uint64_t most_entries, uint64_t most_findings,
+                    int set_id, char **findings, uint64_t *size, vj_error *error) {
+    *findings = NULL;
+    *size = 0;
+    size_t length = strlen(directory);
+    search *state = calloc(1, sizeof *state);
+    if (!state) {
+        return vj_fail(error, VJ_NO_MEMORY, VJ_STAGE_HOST, ENOMEM, "out of memory");
+    }
+    state->entries_left = most_entries;
+    state->findings_left = most_findings;
+    state->set_id = set_id != 0;
+    state->error = error;
+    vj_status status = refuse(state, ENAMETOOLONG, "the path is too long");
+    if (length < sizeof state->path) {
+        memcpy(state->path, directory, length + 1);
+        status = visit(state, AT_FDCWD, directory, length == 1 ? 0 : length);
+    }
+    if (status == VJ_OK) {
+        *findings = state->found;
+        *size = state->size;
+    } else {
+        free(state->found);
+    }
+    free(state);
+    return status;
+}
+
+void vj_free(void *memory) {
+    free(memory);
+}

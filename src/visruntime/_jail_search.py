@@ -1,0 +1,130 @@
+"""What a mount alone does not tame: sockets, FIFOs, set-id files, folders that hide them.
+
+A read-only mount stops neither connect(2) nor writing to a FIFO, so such files are found
+when a jail opens and masked. What appears later is not covered; SECURITY.md says so.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from visruntime import _native
+from visruntime._paths import is_within
+from visruntime.errors import PolicyUnsupported
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from visruntime.policy import Rule
+
+__all__ = ["Findings", "look_through"]
+
+MOST_ENTRIES = 5_000_000
+"""Names below the grants of one policy that are looked at."""
+MOST_FINDINGS = 1024
+"""Sockets and the like that one grant may hold: each costs mounts."""
+
+NOT_LOOKED_THROUGH = ("usr", "proc", "sys", "dev", "tmp")
+"""Folders of the host's root that are the jail's own, or hold nothing but installed files."""
+
+REASONS = {
+    "s": "a socket: none is granted",
+    "f": "a FIFO where nothing may be written",
+    "u": "a folder that cannot be looked through",
+}
+
+
+class Findings:
+    """``masked`` has (path, why) of what is covered, ``read_only`` the set-id files."""
+
+    __slots__ = ("masked", "read_only")
+
+    def __init__(self) -> None:
+        self.masked: list[tuple[str, str]] = []
+        self.read_only: list[str] = []
+
+
+def look_through(
+    written: Sequence[Rule], rules: Sequence[tuple[str, str, bool, bool]], *, host_root: bool
+) -> Findings:
+    """Look through every grant of the caller.
+
+    Args:
+        written: the rules of the policy's own fields, resolved.
+        rules: all rules, as (kind, path, is private, is a grant).
+
+    Raises:
+        PolicyUnsupported: something cannot be looked at, or there is too much of it.
+    """
+    plain = [(kind, path) for kind, path, private, _ in rules if not private]
+    findings = Findings()
+    seen = set()
+    for place, writable in _places(written, host_root=host_root):
+        try:
+            found = _native.search(
+                place,
+                most_entries=MOST_ENTRIES,
+                most_findings=MOST_FINDINGS,
+                set_id=writable and os.geteuid() == 0,
+            )
+        except _native.NativeError as error:
+            raise PolicyUnsupported(
+                f"{place}: {error}; grant smaller folders", field="read", value=place
+            ) from None
+        for kind, path in found:
+            if path not in seen:
+                seen.add(path)
+                _judge(findings, plain, kind, path)
+    for path in _bound_elsewhere(plain):
+        if path not in seen:
+            seen.add(path)
+            _judge(findings, plain, "s", path)
+    return findings
+
+
+def _judge(findings: Findings, plain: list[tuple[str, str]], kind: str, path: str) -> None:
+    if not _native.decide(plain, "read", path)[0]:
+        return  # out of sight
+    writable = _native.decide(plain, "write", path)[0]
+    if kind == "i":
+        if writable:
+            findings.read_only.append(path)
+    elif kind != "f" or not writable:
+        findings.masked.append((path, REASONS[kind]))
+
+
+def _places(written: Sequence[Rule], *, host_root: bool) -> Iterator[tuple[str, bool]]:
+    grants = sorted({(r.path, r.kind == "write") for r in written if r.kind in ("read", "write")})
+    yield from grants
+    if host_root:
+        for entry in os.scandir("/"):
+            if entry.is_dir(follow_symlinks=False) and entry.name not in NOT_LOOKED_THROUGH:
+                yield entry.path, False
+
+
+def _bound_elsewhere(plain: Sequence[tuple[str, str]]) -> list[str]:
+    """Return the sockets of this network namespace (proc(5)) in what was not looked through."""
+    try:
+        with open("/proc/net/unix", "rb") as table:
+            lines = table.read().splitlines()[1:]
+    except OSError:
+        return []
+    tops = [path for kind, path in plain if kind in ("read", "write")]
+    found = []
+    for line in lines:
+        fields = line.split(None, 7)
+        if len(fields) != 8 or not fields[7].startswith(b"/"):
+            continue
+        path = os.fsdecode(fields[7])
+        if any(is_within(path, top) for top in tops) and _is_socket(os.path.realpath(path)):
+            found.append(os.path.realpath(path))
+    return sorted(found)
+
+
+def _is_socket(path: str) -> bool:
+    try:
+        return stat.S_ISSOCK(os.lstat(path).st_mode)
+    except OSError:
+        return False
