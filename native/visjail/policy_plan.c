@@ -289,6 +289,12 @@ static void mark_grants(builder *build, size_t from, const node *at) {
     }
 }
 
+// Whether what is readable at a node is the host's: by the nearest grant.
+static bool shows_host(const builder *build, const node *at) {
+    while (at && !at->grant) at = at->parent;
+    return at ? !at->is_private : build->settings->host_root != 0;
+}
+
 // Decide what each node mounts, parents before children.
 static void choose(builder *build, node *at) {
     const vj_fact *fact = fact_of(build, at->path);
@@ -309,8 +315,9 @@ static void choose(builder *build, node *at) {
         at->masks = visible && (own_above || (fact && fact->object != VJ_OBJECT_ABSENT));
         return;
     }
-    if (own_above && !own_grant && above->is_private) {
-        at->masks = !at->in_force.write; // deny_write on a place of the jail's own
+    if (!own_grant && !shows_host(build, at)) {
+        // deny_write on a place of the jail's own: there is nothing to bind.
+        at->masks = above && above->is_private && !at->in_force.write;
         return;
     }
     if (!fact || fact->object == VJ_OBJECT_ABSENT) return;
