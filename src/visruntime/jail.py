@@ -50,6 +50,7 @@ __all__ = ["DEVNULL", "PIPE", "STDOUT", "CommandResult", "Jail", "JailProcess"]
 BACKENDS = ("auto", "namespaces")
 LATER_BACKENDS = ("bubblewrap", "landlock")
 SEARCH_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+MOST_TERMINALS = 64
 NOT_FOUND = (2, 20)  # ENOENT, ENOTDIR
 SPAWN_STRINGS_MAX = 2 << 20
 """Bytes of argv, environment and working directory together."""
@@ -441,7 +442,11 @@ class _Streams:
         try:
             self.master, slave = jail._handle.terminal()
         except _native.NativeError as error:
-            raise JailClosed(f"no terminal: {error}") from None
+            if error.status == "closed":
+                raise JailClosed("the jail has ended") from None
+            raise CommandError(
+                f"no terminal: {error}; a jail has at most {MOST_TERMINALS} at a time"
+            ) from None
         self._made.append(slave)
         self.parent["master"] = self.master
         self.child = {0: slave, 1: slave, 2: slave}
