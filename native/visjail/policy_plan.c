@@ -412,15 +412,21 @@ static bool place_is_ours(const builder *build, const char *path) {
     return !nearest || nearest->is_private;
 }
 
-static bool is_scratch(const vj_extra *extra) {
-    return extra->kind == VJ_OPERATION_SCRATCH ||
-           extra->kind == VJ_OPERATION_SCRATCH_PLACE;
+// Scratch, and what is made in it, comes after the grants above it.
+static bool is_late(const builder *build, const vj_extra *extra) {
+    const node *above = NULL;
+    if (extra->kind == VJ_OPERATION_SCRATCH || extra->kind == VJ_OPERATION_SCRATCH_PLACE)
+        return true;
+    for (size_t i = 0; i < build->node_count; i++) {
+        const node *at = &build->nodes[i];
+        if (beneath(extra->path, at) && strcmp(extra->path, at->path)) above = at;
+    }
+    return above && above->is_private;
 }
 
-static void emit_extras(builder *build, const vj_extra *extras, size_t count,
-                        bool scratch) {
+static void emit_extras(builder *build, const vj_extra *extras, size_t count, bool late) {
     for (size_t i = 0; i < count; i++) {
-        if (is_scratch(&extras[i]) != scratch) continue;
+        if (is_late(build, &extras[i]) != late) continue;
         vj_operation *operation = add_operation(build, (vj_operation_kind)extras[i].kind,
                                                 extras[i].path, extras[i].source);
         operation->mode = extras[i].mode;

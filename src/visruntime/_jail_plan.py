@@ -52,11 +52,12 @@ MOST_COPIED_BYTES = 32768
 class JailPlan:
     """A compiled plan, and what the caller of it has to know."""
 
-    __slots__ = ("acts", "blob", "home", "notes", "protected", "rules", "sockets")
+    __slots__ = ("acts", "blob", "home", "host_rules", "notes", "protected", "rules", "sockets")
 
     def __init__(self) -> None:
         self.blob = b""
         self.home = HOME
+        self.host_rules: list[tuple[str, str]] = []
         self.notes: list[str] = []
         self.protected: list[str] = []
         self.sockets: list[str] = []
@@ -104,6 +105,7 @@ def make_plan(
     facts = _facts(path for _, path, _, _ in rules)
     _check_facts(written, facts)
     plan.rules = [(kind, path) for kind, path, _, _ in rules]
+    plan.host_rules = [(kind, path) for kind, path, private, _ in rules if not private]
     plan.acts = _denied_paths(written, plan, rules, facts)[:MOST_PATHS]
     guest_id = GUEST_IDS[0] + secrets.randbelow(GUEST_IDS[1] - GUEST_IDS[0])
     plan.blob = _compile(
