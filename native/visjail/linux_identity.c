@@ -113,11 +113,45 @@ static void write_own_maps(vj_setup *setup, uint32_t user, uint32_t group) {
     if (result < 0) vj_setup_fail(setup, VJ_STAGE_ID_MAP, result);
 }
 
+static long read_text(const char *path, char *data, size_t capacity) {
+    VJ_AUTO_FD file = (int)sys(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+    if (file < 0) return file;
+    long size = sys(SYS_read, file, data, capacity - 1);
+    if (size >= 0) data[size] = 0;
+    return size;
+}
+
+// Whether uid 0 is the host's as well: in a user namespace it is mostly some
+// ordinary uid, as in rootless containers. "0 0" begins the map of the real one.
+static int is_host_root(void) {
+    char map[64];
+    long size = read_text("/proc/self/uid_map", map, sizeof map);
+    long at = 0;
+    while (at < size && map[at] == ' ') at++;
+    if (at >= size || map[at++] != '0') return 1; // unknown: the careful answer
+    while (at < size && map[at] == ' ') at++;
+    return at + 1 >= size || (map[at] == '0' && map[at + 1] == ' ');
+}
+
+// The groups of the host's root are not the guest's. In a user namespace that
+// may not change them they are those of an ordinary user, and stay.
+static void drop_groups(const vj_setup *setup) {
+    char answer[8] = {0};
+    long result = sys(SYS_setgroups, 0, 0);
+    if (result == -EPERM &&
+        read_text("/proc/self/setgroups", answer, sizeof answer) >= 4 &&
+        !memcmp(answer, "deny", 4)) {
+        result = 0;
+    }
+    if (result < 0) vj_setup_fail(setup, VJ_STAGE_ID_MAP, result);
+}
+
 void vj_identity_enter(vj_setup *setup) {
     uint32_t user = (uint32_t)sys(SYS_geteuid);
     uint32_t group = (uint32_t)sys(SYS_getegid);
-    setup->identity = user == 0 ? VJ_IDENTITY_ROOT : VJ_IDENTITY_CALLER;
-    if (user == 0) {
+    int root = user == 0 && is_host_root();
+    setup->identity = root ? VJ_IDENTITY_ROOT : VJ_IDENTITY_CALLER;
+    if (root) {
         // All grants or none: a jail in which some files belong to the guest
         // and others to nobody would be no use.
         long mapped = vj_trees_open(setup, 1);
@@ -135,9 +169,7 @@ void vj_identity_enter(vj_setup *setup) {
         } else {
             if (sys(SYS_geteuid) != 0) vj_setup_fail(setup, VJ_STAGE_ID_MAP, -EPERM);
             vj_trees_close(setup);
-            // The groups of the host's root are not the guest's.
-            long result = sys(SYS_setgroups, 0, 0);
-            if (result < 0) vj_setup_fail(setup, VJ_STAGE_ID_MAP, result);
+            drop_groups(setup);
         }
     }
     setup->guest_id = user;

@@ -25,6 +25,7 @@
 #define NANOSECONDS     1000000000ull
 #define END_TURNS       500      // ten seconds, if nothing ends
 #define KILL_WAIT_NS    20000000 // between passes over a tree that is ending
+#define DEATHS_NS       200000000
 
 // In /proc/PID/stat num_threads is field 20 and the parent field 4.
 #define THREADS_BEHIND_PARENT 16
@@ -185,6 +186,21 @@ static int reap(vj_keeper *keeper) {
     }
 }
 
+// Take the deaths that come, until none has come for a while: to look at the
+// whole tree after each would take longer than the deaths themselves. Not for
+// ever, because what is not ended yet may go on making short-lived children.
+static void await_deaths(vj_keeper *keeper) {
+    uint64_t end = now() + DEATHS_NS;
+    while (reap(keeper) && now() < end) {
+        struct pollfd wait = {.fd = keeper->signals, .events = POLLIN};
+        struct __kernel_timespec timeout = {.tv_nsec = KILL_WAIT_NS};
+        if (sys(SYS_ppoll, &wait, 1, &timeout, 0, SIGNAL_SET_SIZE) == 0) return;
+        char drained[512];
+        while (sys(SYS_read, keeper->signals, drained, sizeof drained) > 0) {
+        }
+    }
+}
+
 // End everything that is left. Stopping first keeps a fork bomb from growing
 // while it is being counted; a stopped process cannot fork, and dies of
 // SIGKILL like any other.
@@ -202,12 +218,7 @@ static void end_tree(vj_keeper *keeper) {
             if (!signal_tree(table, stopped, &stopped_count, self, SIGSTOP)) break;
         }
         keeper->killed += signal_tree(table, ended, &ended_count, self, SIGKILL);
-        struct pollfd wait = {.fd = keeper->signals, .events = POLLIN};
-        struct __kernel_timespec timeout = {.tv_nsec = KILL_WAIT_NS};
-        sys(SYS_ppoll, &wait, 1, &timeout, 0, SIGNAL_SET_SIZE);
-        char drained[512];
-        while (sys(SYS_read, keeper->signals, drained, sizeof drained) > 0) {
-        }
+        await_deaths(keeper);
     }
 }
 

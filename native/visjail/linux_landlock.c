@@ -94,5 +94,9 @@ void vj_landlock_prepare(vj_setup *setup) {
             sys(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &beneath, 0);
         if (result < 0) vj_setup_fail(setup, VJ_STAGE_LANDLOCK, result);
     }
-    setup->ruleset = (int)ruleset;
+    // Above every number that a program's descriptors can get.
+    long kept = sys(SYS_fcntl, ruleset, F_DUPFD_CLOEXEC, VJ_DESCRIPTORS_MAX);
+    if (kept < 0) vj_setup_fail(setup, VJ_STAGE_LANDLOCK, kept);
+    sys(SYS_close, ruleset);
+    setup->ruleset = (int)kept;
 }

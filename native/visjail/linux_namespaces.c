@@ -98,6 +98,7 @@ static long open_tree_of(vj_setup *setup, const vj_operation *operation, int id_
     }
     long tree = sys(SYS_open_tree, source, "",
                     AT_EMPTY_PATH | AT_RECURSIVE | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    if (tree == -EPERM && id_mapped) return tree; // the mounts are another's
     if (tree < 0) vj_setup_fail(setup, VJ_STAGE_MOUNT, tree);
 
     struct mount_attr attributes = {

@@ -289,6 +289,12 @@ static void mark_grants(builder *build, size_t from, const node *at) {
     }
 }
 
+// Whether what is readable at a node is the host's: by the nearest grant.
+static bool shows_host(const builder *build, const node *at) {
+    while (at && !at->grant) at = at->parent;
+    return at ? !at->is_private : build->settings->host_root != 0;
+}
+
 // Decide what each node mounts, parents before children.
 static void choose(builder *build, node *at) {
     const vj_fact *fact = fact_of(build, at->path);
@@ -309,8 +315,9 @@ static void choose(builder *build, node *at) {
         at->masks = visible && (own_above || (fact && fact->object != VJ_OBJECT_ABSENT));
         return;
     }
-    if (own_above && !own_grant && above->is_private) {
-        at->masks = !at->in_force.write; // deny_write on a place of the jail's own
+    if (!own_grant && !shows_host(build, at)) {
+        // deny_write on a place of the jail's own: there is nothing to bind.
+        at->masks = above && above->is_private && !at->in_force.write;
         return;
     }
     if (!fact || fact->object == VJ_OBJECT_ABSENT) return;
@@ -405,15 +412,21 @@ static bool place_is_ours(const builder *build, const char *path) {
     return !nearest || nearest->is_private;
 }
 
-static bool is_scratch(const vj_extra *extra) {
-    return extra->kind == VJ_OPERATION_SCRATCH ||
-           extra->kind == VJ_OPERATION_SCRATCH_PLACE;
+// Scratch, and what is made in it, comes after the grants above it.
+static bool is_late(const builder *build, const vj_extra *extra) {
+    const node *above = NULL;
+    if (extra->kind == VJ_OPERATION_SCRATCH || extra->kind == VJ_OPERATION_SCRATCH_PLACE)
+        return true;
+    for (size_t i = 0; i < build->node_count; i++) {
+        const node *at = &build->nodes[i];
+        if (beneath(extra->path, at) && strcmp(extra->path, at->path)) above = at;
+    }
+    return above && above->is_private;
 }
 
-static void emit_extras(builder *build, const vj_extra *extras, size_t count,
-                        bool scratch) {
+static void emit_extras(builder *build, const vj_extra *extras, size_t count, bool late) {
     for (size_t i = 0; i < count; i++) {
-        if (is_scratch(&extras[i]) != scratch) continue;
+        if (is_late(build, &extras[i]) != late) continue;
         vj_operation *operation = add_operation(build, (vj_operation_kind)extras[i].kind,
                                                 extras[i].path, extras[i].source);
         operation->mode = extras[i].mode;

@@ -57,11 +57,12 @@ MOST_COPIED_BYTES = 32768
 class JailPlan:
     """A compiled plan, and what the caller of it has to know."""
 
-    __slots__ = ("acts", "blob", "home", "masked", "notes", "protected", "rules")
+    __slots__ = ("acts", "blob", "home", "host_rules", "masked", "notes", "protected", "rules")
 
     def __init__(self) -> None:
         self.blob = b""
         self.home = HOME
+        self.host_rules: list[tuple[str, str]] = []
         self.notes: list[str] = []
         self.protected: list[str] = []
         self.masked: list[tuple[str, str]] = []
@@ -113,7 +114,8 @@ def make_plan(
     rules += [("deny", path, False, False) for path, _ in plan.masked]
     facts = _facts((path for _, path, _, _ in rules), resolver)
     plan.rules = [(kind, path) for kind, path, _, _ in rules]
-    plan.acts = _denied_paths(written, plan, facts)[:MOST_PATHS]
+    plan.host_rules = [(kind, path) for kind, path, private, _ in rules if not private]
+    plan.acts = _denied_paths(written, plan, rules, facts)[:MOST_PATHS]
     guest_id = GUEST_IDS[0] + secrets.randbelow(GUEST_IDS[1] - GUEST_IDS[0])
     plan.blob = _compile(
         rules=rules,
@@ -321,7 +323,10 @@ def _check_other_names(rule: Rule, found: os.stat_result) -> None:
 
 
 def _denied_paths(
-    written: Sequence[Rule], plan: JailPlan, facts: dict[str, tuple[str, int, int]]
+    written: Sequence[Rule],
+    plan: JailPlan,
+    rules: Sequence[tuple[str, str, bool, bool]],
+    facts: dict[str, tuple[str, int, int]],
 ) -> list[str]:
     """Return acts for the canaries: each deny of the policy, tried on its own path."""
     acts = []
@@ -332,8 +337,10 @@ def _denied_paths(
         if not _native.decide(plan.rules, "read", folder)[0]:
             continue  # nothing of it is visible
         right = {"deny_write": "write", "deny_exec": "exec"}.get(rule.kind, "read")
-        if right == "exec" and facts[rule.path][0] != "file":
-            continue
+        if right == "exec":
+            readable, index = _native.decide(plan.rules, "read", rule.path)
+            if facts[rule.path][0] != "file" or (readable and rules[index][2]):
+                continue  # in a private place there is no file of the host
         if not _native.decide(plan.rules, right, rule.path)[0]:
             acts.append(right[0].replace("e", "x") + rule.path)
     acts += [f"w{path}" for path in plan.protected]

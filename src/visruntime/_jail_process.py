@@ -212,7 +212,7 @@ class JailProcess:
                 self._capture(self.stderr),
             )
             if self.stdin is not None:
-                self._run.feed(bytes(input or b""), os.dup(self.stdin.fileno()))
+                self._run.feed(_bytes(input), os.dup(self.stdin.fileno()))
                 self.stdin.close()
         output, errors = self._captures
         self._wait(output, errors, timeout)
@@ -319,6 +319,14 @@ class JailProcess:
         if number == signal.SIGXCPU:
             return True
         return number == signal.SIGKILL and self.usage.cpu_seconds >= self._cpu_limit
+
+
+def _bytes(data: object) -> bytes:
+    if data is None:
+        return b""
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        return bytes(data)
+    raise TypeError(f"input: bytes are needed, not {type(data).__name__}")
 
 
 def set_terminal_size(descriptor: int, rows: int, columns: int) -> None:

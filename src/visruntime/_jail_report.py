@@ -73,6 +73,8 @@ def _identity(info: Mapping[str, int]) -> str:
         return f"host uid {info['guest_id']}, grants id-mapped"
     if info["identity"] == IDENTITY_ROOT:
         return "host uid 0 without capabilities: a file system refused id-mapped mounts"
+    if info["guest_id"] == 0:
+        return "uid 0 of the caller's user namespace, which is another uid of the host"
     return f"host uid {info['guest_id']}, the caller's own"
 
 

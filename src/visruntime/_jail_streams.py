@@ -9,7 +9,7 @@ from visruntime import _native
 from visruntime._jail_process import DEVNULL, PIPE, STDOUT
 from visruntime._jail_report import IDENTITY_MAPPED
 from visruntime._paths import is_within
-from visruntime.errors import JailClosed, PathDenied
+from visruntime.errors import CommandError, JailClosed, PathDenied
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from visruntime.jail import Jail
 
 __all__ = ["Streams"]
+
+MOST_TERMINALS = 64
+"""As the jail's devpts is mounted (native/visjail/linux_namespaces.c)."""
 
 
 class Streams:
@@ -51,7 +54,11 @@ class Streams:
         try:
             self.master, slave = jail._handle.terminal()
         except _native.NativeError as error:
-            raise JailClosed(f"no terminal: {error}") from None
+            if error.status == "closed":
+                raise JailClosed("the jail has ended") from None
+            raise CommandError(
+                f"no terminal: {error}; a jail has at most {MOST_TERMINALS} at a time"
+            ) from None
         self._made.append(slave)
         self.parent["master"] = self.master
         self.child = {0: slave, 1: slave, 2: slave}
@@ -102,7 +109,7 @@ class Streams:
         if stat.S_ISREG(mode):
             path = os.readlink(f"/proc/self/fd/{descriptor}")
             inside = any(is_within(path, grant) for grant in jail.policy.write)
-            if inside and not _native.decide(jail._rules, "write", path)[0]:
+            if inside and not _native.decide(jail._host_rules, "write", path)[0]:
                 raise PathDenied(
                     f"{name}: {path} may not be written, but through this descriptor the guest "
                     "could; pass its bytes by input= or a pipe",

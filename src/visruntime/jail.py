@@ -92,7 +92,7 @@ class Jail(JailFiles):
             raise ValueError(f"backend: one of {', '.join(BACKENDS)}, not {backend!r}")
         self.policy = policy
         plan = make_plan(policy, implicit_read=implicit_read, config_files=config_files)
-        self._rules = plan.rules
+        self._host_rules = plan.host_rules
         self._home = plan.home
         self._base_env = _environment(policy, plan.home)
         try:
@@ -160,6 +160,8 @@ class Jail(JailFiles):
             CommandFailed: with *check*.
             JailClosed: the jail has ended.
         """
+        if not isinstance(input, (bytes, bytearray, memoryview)):
+            raise TypeError(f"input: bytes are needed, not {type(input).__name__}")
         process = self.spawn(
             command,
             stdin=PIPE if input else None,
@@ -325,7 +327,7 @@ class Jail(JailFiles):
         if host is None or not os.path.exists(host):
             return ""
         real = os.path.realpath(host)
-        if not _native.decide(self._rules, "exec", real)[0]:
+        if not _native.decide(self._host_rules, "exec", real)[0]:
             return f"; the host has it, grant it by read=[{os.path.dirname(real)!r}]"
         return "; it is there, but the interpreter or loader that it names is not"
 

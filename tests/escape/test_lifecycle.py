@@ -232,7 +232,7 @@ def test_a_deep_chain_of_processes_ends_quickly() -> None:
     text = """
 import os, time
 reader, writer = os.pipe()
-for depth in range(500):
+for depth in range(250):
     if os.fork():
         if depth: time.sleep(60)
         break
@@ -245,7 +245,7 @@ os.read(reader, 1)
         start = time.monotonic()
         result = jail.run([PYTHON, "-IBS", "-c", text], timeout=30)
         assert result.exit_code == 0
-        assert result.usage.killed == 500
+        assert result.usage.killed == 250
         assert time.monotonic() - start < 20
 
 

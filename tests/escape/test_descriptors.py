@@ -1,0 +1,128 @@
+"""Boundary: descriptors. A guest has those that it was given, and no other."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from jail_helpers import PRELUDE, PYTHON, Jail, JailPolicy, errno
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OPEN_ONES = """
+answer(sorted(int(n) for n in os.listdir("/proc/self/fd") if os.path.lexists("/proc/self/fd/" + n)))
+"""
+
+
+FD_01_HOST = """
+import json, os, socket, sys
+from jail_helpers import Jail, JailPolicy, inside, outside
+os.dup2(os.open(sys.argv[1], os.O_RDONLY), 7, inheritable=True)
+left, right = socket.socketpair()
+os.dup2(right.fileno(), 8, inheritable=True)
+listed = {listed!r}
+with Jail(JailPolicy()) as jail:
+    got = [inside(jail, listed)]
+    result = jail.shell("cat <&7; cat <&8")
+    got += [result.exit_code, result.stdout.decode()]
+    try:
+        jail.run(["no-such-program"])
+    except FileNotFoundError as error:
+        got.append(type(error).__name__)
+    # The supervisors have nothing of it either: all that is not theirs is closed.
+    from jail_helpers import children_of
+    found = set()
+    for pid, status in children_of(os.getpid()).items():
+        try:
+            found |= {{os.readlink("/proc/%d/fd/%s" % (pid, n)) for n in os.listdir("/proc/%d/fd" % pid)}}
+        except PermissionError:
+            pass
+    got.append(sys.argv[1] in found)
+got.append(outside("answer(os.read(7, 3).decode())", close_fds=False))
+print(json.dumps(got))
+"""
+
+
+def test_fd_01_nothing_of_the_host_is_inherited(outside_file: Path) -> None:
+    """Inheritable files and sockets of the host must reach no guest and no supervisor."""
+    result = subprocess.run(
+        [sys.executable, "-c", FD_01_HOST.format(listed=OPEN_ONES), str(outside_file)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(__file__))},
+        timeout=50,
+    )
+    assert result.returncode == 0, result.stderr
+    listed, code, output, missing, seen, control = json.loads(result.stdout)
+    assert listed == [0, 1, 2]
+    assert code != 0
+    assert output == ""
+    assert missing == "CommandNotFound"
+    assert seen is False
+    assert control == "top"
+
+
+def test_a_passed_descriptor_has_its_number(workspace: Path) -> None:
+    """pass_fds must give exactly the descriptors it names, under the numbers it names."""
+    path = workspace / "f"
+    path.write_text("passed")
+    with open(path, "rb") as file, Jail(JailPolicy()) as jail:
+        text = PRELUDE + "print(os.read(9, 6).decode());" + OPEN_ONES.strip()
+        process = jail.spawn(
+            [PYTHON, "-IBS", "-c", text], stdout=-1, stderr=-1, pass_fds={9: file.fileno()}
+        )
+        output, errors = process.communicate(timeout=20)
+    assert output == b"passed\n[0, 1, 2, 9]\n", errors
+
+
+@pytest.mark.parametrize("number", [-1, 0, 2, 16, 1000])
+def test_a_number_out_of_range_is_refused(jail: Jail, number: int) -> None:
+    """A number that is a stream's or too high must be refused by name."""
+    with pytest.raises(ValueError, match=f"pass_fds: {number} "):
+        jail.spawn(["true"], pass_fds={number: 0})
+
+
+def test_descriptors_swap_places(workspace: Path) -> None:
+    """Targets that are each other's sources must arrive as asked for."""
+    files = []
+    for name in "abc":
+        (workspace / name).write_text(name)
+        files.append(open(workspace / name, "rb"))
+    numbers = [file.fileno() for file in files]
+    with Jail(JailPolicy()) as jail:
+        wanted = {3: numbers[2], 4: numbers[0], 5: numbers[1]}
+        text = "import os; print([os.read(n, 1).decode() for n in (3, 4, 5)])"
+        process = jail.spawn([PYTHON, "-IBS", "-c", text], stdout=-1, pass_fds=wanted)
+        assert process.communicate(timeout=20)[0] == b"['c', 'a', 'b']\n"
+    for file in files:
+        file.close()
+
+
+def test_flight_does_not_stop_the_host(jail: Jail) -> None:
+    """A guest that keeps all the descriptors it can in flight must not stop other jails."""
+    text = """
+import resource
+pairs = []
+held = []
+try:
+    while True:
+        a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        pairs.append((a, b)); held.append(os.dup(0))
+        for _ in range(8):
+            socket.send_fds(a, [b"x"], held[-1:] * 50)
+except OSError as error:
+    got = error.errno
+print(got, flush=True)
+time.sleep(60)
+"""
+    with jail.spawn([PYTHON, "-IBS", "-c", PRELUDE + text], stdout=-1) as process:
+        assert int(process.stdout.readline()) in (errno.EMFILE, errno.ETOOMANYREFS)
+        with Jail(JailPolicy()) as other:
+            for _ in range(5):
+                assert other.run(["echo", "fine"]).stdout == b"fine\n"

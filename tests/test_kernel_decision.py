@@ -1,0 +1,237 @@
+"""The kernel against the C decision function and the oracle, on random policies.
+
+For each policy a jail is opened, and one guest tries to read, to write and to execute every
+node of a small tree, and to move every node aside and back. Nothing may be possible that the
+decision does not allow, and everything that it allows must be possible.
+
+Two places need words. Where the jail's own private place decides (the tree lies in /tmp), the
+host's object must not be there at all: a name of the policy may be a folder of the jail's own,
+never the host's file. And a folder that only leads to a rule below it is the jail's own: it may
+show the names that the policy itself holds, and no other.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import tempfile
+from typing import TYPE_CHECKING
+
+import oracle
+import pytest
+from jail_helpers import PRELUDE, PYTHON, Jail, JailPolicy, errno
+
+from visruntime._native import decide
+from visruntime.policy import PRIVATE_WRITE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+POLICIES = int(os.environ.get("VIS_POLICIES", "5000" if os.environ.get("VIS_FULL") else "500"))
+CHUNKS = 10
+KINDS = ("read", "write", "deny", "deny_read", "deny_write", "deny_exec")
+RIGHTS = ("read", "write", "exec")
+NAMES = ("a", "ab", "b", ".git", "é x")
+OWN_FOLDER = -1  # a rule in a private place is a folder of the jail's own
+PROGRAM = "#!/bin/true\n"
+ASIDE = "~"
+PROBE = ".probe"
+
+GUEST = """
+def spawned(path):
+    def act():
+        os.waitpid(os.posix_spawn(path, [path], {}), 0)
+    return attempt(act)
+
+def listed(path):
+    try:
+        return sorted(os.listdir(path))
+    except OSError as error:
+        return error.errno
+
+def made(path):
+    got = attempt(os.mkdir, path)
+    return got or attempt(os.rmdir, path)
+
+def moved(path):
+    got = attempt(os.rename, path, path + "~")
+    return got or attempt(os.rename, path + "~", path)
+
+got = {}
+for path, folder in json.load(sys.stdin):
+    got[path] = (
+        [listed(path), made(path + "/.probe"), moved(path)] if folder
+        else [-1 if os.path.isdir(path) else opened(path), opened(path, os.O_WRONLY), moved(path), spawned(path)]
+    )
+answer(got)
+"""
+
+
+class Case:
+    """A random tree, a random policy over it, and what must hold."""
+
+    def __init__(self, top: str, seed: int) -> None:
+        self.top = top
+        self.random = random.Random(seed)
+        self.folders = [top]
+        self.files: list[str] = []
+        self._grow(top, 0)
+        self.nodes = [*self.folders, *self.files]
+        rules: dict[str, list[str]] = {kind: [] for kind in KINDS}
+        for _ in range(self.random.randint(1, 8)):
+            weights = (3, 4, 2, 1, 2, 1)
+            kind = self.random.choices(KINDS, weights)[0]
+            rules[kind].append(self.random.choice(self.nodes))
+        self.written = [(kind, path) for kind, paths in rules.items() for path in paths]
+        self.policy = JailPolicy(**rules)
+        resolved = self.policy.resolved_rules()
+        self.rules = [(rule.kind, rule.path) for rule in resolved]
+        self.private = {i for i, rule in enumerate(resolved) if rule.origin == "private"}
+
+    def _grow(self, folder: str, depth: int) -> None:
+        for name in self.random.sample(NAMES, self.random.randint(1, 3)):
+            path = f"{folder}/{name}"
+            if depth < 3 and self.random.random() < 0.55:
+                os.mkdir(path)
+                self.folders.append(path)
+                self._grow(path, depth + 1)
+            else:
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(PROGRAM)
+                os.chmod(path, 0o755)
+                self.files.append(path)
+
+    def decide(self, right: str, path: str) -> tuple[bool, bool]:
+        """Return C's answer, and whether a private place gave it; it must be the oracle's."""
+        allowed, index = decide(self.rules, right, path)
+        assert allowed == oracle.decide(self.rules, right, path), (right, path)
+        return allowed, index in self.private
+
+    def is_named(self, path: str) -> bool:
+        """Tell whether the policy itself names *path* or something below it."""
+        return any(oracle.covers(path, top) for _, top in self.written)
+
+    def is_redundant(self, top: str) -> bool:
+        """Tell whether the rules at *top* change nothing for it."""
+        without = [(kind, path) for kind, path in self.rules if path != top]
+        return all(decide(without, r, top)[0] == decide(self.rules, r, top)[0] for r in RIGHTS)
+
+
+def check_folder(case: Case, path: str, got: list[object]) -> None:
+    """Judge what a guest could do with a folder."""
+    names, made, _ = got
+    read, is_own = case.decide("read", path)
+    if read and not is_own:
+        hidden = isinstance(names, int)
+        assert not hidden, f"reading failed with {names}"
+        assert set(names) <= {n for n in os.listdir(path) if n != PROBE}
+    elif isinstance(names, list):
+        own = {os.path.basename(n) for n in case.nodes if os.path.dirname(n) == path}
+        leading = {name for name in own if case.is_named(f"{path}/{name}")}
+        assert set(names) <= leading, "names of the host are visible"
+    else:
+        assert names in (errno.EACCES, errno.ENOENT)
+    write, is_own = case.decide("write", path)
+    if write and not is_own:
+        assert made == 0, f"writing failed with {made}"
+    elif not write:
+        assert made in (errno.EACCES, errno.ENOENT, errno.EROFS)
+
+
+def check_file(case: Case, path: str, got: list[object]) -> None:
+    """Judge what a guest could do with a file."""
+    read, write, _, run = got
+    for right, outcome in (("read", read), ("write", write), ("exec", run)):
+        allowed, is_own = case.decide(right, path)
+        if is_own or case.decide("read", path)[1]:
+            denials = (errno.ENOENT, errno.EACCES, errno.EROFS, errno.EISDIR, OWN_FOLDER)
+            assert outcome in denials, f"{right}: the host's file is there"
+        elif allowed:
+            assert outcome == 0, f"{right} failed with {outcome}"
+        else:
+            denials = [errno.EACCES, errno.ENOENT, errno.EROFS]
+            if case.decide("read", os.path.dirname(path))[1]:
+                denials += [errno.EISDIR, OWN_FOLDER]  # a deny in a private place
+            assert outcome in denials, f"{right}: {outcome}"
+
+
+def check_move(case: Case, path: str, outcome: int) -> None:
+    """Judge whether a node could be moved aside."""
+    if path == case.top:
+        assert outcome != 0 or case.decide("write", os.path.dirname(path))[1]
+        return
+    parent = os.path.dirname(path)
+    write, is_own = case.decide("write", parent)
+    below = [top for _, top in case.written if oracle.covers(path, top)]
+    if is_own:
+        assert outcome != 0 or not os.path.lexists(path + ASIDE)
+        return
+    if not write:
+        assert outcome != 0
+    elif not below and case.decide("write", path)[0]:
+        assert outcome == 0, f"moving failed with {outcome}"
+    elif outcome == 0:
+        assert all(case.is_redundant(top) for top in below), "a rule was moved aside"
+
+
+def contents(top: str) -> dict[str, bytes | None]:
+    """Return every name below *top* and what the files hold."""
+    found: dict[str, bytes | None] = {}
+    for folder, _, files in os.walk(top):
+        found[folder] = None
+        for name in files:
+            with open(f"{folder}/{name}", "rb") as file:
+                found[f"{folder}/{name}"] = file.read()
+    return found
+
+
+def places() -> list[str]:
+    """Return where trees are made: in a place that jails hide, and if there is one, outside."""
+    found = ["/tmp"]
+    for candidate in (os.path.expanduser("~"), "/opt", os.getcwd()):
+        real = os.path.realpath(candidate)
+        own = any(oracle.covers(place, real) for place in PRIVATE_WRITE)
+        if not own and os.access(real, os.W_OK) and real != "/":
+            return [*found, real]
+    return found
+
+
+@pytest.fixture(params=range(len(places())), ids=lambda number: ("hidden", "outside")[number])
+def place(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Return a folder for the trees that is gone after the test."""
+    folder = tempfile.mkdtemp(prefix=".vis-kernel-", dir=places()[request.param])
+    os.chmod(folder, 0o755)
+    yield os.path.realpath(folder)
+    shutil.rmtree(folder)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_the_kernel_decides_as_the_policy(place: str, chunk: int) -> None:
+    """No node may be read, written, executed or moved against the decision, nor withheld."""
+    share = POLICIES // CHUNKS // len(places())
+    granted = 0
+    for number in range(chunk * share, (chunk + 1) * share):
+        top = f"{place}/{number}"
+        os.mkdir(top)
+        case = Case(top, number)
+        before = contents(top)
+        nodes = [(path, path in case.folders) for path in reversed(case.nodes)]
+        with Jail(case.policy) as jail:
+            result = jail.run(
+                [PYTHON, "-IBS", "-c", PRELUDE + GUEST], input=json.dumps(nodes).encode(), timeout=30
+            )
+        assert result.exit_code == 0, result.stderr_text
+        answers = json.loads(result.stdout)
+        for path, folder in nodes:
+            try:
+                (check_folder if folder else check_file)(case, path, answers[path])
+                check_move(case, path, answers[path][2])
+            except AssertionError as error:
+                pytest.fail(f"policy {number}: {path[len(place):]}: {error}\n{case.written}\n{answers[path]}")
+            granted += case.decide("read", path)[0] and not case.decide("read", path)[1]
+        assert contents(top) == before
+        shutil.rmtree(top)
+    assert granted, "no policy granted anything: nothing was tried"
