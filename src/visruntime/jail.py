@@ -92,6 +92,7 @@ class Jail(JailFiles):
             raise ValueError(f"backend: one of {', '.join(BACKENDS)}, not {backend!r}")
         self.policy = policy
         plan = make_plan(policy, implicit_read=implicit_read, config_files=config_files)
+        self._rules = plan.rules
         self._host_rules = plan.host_rules
         self._home = plan.home
         self._base_env = _environment(policy, plan.home)
