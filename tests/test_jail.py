@@ -250,9 +250,8 @@ def test_a_link_out_of_its_folder_is_refused(workspace: Path, outside: Path) -> 
         Jail(JailPolicy(write=[workspace / "out"]))
     (workspace / "real").mkdir()
     (workspace / "in").symlink_to("real")
-    with Jail(JailPolicy(write=[workspace / "in"])) as jail:
-        jail.run(["touch", str(workspace / "in" / "f")], check=True)
-    assert (workspace / "real" / "f").exists()
+    with pytest.raises(PolicyError, match=rf"write\[0\].*name what it leads to .*{workspace}/real"):
+        Jail(JailPolicy(write=[workspace / "in"]))
 
 
 def test_wrong_arguments_open_nothing() -> None:
@@ -423,7 +422,9 @@ def test_threads_share_one_jail() -> None:
         for turn in range(25):
             word = f"{number}-{turn}"
             try:
-                result = jail.run(["sh", "-c", f"echo {word}; cat; exit {turn}"], input=word.encode())
+                result = jail.run(
+                    ["sh", "-c", f"echo {word}; cat; exit {turn}"], input=word.encode()
+                )
                 if (result.stdout, result.exit_code) != (f"{word}\n{word}".encode(), turn):
                     wrong.append((word, result))
             except Exception as error:
@@ -451,12 +452,13 @@ def test_ec_01_output_that_is_no_text(workspace: Path) -> None:
         assert isinstance(random.stdout_text, str)
         assert b"latin-\xe9\n" in jail.run(["ls", str(workspace)]).stdout
         assert "latin-\udce9" in jail.list_dir(workspace)
-        assert jail.run(["echo", "gr\u00fc\u00df \U0001f600"]).stdout_text == "gr\u00fc\u00df \U0001f600\n"
+        assert (
+            jail.run(["echo", "gr\u00fc\u00df \U0001f600"]).stdout_text
+            == "gr\u00fc\u00df \U0001f600\n"
+        )
 
 
-def test_ux_06_long_and_odd_paths(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ux_06_long_and_odd_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A TMPDIR and a workspace of more than 200 characters, not ASCII, must not matter."""
     long = tmp_path.resolve() / ("very long é ü 名前 " * 6).strip() / ("x" * 120)
     (long / "w o r k").mkdir(parents=True)
@@ -485,7 +487,11 @@ with Jail(JailPolicy()) as jail:
     print(result.stdout_text.strip(), os.read(0, 100).decode())
 """
     result = subprocess.run(
-        [sys.executable, "-c", host], input=b"next message", capture_output=True, check=False, timeout=40
+        [sys.executable, "-c", host],
+        input=b"next message",
+        capture_output=True,
+        check=False,
+        timeout=40,
     )
     assert result.stdout.decode().strip() == "rc=1 next message", result.stderr
 
@@ -570,7 +576,7 @@ def test_work_with_node(jail: Jail, tool: Callable[[str], str]) -> None:
     tool("node")
     text = (
         'const {Worker} = require("worker_threads");'
-        'new Worker("require(\'worker_threads\').parentPort.postMessage(42)", {eval: true})'
+        "new Worker(\"require('worker_threads').parentPort.postMessage(42)\", {eval: true})"
         '.on("message", m => {'
         ' require("child_process").execFile("echo", ["child"], (e, out) => console.log(m, out.trim()));'
         "});"
@@ -587,7 +593,9 @@ def test_work_with_node(jail: Jail, tool: Callable[[str], str]) -> None:
 def test_work_with_a_compiler(workspace: Path, tool: Callable[[str], str]) -> None:
     """Compiling and running a C program must work."""
     tool("gcc")
-    (workspace / "a.c").write_text('#include <stdio.h>\nint main(void) { puts("built"); return 0; }\n')
+    (workspace / "a.c").write_text(
+        '#include <stdio.h>\nint main(void) { puts("built"); return 0; }\n'
+    )
     with Jail(JailPolicy(write=[workspace])) as jail:
         assert ran(jail, "sh", "-c", "gcc -O1 -o a a.c && ./a", cwd=workspace) == "built\n"
 
@@ -706,7 +714,11 @@ def test_work_with_an_installed_package(workspace: Path, tool: Callable[[str], s
     for command in (
         [uv, "venv", "-q", "--python", PYTHON, str(environment)],
         [uv, "pip", "install", "-q", "--offline", "--no-deps"]
-        + ["--python", str(environment / "bin" / "python"), str(workspace / "small-1.0-py3-none-any.whl")],
+        + [
+            "--python",
+            str(environment / "bin" / "python"),
+            str(workspace / "small-1.0-py3-none-any.whl"),
+        ],
     ):
         subprocess.run(command, check=True, env=own, capture_output=True)
     with Jail(JailPolicy(read=[environment])) as jail:
@@ -724,9 +736,12 @@ def wheel(folder: Path, package: Path) -> None:
     with zipfile.ZipFile(folder / "small-1.0-py3-none-any.whl", "w") as archive:
         for file in package.iterdir():
             archive.write(file, f"small/{file.name}")
-        archive.writestr(f"{information}/METADATA", "Metadata-Version: 2.1\nName: small\nVersion: 1.0\n")
         archive.writestr(
-            f"{information}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+            f"{information}/METADATA", "Metadata-Version: 2.1\nName: small\nVersion: 1.0\n"
+        )
+        archive.writestr(
+            f"{information}/WHEEL",
+            "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         )
         archive.writestr(f"{information}/RECORD", "")
 

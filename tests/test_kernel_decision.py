@@ -221,7 +221,9 @@ def test_the_kernel_decides_as_the_policy(place: str, chunk: int) -> None:
         nodes = [(path, path in case.folders) for path in reversed(case.nodes)]
         with Jail(case.policy) as jail:
             result = jail.run(
-                [PYTHON, "-IBS", "-c", PRELUDE + GUEST], input=json.dumps(nodes).encode(), timeout=30
+                [PYTHON, "-IBS", "-c", PRELUDE + GUEST],
+                input=json.dumps(nodes).encode(),
+                timeout=30,
             )
         assert result.exit_code == 0, result.stderr_text
         answers = json.loads(result.stdout)
@@ -230,7 +232,9 @@ def test_the_kernel_decides_as_the_policy(place: str, chunk: int) -> None:
                 (check_folder if folder else check_file)(case, path, answers[path])
                 check_move(case, path, answers[path][2])
             except AssertionError as error:
-                pytest.fail(f"policy {number}: {path[len(place):]}: {error}\n{case.written}\n{answers[path]}")
+                pytest.fail(
+                    f"policy {number}: {path[len(place) :]}: {error}\n{case.written}\n{answers[path]}"
+                )
             granted += case.decide("read", path)[0] and not case.decide("read", path)[1]
         assert contents(top) == before
         shutil.rmtree(top)

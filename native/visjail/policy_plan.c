@@ -414,6 +414,7 @@ static bool place_is_ours(const builder *build, const char *path) {
 
 // Scratch, and what is made in it, comes after the grants above it.
 static bool is_late(const builder *build, const vj_extra *extra) {
+    if (extra->kind == VJ_OPERATION_TRY) return true; // all together: the order counts
     const node *above = NULL;
     if (extra->kind == VJ_OPERATION_SCRATCH || extra->kind == VJ_OPERATION_SCRATCH_PLACE)
         return true;

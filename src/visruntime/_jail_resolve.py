@@ -111,21 +111,26 @@ def check_links(
     Raises:
         PolicyError: naming the link and the path to write instead.
     """
-    for link, by_system in links:
-        folder = os.path.dirname(link)
-        if by_system and not any(is_within(folder, grant) for grant in write_grants):
-            continue
-        raise PolicyError(
-            f"{field}: {link} is a link in a folder that is not the system's, where a guest "
-            f"could have made it; name what it leads to ({real}) if you mean that",
-            field=field,
-            value=path,
-        )
     is_grant = field.startswith(("read", "write"))
     if is_grant and links and links[-1][0] == path and not is_within(real, os.path.dirname(path)):
         raise PolicyError(
             f"{field}: {path} is a link out of its folder, to {real}; grant that path itself "
             "if you mean it",
+            field=field,
+            value=path,
+        )
+    for link, by_system in links:
+        folder = os.path.dirname(link)
+        if any(is_within(folder, grant) for grant in write_grants):
+            where = "is a link inside a writable grant, where a guest can change it"
+        elif not by_system:
+            where = (
+                "is a link in a folder that is not the system's, where a guest could have made it"
+            )
+        else:
+            continue
+        raise PolicyError(
+            f"{field}: {link} {where}; name what it leads to ({real}) if you mean that",
             field=field,
             value=path,
         )

@@ -121,7 +121,11 @@ class Jail(JailFiles):
                 field="limits.processes",
             )
         canaries = judge(self._handle.answers, plan.acts)
-        broken = [canary.name for canary in canaries if not canary.held]
+        broken = [
+            f"{canary.name} ({os.strerror(canary.errno) if canary.errno else 'done'})"
+            for canary in canaries
+            if not canary.held
+        ]
         if broken or not canaries:
             raise JailUnavailable(
                 f"the jail did not hold: {', '.join(broken) or 'no canary answered'}",

@@ -59,7 +59,9 @@ def test_en_01_only_what_is_named_crosses(monkeypatch: pytest.MonkeyPatch) -> No
     """env and inherit_env must give exactly the variables they name."""
     monkeypatch.setenv("WANTED", "w")
     monkeypatch.setenv("UNWANTED", "u")
-    policy = JailPolicy(env={"SET": "s", "TOKEN": Secret("hidden")}, inherit_env=["WANTED", "ABSENT"])
+    policy = JailPolicy(
+        env={"SET": "s", "TOKEN": Secret("hidden")}, inherit_env=["WANTED", "ABSENT"]
+    )
     with Jail(policy) as jail:
         got = inside(jail, "answer(dict(os.environ))", env={"MORE": "m"})
     assert {name: got.get(name) for name in ("SET", "TOKEN", "WANTED", "MORE")} == {

@@ -79,9 +79,7 @@ answer([opened(p), opened(p, os.O_WRONLY), attempt(os.truncate, p, 0), attempt(o
             assert result.exit_code != 0, command
             assert b"TOP-SECRET" not in result.stdout + result.stderr, command
         assert jail.shell(f"cat {workspace}/plain").stdout == b"plain"
-    assert all(
-        b"TOP-SECRET" not in p.read_bytes() for p in workspace.rglob("*") if p != secret
-    )
+    assert all(b"TOP-SECRET" not in p.read_bytes() for p in workspace.rglob("*") if p != secret)
     assert secret.read_text() == "TOP-SECRET"
     unjailed = subprocess.run(["cat", secret], capture_output=True, check=True)
     assert unjailed.stdout == b"TOP-SECRET"
@@ -233,9 +231,7 @@ def test_the_root_takes_no_names(system: str, tmp_path: Path) -> None:
     """Nothing must be made at the root or in a folder that only leads to a grant."""
     grant = tmp_path.resolve()
     names = ["/new", f"{grant.parent}/new", "/etc/new", "/usr/new"]
-    policy = JailPolicy(
-        system="minimal" if system == "none" else system, read=[grant]
-    )
+    policy = JailPolicy(system="minimal" if system == "none" else system, read=[grant])
     text = f"answer([opened(n, os.O_CREAT | os.O_WRONLY) for n in {names!r}])"
     with Jail(policy) as jail:
         got = inside(jail, text)
@@ -245,7 +241,9 @@ def test_the_root_takes_no_names(system: str, tmp_path: Path) -> None:
     assert got[1] in ((0,) if private else (errno.EROFS, errno.EACCES))
     assert set(got[2:]) <= {errno.EROFS, errno.EACCES}
     assert not (grant.parent / "new").exists()
-    assert outside(f"answer([opened({str(grant.parent / 'new')!r}, os.O_CREAT | os.O_WRONLY)])") == [0]
+    assert outside(
+        f"answer([opened({str(grant.parent / 'new')!r}, os.O_CREAT | os.O_WRONLY)])"
+    ) == [0]
     (grant.parent / "new").unlink()
 
 

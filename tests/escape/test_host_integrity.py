@@ -197,7 +197,12 @@ def test_opening_a_jail_changes_nothing_on_the_host(workspace: Path) -> None:
 
     def state() -> list[object]:
         return [
-            (p.lstat().st_mode, p.lstat().st_mtime_ns, p.lstat().st_ctime_ns, sorted(os.listdir(p)) if p.is_dir() else "")
+            (
+                p.lstat().st_mode,
+                p.lstat().st_mtime_ns,
+                p.lstat().st_ctime_ns,
+                sorted(os.listdir(p)) if p.is_dir() else "",
+            )
             for p in paths
         ]
 

@@ -76,7 +76,9 @@ answer(got)
 
 def test_sys_is_not_there(jail: Jail) -> None:
     """With a minimal root there must be no /sys and no cgroup file system."""
-    assert inside(jail, "answer([attempt(os.listdir, '/sys'), attempt(os.stat, '/sys/fs/cgroup')])") == [
+    assert inside(
+        jail, "answer([attempt(os.listdir, '/sys'), attempt(os.stat, '/sys/fs/cgroup')])"
+    ) == [
         errno.ENOENT,
         errno.ENOENT,
     ]

@@ -93,9 +93,7 @@ def vfork():
 globals()[sys.argv[1]]()
 time.sleep(0.2)
 """
-KINDS = (
-    "plain session double detached ignoring stopped first_thread_gone chain vfork"
-).split()
+KINDS = ("plain session double detached ignoring stopped first_thread_gone chain vfork").split()
 
 
 def beats(path: Path) -> int:
@@ -134,9 +132,7 @@ def test_sc_03_what_a_program_leaves_behind_ends_with_it(workspace: Path, kind: 
 def test_sc_03_the_control_lives_on(workspace: Path) -> None:
     """The same daemon started without a jail must outlive its program."""
     beat = workspace / "beat"
-    subprocess.run(
-        [PYTHON, "-IBS", "-c", DAEMONS, "detached"], env={"BEAT": str(beat)}, check=True
-    )
+    subprocess.run([PYTHON, "-IBS", "-c", DAEMONS, "detached"], env={"BEAT": str(beat)}, check=True)
     assert not settled(beat)
     for pid, _ in processes():
         with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
@@ -299,13 +295,32 @@ def test_a_killed_init_closes_the_jail() -> None:
             jail.run(["true"])
 
 
-def test_a_keeper_that_cannot_run_loses_the_jail() -> None:
+def stop(table: dict[int, dict[str, str]], name: str) -> tuple[int, int]:
+    """Return the pids of the keeper and of pid 1 above the process *name*."""
+    keeper = int(next(s for s in table.values() if s["Name"] == name)["PPid"])
+    return keeper, int(table[keeper]["PPid"])
+
+
+def test_a_stopped_keeper_ends_its_jail() -> None:
+    """A keeper that was stopped must not hold up its run: pid 1 sees it and ends the jail."""
+    with Jail(JailPolicy()) as jail:
+        process = jail.spawn(["sleep", "64"])
+        keeper, _ = stop(children_of(os.getpid()), "sleep")
+        os.kill(keeper, signal.SIGSTOP)
+        start = time.monotonic()
+        assert process.wait(timeout=30) == -signal.SIGKILL
+        assert process.stopped_by == "closed"
+        assert time.monotonic() - start < 5
+        assert jail.closed
+    assert not [s for s in children_of(os.getpid()).values() if s["Name"] == "sleep"]
+
+
+def test_supervisors_that_cannot_run_lose_the_jail() -> None:
     """A run that does not end when it is told to must take its jail with it, in bounded time."""
     with Jail(JailPolicy()) as jail:
         process = jail.spawn(["sleep", "64"])
-        table = children_of(os.getpid())
-        sleeper = next(p for p, s in table.items() if s["Name"] == "sleep")
-        os.kill(int(table[sleeper]["PPid"]), signal.SIGSTOP)
+        for pid in reversed(stop(children_of(os.getpid()), "sleep")):
+            os.kill(pid, signal.SIGSTOP)
         start = time.monotonic()
         process.kill()
         assert process.wait(timeout=30) == -signal.SIGKILL
@@ -372,9 +387,7 @@ def left_of(host: int) -> dict[int, str]:
 
 
 @pytest.mark.parametrize("mode", ["plain", "fork"])
-def test_kill_9_of_the_host_leaves_nothing(
-    hosts: list[subprocess.Popen[bytes]], mode: str
-) -> None:
+def test_kill_9_of_the_host_leaves_nothing(hosts: list[subprocess.Popen[bytes]], mode: str) -> None:
     """However and whenever the host dies, no process of a jail must be left a second later."""
     generator = random.Random(20)
     found = 0

@@ -155,7 +155,19 @@ def test_np_04_no_family_but_ip_and_unix(egress: Egress) -> None:
         errno.EPERM,
         errno.EAFNOSUPPORT,
     }
-    for name in ("vsock", "alg", "bluetooth", "can", "key", "tipc", "rds", "xdp", "qipcrtr", "smc", "pppox"):
+    for name in (
+        "vsock",
+        "alg",
+        "bluetooth",
+        "can",
+        "key",
+        "tipc",
+        "rds",
+        "xdp",
+        "qipcrtr",
+        "smc",
+        "pppox",
+    ):
         assert got[name] == errno.EAFNOSUPPORT, name
     assert got["dccp"] == errno.EPERM
     control = outside(SOCKET_NUMBER + FAMILIES)

@@ -208,7 +208,9 @@ def test_no_other_identity_is_taken(jail: Jail) -> None:
 
 def guest_uids(jail: Jail) -> str:
     """Return the uids of a guest as the host sees them."""
-    with jail.spawn([PYTHON, "-IBS", "-c", PRELUDE + "print(1, flush=True); time.sleep(30)"], stdout=-1) as process:
+    with jail.spawn(
+        [PYTHON, "-IBS", "-c", PRELUDE + "print(1, flush=True); time.sleep(30)"], stdout=-1
+    ) as process:
         process.stdout.readline()
         statuses = children_of(os.getpid()).values()
         return next(s["Uid"] for s in statuses if s["Name"] == "python3" and s["NSpid"].count("\t"))

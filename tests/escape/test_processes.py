@@ -136,7 +136,9 @@ answer([got, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])])
 
 def test_pids_and_parents_of_the_host_do_not_show(jail: Jail) -> None:
     """The guest's parent must be its keeper, and its session its own."""
-    text = "answer([os.getpid() < 100000, os.getsid(0) == os.getpid(), os.getpgrp() == os.getpid()])"
+    text = (
+        "answer([os.getpid() < 100000, os.getsid(0) == os.getpid(), os.getpgrp() == os.getpid()])"
+    )
     assert inside(jail, text) == [True, True, True]
 
 

@@ -13,7 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-KINDS = {"stream": socket.SOCK_STREAM, "datagram": socket.SOCK_DGRAM, "packet": socket.SOCK_SEQPACKET}
+KINDS = {
+    "stream": socket.SOCK_STREAM,
+    "datagram": socket.SOCK_DGRAM,
+    "packet": socket.SOCK_SEQPACKET,
+}
 
 
 @pytest.fixture(params=sorted(KINDS))
@@ -83,7 +87,7 @@ def test_ux_04_a_socket_file_in_a_grant_is_masked(
         assert set(inside(jail, text)) == {errno.EACCES}
         renamed = f"answer(attempt(os.rename, {str(path)!r}, {str(workspace / 't')!r}))"
         assert inside(jail, renamed) in (errno.EBUSY, errno.EROFS)
-        assert any(clause.clause == f"socket {path}" for clause in jail.report.clauses)
+        assert any(clause.clause == f"masked {path}" for clause in jail.report.clauses)
     assert untouched(one)
     assert outside(text)[0] == 0
 
@@ -109,9 +113,7 @@ def outside_socket(listening: object, kind: int) -> Iterator[tuple[str, socket.s
 
 
 @pytest.mark.parametrize("egress", [Egress.OFF, Egress.OPEN])
-def test_ux_04_an_abstract_socket_of_the_host(
-    listening: object, kind: int, egress: Egress
-) -> None:
+def test_ux_04_an_abstract_socket_of_the_host(listening: object, kind: int, egress: Egress) -> None:
     """An abstract socket of the host must be out of reach, with the host's network too."""
     address = f"\0visruntime-{os.getpid()}-{int(kind)}"
     one = listening(address, kind)
