@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -18,7 +19,9 @@ from visruntime.errors import (
     ProtocolViolation,
     WorkerDied,
 )
-from visruntime.runtime import TrustedRuntime
+from visruntime.policy import JailPolicy
+from visruntime.runtime import Runtime, TrustedRuntime
+from visruntime.worker import Worker
 
 if TYPE_CHECKING:
     from runtime_helpers import AnyRuntime
@@ -195,6 +198,43 @@ def test_close_leaves_no_process_and_no_descriptor() -> None:
     with pytest.raises(JailClosed):
         runtime.run("1")
     runtime.close()
+
+
+_FORGES_A_REPLY_AND_STOPS_READING = (
+    "import _viscore as c, time\n"
+    "c.send(7, c.encode(dict(id=2, value=None, error=None, exit_code=None, displays=[], trips={})))"
+    "\ntime.sleep(30)"
+)
+
+
+def test_close_waits_for_no_worker_that_reads_nothing(runtime: AnyRuntime) -> None:
+    """A channel full of unread replies makes close neither raise nor wait, and the jail ends."""
+    runtime.run("1")
+    runtime.run(_FORGES_A_REPLY_AND_STOPS_READING)
+    worker = runtime._worker
+    assert worker is not None
+    with pytest.raises(BlockingIOError):
+        while worker._channel.send(bytes(4096), socket.MSG_DONTWAIT):
+            pass
+    started = time.monotonic()
+    runtime.close()
+    assert time.monotonic() - started < 2
+    assert isinstance(runtime, TrustedRuntime) or runtime._jail.closed
+
+
+def test_the_jail_is_closed_even_when_the_worker_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever goes wrong with the worker, close ends the jail that the runtime opened."""
+    runtime = Runtime(JailPolicy())
+    runtime.run("1")
+
+    def fail(worker: Worker) -> None:
+        worker.kill()
+        raise MemoryError
+
+    monkeypatch.setattr(Worker, "close", fail)
+    with pytest.raises(MemoryError):
+        runtime.close()
+    assert runtime._jail.closed
 
 
 def test_a_forked_child_of_the_host_leaves_the_worker_alone(runtime: AnyRuntime) -> None:

@@ -244,12 +244,16 @@ class JailedProcess:
 
     def kill(self) -> None:
         """End the process and its whole tree."""
-        with suppress(JailClosed, _native.NativeError):
-            self._process.kill()
-        self._process.close()
-        if self._usage is not None:
-            self._usage.close()
-            self._usage = None
+        try:
+            # An error means that the jail is gone, and so is everything in it.
+            with suppress(JailClosed, _native.NativeError):
+                self._process.kill()
+            with suppress(JailClosed, _native.NativeError):
+                self._process.close()
+        finally:
+            if self._usage is not None:
+                self._usage.close()
+                self._usage = None
 
     def cpu_seconds(self) -> float | None:
         """Processor seconds of the process itself so far."""

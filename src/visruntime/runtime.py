@@ -207,16 +207,23 @@ class _Session:
         self._value({"op": "clear"}, None)
 
     def close(self) -> None:
-        """End the worker; the runtime cannot be used afterwards."""
+        """End the worker, and the jail if the runtime opened it; it cannot be used afterwards."""
         if self._callbacks.in_callback():
             raise RuntimeError("a host function cannot close the runtime that calls it")
         if os.getpid() != self._process_id:
+            self._let_go()
             return
         with self._lock:
             self._closed = True
             worker, self._worker = self._worker, None
-            if worker is not None:
-                worker.close()
+            try:
+                if worker is not None:
+                    worker.close()
+            finally:
+                self._let_go()
+
+    def _let_go(self) -> None:
+        """Give back what the runtime has besides its worker."""
 
     # How they work.
 
@@ -523,9 +530,7 @@ class Runtime(_Session):
             self._jail = self._open_jail()
         return self._jail
 
-    def close(self) -> None:
-        """End the worker, and the jail if the runtime opened it."""
-        super().close()
+    def _let_go(self) -> None:
         if self._own_jail:
             self._jail.close()
 

@@ -572,25 +572,29 @@ class Worker:
     # The end.
 
     def close(self) -> None:
-        """Say goodbye, give the worker a moment, end it."""
-        if self._process is not None and self._process.poll() is None:
-            try:
-                self._send(BYE, b"")
+        """Say goodbye, give the worker a moment, end it; what it does meanwhile is ignored."""
+        try:
+            if self._process is not None and self._process.poll() is None:
+                # Never waits: a worker that left its replies unread gets no farewell.
+                farewell = self._encoder.frame(BYE, b"")
+                self._channel.send(farewell, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
                 self._channel.shutdown(socket.SHUT_WR)
                 self._process.wait(_FAREWELL_SECONDS)
-            except (OSError, WorkerDied):
-                pass  # it is already gone, which is what is wanted
-        self.kill()
+        except OSError:
+            pass  # it is already gone, or does not read: both end the same way
+        finally:
+            self.kill()
 
     def kill(self) -> None:
         """End the worker and what it started, and give back every descriptor."""
-        if self._process is not None:
-            self._process.kill()
-        for descriptor in self._owned:
-            os.close(descriptor)
-        self._owned.clear()
-        self._channel.close()
-        self._control.close()
+        try:
+            if self._process is not None:
+                self._process.kill()
+        finally:
+            while self._owned:
+                os.close(self._owned.pop())
+            self._channel.close()
+            self._control.close()
 
 
 def _decode(payload: bytes) -> dict[str, Any]:
