@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ import pytest
 from runtime_helpers import children_of, runtime
 
 from visruntime.errors import (
+    CommandTimeout,
     JailClosed,
     ProtocolViolation,
     WorkerDied,
@@ -130,6 +132,59 @@ def test_replies_of_another_shape_are_violations(runtime: AnyRuntime, reply: str
     assert runtime.eval("1+1") == 2
 
 
+_READS_SLOWLY = """
+import _viscore as c, os, socket, time
+sockets = [socket.socket(fileno=os.dup(fd)) for fd in map(int, os.listdir("/proc/self/fd"))
+           if fd > 2 and os.path.exists(f"/proc/self/fd/{fd}")
+           and os.readlink(f"/proc/self/fd/{fd}").startswith("socket:")]
+channel = next(s for s in sockets if s.type == socket.SOCK_STREAM)
+def ignore():
+    END = time.monotonic() + 20
+    while time.monotonic() < END:
+        try:
+            if time.sleep(.3) is None: channel.recv(65536)
+        except BaseException: pass
+"""
+
+
+@pytest.mark.parametrize("sent", ["reply of a host function", "inputs"])
+def test_the_timeout_holds_while_the_host_sends(runtime: AnyRuntime, sent: str) -> None:
+    """A guest that takes in a large value byte by byte cannot hold a run beyond its timeout."""
+    large = bytes(32 << 20)
+    runtime.expose("large", lambda: large)
+    assert runtime.run("len(large())", timeout=5).value == len(large)
+    assert runtime.run("len(x)", inputs={"x": large}, timeout=5).value == len(large)
+    call = "c.send(4, c.encode(dict(id=1, name='large', args=[], kwargs={})))\nignore()"
+    forge = (
+        "c.send(7, c.encode(dict(id=4, value=None, error=None, exit_code=None, displays=[],"
+        " trips={})))\nignore()"
+    )
+    inputs = None
+    if sent == "inputs":
+        runtime.run(_READS_SLOWLY + forge)
+        inputs, call = {"x": large}, "1"
+    started = time.monotonic()
+    with pytest.raises(CommandTimeout) as caught:
+        runtime.run(_READS_SLOWLY + call, inputs=inputs, timeout=1)
+    assert 1 < time.monotonic() - started < 4
+    assert caught.value.result.session_lost
+    assert runtime.eval("1+1") == 2
+
+
+def test_the_timeout_holds_between_many_calls_at_once(runtime: AnyRuntime) -> None:
+    """Calls that a guest sends all at once do not each get their time."""
+    runtime.expose("slow", lambda: time.sleep(0.1))
+    runtime.run("1")
+    calls = (
+        "import _viscore as c\n"
+        "for n in range(100): c.send(4, c.encode(dict(id=n, name='slow', args=[], kwargs={})))\n"
+    )
+    started = time.monotonic()
+    with pytest.raises((CommandTimeout, WorkerDied)):
+        runtime.run(calls + "while True: pass", timeout=1)
+    assert 1 < time.monotonic() - started < 4
+
+
 # ---- the end of a worker ----
 
 
@@ -213,7 +268,7 @@ def test_close_waits_for_no_worker_that_reads_nothing(runtime: AnyRuntime) -> No
     runtime.run(_FORGES_A_REPLY_AND_STOPS_READING)
     worker = runtime._worker
     assert worker is not None
-    with pytest.raises(BlockingIOError):
+    with suppress(BlockingIOError):
         while worker._channel.send(bytes(4096), socket.MSG_DONTWAIT):
             pass
     started = time.monotonic()
