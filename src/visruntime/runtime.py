@@ -46,6 +46,10 @@ DEFAULT_OUTPUT = 16 * 1024 * 1024
 """Bytes of stdout, and of stderr, that are kept of one run where no policy says."""
 _REFUSALS = (ENOENT, EACCES, EPERM, EROFS)
 _TICK_SECONDS = 0.005
+MAX_DISPLAYS = 1_000
+"""Most displays of one run; workers keep no more."""
+_MAX_TRIPS = 100
+_MAX_TRIP_NAME = 100
 OutputSink = Callable[[str, bytes], None]
 """Gets ``"stdout"`` or ``"stderr"`` and each chunk as it comes."""
 
@@ -396,9 +400,12 @@ def _claims(reply: dict[str, Any], explain: Explain) -> dict[str, Any]:
     right = (
         (code is None or (type(code) is int and -(2**31) <= code < 2**31))
         and type(displays) is list
+        and len(displays) <= MAX_DISPLAYS
         and all(type(display) is dict for display in displays)
         and type(trips) is dict
-        and all(type(name) is str and type(count) is int for name, count in trips.items())
+        and len(trips) <= _MAX_TRIPS
+        and all(type(name) is str and len(name) <= _MAX_TRIP_NAME for name in trips)
+        and all(type(count) is int and 0 <= count < 2**64 for count in trips.values())
     )
     if not right:
         raise ProtocolViolation("the worker's reply has not the agreed shape")
