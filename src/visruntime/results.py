@@ -61,9 +61,12 @@ def _room_after(value: Any, room: int) -> int:
 class RunUsage:
     """What one run cost, measured by the host.
 
-    ``wall_seconds`` is the time from request to reply. ``cpu_seconds`` is the processor time of
-    the worker and of its children that have ended; ``peak_memory`` is the largest resident
-    size of the worker since it started, in bytes. Both are ``None`` where they could not be read.
+    ``wall_seconds`` is the time from request to reply. The others are lower bounds, at least so
+    much was used: ``cpu_seconds`` is the processor time of the worker and of its children that it
+    has waited for, and a guest that ignores SIGCHLD waits for none; ``peak_memory`` is the largest
+    resident size of the worker that was seen, in bytes, and a guest can reset the kernel's record
+    of it before the end of a run. Both are ``None`` where they could not be read. A limit holds
+    for the whole jail and depends on neither.
     """
 
     __slots__ = ("cpu_seconds", "peak_memory", "wall_seconds")
