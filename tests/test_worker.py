@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import signal
 import socket
@@ -320,6 +322,24 @@ def test_a_runtime_that_is_dropped_ends_its_worker() -> None:
     (worker,) = children_of(os.getpid()) - before
     del runtime
     assert not Path(f"/proc/{worker}").exists()
+
+
+def test_a_user_with_no_room_for_large_pipes_still_gets_workers(
+    runtime: AnyRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel refuses F_SETPIPE_SZ to a user with many pipes: smaller ones do as well."""
+    refused = []
+
+    def refuse(descriptor: int, command: int, argument: int = 0) -> int:
+        if command == fcntl.F_SETPIPE_SZ:
+            refused.append(descriptor)
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+        return set_flag(descriptor, command, argument)
+
+    set_flag = fcntl.fcntl
+    monkeypatch.setattr(fcntl, "fcntl", refuse)
+    assert len(runtime.run("print('x' * 3_000_000)").stdout) == 3_000_001
+    assert len(refused) == 2
 
 
 def test_workers_inherit_no_descriptor_of_the_host(tmp_path: Path) -> None:
