@@ -218,6 +218,39 @@ def test_a_guest_that_does_not_read_replies_cannot_hold_the_host(runtime: AnyRun
     assert runtime.eval("1") == 1
 
 
+class _Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise LookupError
+
+
+def test_an_error_of_any_size_crosses_and_the_run_goes_on(runtime: AnyRuntime) -> None:
+    """A host function whose message repeats what the guest sent does not make ``run`` raise."""
+
+    def fail(kind: str) -> None:
+        problem: Exception = ValueError("m\udc80")
+        if kind == "name":
+            problem = type("E" * 10**6, (Exception,), {})("m")
+        elif kind == "message":
+            problem = _Unspeakable()
+        raise problem
+
+    runtime.expose("price", {"tea": 3}.__getitem__)
+    runtime.expose("fail", fail)
+    code = (
+        "def attempt(f, *a):\n    try: return f(*a)\n"
+        "    except Exception as e: return (e.type_name, len(str(e)), str(e)[:60])\n"
+        "[attempt(price, 'tea'), attempt(price, '\\x01' * (30 << 20)), attempt(fail, 'name'),"
+        " attempt(fail, 'message'), attempt(fail, 'surrogate')]"
+    )
+    tea, key, name, message, surrogate = runtime.run(code, timeout=30).value
+    assert tea == 3
+    assert key[0] == "KeyError"
+    assert 16_384 < key[1] < 21_000  # str() of a KeyError is a repr, in the guest once more
+    assert name[0] == "E" * 500
+    assert message[2].endswith("<str() raised LookupError>")
+    assert surrogate == ("ValueError", 2, "m\udc80")
+
+
 def test_unknown_names_are_refused(runtime: AnyRuntime) -> None:
     """A guest that makes up a name gets NameError; nothing of the host is called."""
     error = runtime.run(

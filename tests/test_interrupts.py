@@ -12,6 +12,7 @@ from runtime_helpers import runtime
 from visruntime.errors import (
     CommandTimeout,
 )
+from visruntime.worker import STACKS_SECONDS, Worker
 
 if TYPE_CHECKING:
     from runtime_helpers import AnyRuntime
@@ -127,6 +128,34 @@ def test_guest_can_clean_up_when_interrupted(runtime: AnyRuntime) -> None:
             timeout=0.2,
         )
     assert caught.value.result.stdout == b"cleaned\n"
+
+
+def test_stacks_end_though_the_worker_writes_without_end(
+    runtime: AnyRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A guest that floods its control socket cannot hold ``stacks`` beyond its limit."""
+    runtime.run("1")
+    assert "Thread" in runtime.stacks()
+    started = time.monotonic()
+
+    def flood(_worker: Worker, _timeout: float) -> bytes:
+        return b"x" if time.monotonic() - started < 20 else b""
+
+    monkeypatch.setattr(Worker, "_read_control", flood)
+    with pytest.raises(TimeoutError):
+        runtime.stacks()
+    assert time.monotonic() - started < STACKS_SECONDS + 1
+
+
+def test_orders_to_a_worker_that_was_ended_are_nothing(runtime: AnyRuntime) -> None:
+    """``interrupt`` and ``stacks`` may come from another thread after the worker was killed."""
+    runtime.run("1")
+    worker = runtime._worker
+    assert worker is not None
+    worker.kill()
+    worker.interrupt()
+    with pytest.raises(TimeoutError):
+        worker.stacks()
 
 
 def test_stacks_are_shown_while_c_code_runs(runtime: AnyRuntime) -> None:

@@ -343,6 +343,22 @@ def test_usage_is_measured_from_outside(runtime: AnyRuntime) -> None:
     assert large.usage.peak_memory > 100_000_000
 
 
+def test_a_peak_that_was_seen_is_not_taken_back(runtime: AnyRuntime) -> None:
+    """A guest that resets the kernel's record of its memory does not lower what is reported."""
+    before = runtime.run("b = bytearray(b'x') * 100_000_000; del b").usage.peak_memory
+    assert before is not None
+    after = runtime.run(
+        "import ctypes\nctypes.CDLL(None).prctl(4, 1, 0, 0, 0)\n"
+        "open('/proc/self/clear_refs', 'w').write('5')\n"
+        "peak = open('/proc/self/status').read().partition('VmHWM:')[2].split()[0]\n"
+        "int(peak) * 1024"
+    )
+    assert after.error is None
+    assert after.value < 100_000_000
+    assert after.usage.peak_memory is not None
+    assert after.usage.peak_memory >= before
+
+
 def test_calls_from_many_threads_take_turns(runtime: AnyRuntime) -> None:
     """Concurrent calls of one runtime do not mix."""
     results: list[int] = []

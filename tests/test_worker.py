@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,11 +18,14 @@ import pytest
 from runtime_helpers import children_of, runtime
 
 from visruntime.errors import (
+    CommandTimeout,
     JailClosed,
     ProtocolViolation,
     WorkerDied,
 )
-from visruntime.runtime import TrustedRuntime
+from visruntime.policy import JailPolicy
+from visruntime.runtime import Runtime, TrustedRuntime
+from visruntime.worker import Worker
 
 if TYPE_CHECKING:
     from runtime_helpers import AnyRuntime
@@ -127,6 +134,59 @@ def test_replies_of_another_shape_are_violations(runtime: AnyRuntime, reply: str
     assert runtime.eval("1+1") == 2
 
 
+_READS_SLOWLY = """
+import _viscore as c, os, socket, time
+sockets = [socket.socket(fileno=os.dup(fd)) for fd in map(int, os.listdir("/proc/self/fd"))
+           if fd > 2 and os.path.exists(f"/proc/self/fd/{fd}")
+           and os.readlink(f"/proc/self/fd/{fd}").startswith("socket:")]
+channel = next(s for s in sockets if s.type == socket.SOCK_STREAM)
+def ignore():
+    END = time.monotonic() + 20
+    while time.monotonic() < END:
+        try:
+            if time.sleep(.3) is None: channel.recv(65536)
+        except BaseException: pass
+"""
+
+
+@pytest.mark.parametrize("sent", ["reply of a host function", "inputs"])
+def test_the_timeout_holds_while_the_host_sends(runtime: AnyRuntime, sent: str) -> None:
+    """A guest that takes in a large value byte by byte cannot hold a run beyond its timeout."""
+    large = bytes(32 << 20)
+    runtime.expose("large", lambda: large)
+    assert runtime.run("len(large())", timeout=5).value == len(large)
+    assert runtime.run("len(x)", inputs={"x": large}, timeout=5).value == len(large)
+    call = "c.send(4, c.encode(dict(id=1, name='large', args=[], kwargs={})))\nignore()"
+    forge = (
+        "c.send(7, c.encode(dict(id=4, value=None, error=None, exit_code=None, displays=[],"
+        " trips={})))\nignore()"
+    )
+    inputs = None
+    if sent == "inputs":
+        runtime.run(_READS_SLOWLY + forge)
+        inputs, call = {"x": large}, "1"
+    started = time.monotonic()
+    with pytest.raises(CommandTimeout) as caught:
+        runtime.run(_READS_SLOWLY + call, inputs=inputs, timeout=1)
+    assert 1 < time.monotonic() - started < 4
+    assert caught.value.result.session_lost
+    assert runtime.eval("1+1") == 2
+
+
+def test_the_timeout_holds_between_many_calls_at_once(runtime: AnyRuntime) -> None:
+    """Calls that a guest sends all at once do not each get their time."""
+    runtime.expose("slow", lambda: time.sleep(0.1))
+    runtime.run("1")
+    calls = (
+        "import _viscore as c\n"
+        "for n in range(100): c.send(4, c.encode(dict(id=n, name='slow', args=[], kwargs={})))\n"
+    )
+    started = time.monotonic()
+    with pytest.raises((CommandTimeout, WorkerDied)):
+        runtime.run(calls + "while True: pass", timeout=1)
+    assert 1 < time.monotonic() - started < 4
+
+
 # ---- the end of a worker ----
 
 
@@ -197,6 +257,43 @@ def test_close_leaves_no_process_and_no_descriptor() -> None:
     runtime.close()
 
 
+_FORGES_A_REPLY_AND_STOPS_READING = (
+    "import _viscore as c, time\n"
+    "c.send(7, c.encode(dict(id=2, value=None, error=None, exit_code=None, displays=[], trips={})))"
+    "\ntime.sleep(30)"
+)
+
+
+def test_close_waits_for_no_worker_that_reads_nothing(runtime: AnyRuntime) -> None:
+    """A channel full of unread replies makes close neither raise nor wait, and the jail ends."""
+    runtime.run("1")
+    runtime.run(_FORGES_A_REPLY_AND_STOPS_READING)
+    worker = runtime._worker
+    assert worker is not None
+    with suppress(BlockingIOError):
+        while worker._channel.send(bytes(4096), socket.MSG_DONTWAIT):
+            pass
+    started = time.monotonic()
+    runtime.close()
+    assert time.monotonic() - started < 2
+    assert isinstance(runtime, TrustedRuntime) or runtime._jail.closed
+
+
+def test_the_jail_is_closed_even_when_the_worker_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever goes wrong with the worker, close ends the jail that the runtime opened."""
+    runtime = Runtime(JailPolicy())
+    runtime.run("1")
+
+    def fail(worker: Worker) -> None:
+        worker.kill()
+        raise MemoryError
+
+    monkeypatch.setattr(Worker, "close", fail)
+    with pytest.raises(MemoryError):
+        runtime.close()
+    assert runtime._jail.closed
+
+
 def test_a_forked_child_of_the_host_leaves_the_worker_alone(runtime: AnyRuntime) -> None:
     """A child of the host can neither use nor end the runtime of its parent."""
     runtime.exec("kept = 1")
@@ -225,6 +322,24 @@ def test_a_runtime_that_is_dropped_ends_its_worker() -> None:
     (worker,) = children_of(os.getpid()) - before
     del runtime
     assert not Path(f"/proc/{worker}").exists()
+
+
+def test_a_user_with_no_room_for_large_pipes_still_gets_workers(
+    runtime: AnyRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel refuses F_SETPIPE_SZ to a user with many pipes: smaller ones do as well."""
+    refused = []
+
+    def refuse(descriptor: int, command: int, argument: int = 0) -> int:
+        if command == fcntl.F_SETPIPE_SZ:
+            refused.append(descriptor)
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+        return set_flag(descriptor, command, argument)
+
+    set_flag = fcntl.fcntl
+    monkeypatch.setattr(fcntl, "fcntl", refuse)
+    assert len(runtime.run("print('x' * 3_000_000)").stdout) == 3_000_001
+    assert len(refused) == 2
 
 
 def test_workers_inherit_no_descriptor_of_the_host(tmp_path: Path) -> None:

@@ -13,6 +13,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Callbacks"]
 
+MAX_MESSAGE = 16_384
+"""Longest message of an exception that the guest gets, in characters."""
+MAX_NAME = 500
+"""Longest name of its type, in characters."""
+
 
 class Callbacks:
     """The functions that one runtime exposes, and the answers to the guest's calls.
@@ -60,7 +65,7 @@ class Callbacks:
             value = self._call(name, arguments, keywords)
             return _native.encode({"id": number, "value": value, "error": None})
         except Exception as problem:  # noqa: BLE001 (whatever it is, it is the guest's answer)
-            error = (type(problem).__name__, str(problem))
+            error = _describe(problem)
         return _native.encode({"id": number, "value": None, "error": error})
 
     def _call(self, name: str, arguments: list[Any], keywords: dict[str, Any]) -> Any:
@@ -107,6 +112,19 @@ class Callbacks:
         if problem is not None:
             raise problem
         return value
+
+
+def _describe(problem: Exception) -> tuple[str, str]:
+    """Name the type and the message, which may repeat whatever the guest had sent."""
+    try:
+        message = str(problem)
+    except Exception as failure:  # noqa: BLE001 (a __str__ that fails is no reason to fail a run)
+        message = f"<str() raised {type(failure).__name__}>"
+    more = len(message) - MAX_MESSAGE
+    message = message[:MAX_MESSAGE]
+    if more > 0:
+        message += f"... ({more} more characters)"
+    return type(problem).__name__[:MAX_NAME], message
 
 
 def _read_call(payload: bytes) -> tuple[int, str, list[Any], dict[str, Any]]:

@@ -26,13 +26,17 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class _Meter:
-    """Measures a child process from outside, cheaply enough to do it at each run."""
+    """Measures a child process from outside, cheaply enough to do it at each run.
 
-    __slots__ = ("_clock", "_stat", "_status")
+    What it says is a lower bound: a process can hide its children and reset its peak.
+    """
+
+    __slots__ = ("_clock", "_peak", "_stat", "_status")
 
     def __init__(self, pid: int) -> None:
         # The kernel's per-process clock, see clock_getcpuclockid(3).
         self._clock = (~pid << 3) | 2
+        self._peak = 0
         self._stat = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
         try:
             self._status = os.open(f"/proc/{pid}/status", os.O_RDONLY | os.O_CLOEXEC)
@@ -48,7 +52,7 @@ class _Meter:
             return None
 
     def children_cpu_seconds(self) -> float:
-        """Processor time of its children that have ended, in steps of a clock tick."""
+        """Processor time of its children that it has waited for, in steps of a clock tick."""
         try:
             fields = os.pread(self._stat, 4096, 0).rpartition(b")")[2].split()
         except ProcessLookupError:
@@ -56,13 +60,15 @@ class _Meter:
         return (int(fields[13]) + int(fields[14])) / _TICKS
 
     def peak_memory(self) -> int | None:
-        """Largest resident size in bytes."""
+        """Largest resident size in bytes that was seen; /proc/self/clear_refs resets it."""
         try:
             status = os.pread(self._status, 8192, 0)
         except ProcessLookupError:
-            return None
+            return self._peak or None
         _, found, rest = status.partition(b"VmHWM:")
-        return int(rest.split(None, 1)[0]) * 1024 if found else None
+        if found:
+            self._peak = max(self._peak, int(rest.split(None, 1)[0]) * 1024)
+        return self._peak or None
 
     def close(self) -> None:
         """Give the descriptors back."""
@@ -244,12 +250,16 @@ class JailedProcess:
 
     def kill(self) -> None:
         """End the process and its whole tree."""
-        with suppress(JailClosed, _native.NativeError):
-            self._process.kill()
-        self._process.close()
-        if self._usage is not None:
-            self._usage.close()
-            self._usage = None
+        try:
+            # An error means that the jail is gone, and so is everything in it.
+            with suppress(JailClosed, _native.NativeError):
+                self._process.kill()
+            with suppress(JailClosed, _native.NativeError):
+                self._process.close()
+        finally:
+            if self._usage is not None:
+                self._usage.close()
+                self._usage = None
 
     def cpu_seconds(self) -> float | None:
         """Processor seconds of the process itself so far."""

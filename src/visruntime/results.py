@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from visruntime.errors import GuestError, ProtocolViolation
+from visruntime.guest.values import Record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,17 +15,58 @@ if TYPE_CHECKING:
 __all__ = ["GuestFailure", "GuestFrame", "RunResult", "RunUsage"]
 
 
+MAX_REPR = 10_000
+"""About the longest ``repr`` of a value that is shown, in characters."""
+
+
 def printable(text: str) -> str:
     """*text* of a guest without control characters, for messages and terminals."""
-    return "".join(c if c in "\n\t" or c.isprintable() else "\ufffd" for c in text)
+    # A guest chooses the length, so no step here is taken for each character in Python.
+    unsafe = [c for c in set(text) if c not in "\n\t" and not c.isprintable()]
+    return text.translate(dict.fromkeys(map(ord, unsafe), "\ufffd")) if unsafe else text
+
+
+def brief(value: Any) -> str:
+    """``repr`` of a guest's value; of a large one only its type, for no value may break a repr."""
+    with suppress(ValueError):  # CPython writes no int of more than some thousand digits
+        if _room_after(value, MAX_REPR) >= 0:
+            return repr(value)
+    return f"<{type(value).__name__}, too large to be shown>"
+
+
+def _room_after(value: Any, room: int) -> int:
+    """How many of *room* characters are left after *value*; negative once it does not fit."""
+    kind = type(value)
+    if kind in (str, bytes, bytearray):
+        room -= len(value)
+        return room
+    if kind is int:
+        room -= value.bit_length() // 3 + 1
+        return room
+    parts: Any = ()
+    if kind is dict or kind is Record:
+        fields = value if kind is dict else value.fields
+        parts = (part for pair in fields.items() for part in pair)
+    elif kind in (list, tuple, set, frozenset):
+        parts = value
+    else:
+        room -= len(str(value))
+    for part in parts:
+        if room < 0:
+            break
+        room = _room_after(part, room - 1)
+    return room
 
 
 class RunUsage:
     """What one run cost, measured by the host.
 
-    ``wall_seconds`` is the time from request to reply. ``cpu_seconds`` is the processor time of
-    the worker and of its children that have ended; ``peak_memory`` is the largest resident
-    size of the worker since it started, in bytes. Both are ``None`` where they could not be read.
+    ``wall_seconds`` is the time from request to reply. The others are lower bounds, at least so
+    much was used: ``cpu_seconds`` is the processor time of the worker and of its children that it
+    has waited for, and a guest that ignores SIGCHLD waits for none; ``peak_memory`` is the largest
+    resident size of the worker that was seen, in bytes, and a guest can reset the kernel's record
+    of it before the end of a run. Both are ``None`` where they could not be read. A limit holds
+    for the whole jail and depends on neither.
     """
 
     __slots__ = ("cpu_seconds", "peak_memory", "wall_seconds")
@@ -92,6 +135,10 @@ MAX_PARTS = 200
 """Most notes, frames or members of one error."""
 MAX_FAILURES = 20
 """Most errors that are linked with one, itself included."""
+MAX_TOTAL = 1_000_000
+"""Characters of all texts of one error together; workers stay below half of it."""
+MAX_TRACEBACK = 1_000_000
+"""Longest traceback that is built, in characters; the indentation of groups is in it."""
 Explain = Callable[[int, str], str | None]
 """What a policy has to say about an errno and the path it came with."""
 
@@ -143,7 +190,7 @@ class GuestFailure:
             ProtocolViolation: the worker's description has not the agreed shape.
         """
         try:
-            _check_claim(claim, [MAX_FAILURES])
+            _check_claim(claim, _Allowance())
             return cls(claim, explain)  # type: ignore[arg-type]
         except (KeyError, TypeError, ValueError) as problem:
             raise ProtocolViolation(f"the worker described an error wrongly: {problem}") from None
@@ -154,30 +201,35 @@ class GuestFailure:
     @property
     def traceback(self) -> str:
         """The traceback as CPython would print it, without control characters."""
-        lines: list[str] = []
+        sheet = _Sheet()
+        self._write(sheet, "")
+        return printable(sheet.text())
+
+    def _write(self, sheet: _Sheet, indent: str) -> None:
         if self.cause is not None:
-            lines.append(self.cause.traceback)
-            lines.append(
-                "\nThe above exception was the direct cause of the following exception:\n\n"
+            self.cause._write(sheet, indent)
+            sheet.write(
+                "\nThe above exception was the direct cause of the following exception:\n\n", indent
             )
         elif self.context is not None:
-            lines.append(self.context.traceback)
-            lines.append(
-                "\nDuring handling of the above exception, another exception occurred:\n\n"
+            self.context._write(sheet, indent)
+            sheet.write(
+                "\nDuring handling of the above exception, another exception occurred:\n\n", indent
             )
         if self.frames:
-            lines.append("Traceback (most recent call last):\n")
-            lines += [frame.render() for frame in self.frames]
-        lines.append(
-            f"{self.type_name}: {self.message}\n" if self.message else f"{self.type_name}\n"
+            sheet.write("Traceback (most recent call last):\n", indent)
+        for frame in self.frames:
+            sheet.write(frame.render(), indent)
+        sheet.write(
+            f"{self.type_name}: {self.message}\n" if self.message else f"{self.type_name}\n", indent
         )
-        lines += [f"{note}\n" for note in self.notes]
+        for note in self.notes:
+            sheet.write(f"{note}\n", indent)
         if self.explanation is not None:
-            lines.append(f"({self.explanation})\n")
+            sheet.write(f"({self.explanation})\n", indent)
         for number, member in enumerate(self.exceptions, 1):
-            lines.append(f"  +---------------- {number} ----------------\n")
-            lines += [f"  | {line}\n" for line in member.traceback.splitlines()]
-        return printable("".join(lines))
+            sheet.write(f"  +---------------- {number} ----------------\n", indent)
+            member._write(sheet, f"{indent}  | ")
 
     def to_exception(self, result: RunResult) -> GuestError:
         """The exception that stands for it on the host."""
@@ -190,25 +242,70 @@ class GuestFailure:
         )
 
 
-def _check_claim(claim: Any, left: list[int]) -> None:
-    """Check types and sizes before anything is built; what is wrong is named by the exception.
+class _Sheet:
+    """The lines of a traceback, up to a total length."""
 
-    ``left`` counts down the failures that may still come: what shows them costs time.
-    """
-    left[0] -= 1
-    if type(claim) is not dict or left[0] < 0:
+    __slots__ = ("_parts", "_room")
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._room = MAX_TRACEBACK
+
+    def write(self, lines: str, indent: str) -> None:
+        """Add whole *lines*, each after *indent*."""
+        if self._room <= 0:
+            return
+        breaks = lines.count("\n")
+        if len(lines) + breaks * len(indent) > self._room:
+            # Cut such that what is left fits even if it is all line breaks.
+            lines = f"{lines[: self._room // (len(indent) + 1)]}\n... (the rest is too long)\n"
+            self._room = 0
+        if indent:
+            lines = indent + lines[:-1].replace("\n", f"\n{indent}") + "\n"
+        self._room -= len(lines)
+        self._parts.append(lines)
+
+    def text(self) -> str:
+        """All lines."""
+        return "".join(self._parts)
+
+
+class _Allowance:
+    """What the rest of one claim may still hold: failures, and characters of text."""
+
+    __slots__ = ("characters", "failures")
+
+    def __init__(self) -> None:
+        self.failures = MAX_FAILURES
+        self.characters = MAX_TOTAL
+
+    def check_text(self, name: str, texts: Sequence[Any]) -> None:
+        """Check that all are text, and take their length off."""
+        for text in texts:
+            if type(text) is not str or len(text) > MAX_TEXT:
+                raise TypeError(f"{name}: not text, or too long")
+            self.characters -= len(text)
+        if self.characters < 0:
+            raise ValueError("too much text in all")
+
+
+def _check_claim(claim: Any, left: _Allowance) -> None:
+    """Check types and sizes before anything is built; what is wrong is named by the exception."""
+    left.failures -= 1
+    if type(claim) is not dict or left.failures < 0:
         raise TypeError("not a dict, or one too many")
-    _check_text("type and message", [claim["type"], claim["message"]])
-    if type(claim["errno"]) not in (int, type(None)):
-        raise TypeError("errno has the wrong type")
+    left.check_text("type and message", [claim["type"], claim["message"]])
+    errno = claim["errno"]
+    if errno is not None and (type(errno) is not int or not 0 <= errno < 2**31):
+        raise TypeError("errno has the wrong type, or is out of range")
     if claim["path"] is not None:
-        _check_text("path", [claim["path"]])
+        left.check_text("path", [claim["path"]])
     for name in ("notes", "frames", "exceptions"):
         if type(claim[name]) not in (list, tuple) or len(claim[name]) > MAX_PARTS:
             raise TypeError(f"{name} is not a list, or too long")
-    _check_text("notes", claim["notes"])
+    left.check_text("notes", claim["notes"])
     for frame in claim["frames"]:
-        _check_frame(frame)
+        _check_frame(frame, left)
     for linked in (claim["cause"], claim["context"]):
         if linked is not None:
             _check_claim(linked, left)
@@ -216,21 +313,15 @@ def _check_claim(claim: Any, left: list[int]) -> None:
         _check_claim(member, left)
 
 
-def _check_frame(frame: Any) -> None:
+def _check_frame(frame: Any, left: _Allowance) -> None:
     if type(frame) is not tuple or len(frame) != 7:
         raise TypeError("a frame has not seven parts")
     file, line, function, source, *columns = frame
-    _check_text("a frame's names", [file, function, source])
+    left.check_text("a frame's names", [file, function, source])
     if type(line) is not int or any(type(c) not in (int, type(None)) for c in columns):
         raise TypeError("a frame's numbers are not numbers")
     if any(number is not None and not -1 <= number < 2**31 for number in (line, *columns)):
         raise ValueError("a frame's numbers are out of range")
-
-
-def _check_text(name: str, texts: Sequence[Any]) -> None:
-    for text in texts:
-        if type(text) is not str or len(text) > MAX_TEXT:
-            raise TypeError(f"{name}: not text, or too long")
 
 
 class RunResult:
@@ -301,7 +392,9 @@ class RunResult:
         self.report = report
 
     def __repr__(self) -> str:
-        outcome = f"error={self.error!r}" if self.error is not None else f"value={self.value!r}"
+        outcome = (
+            f"error={self.error!r}" if self.error is not None else f"value={brief(self.value)}"
+        )
         return f"RunResult({outcome}, stopped_by={self.stopped_by!r})"
 
     @property

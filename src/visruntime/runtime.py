@@ -46,6 +46,10 @@ DEFAULT_OUTPUT = 16 * 1024 * 1024
 """Bytes of stdout, and of stderr, that are kept of one run where no policy says."""
 _REFUSALS = (ENOENT, EACCES, EPERM, EROFS)
 _TICK_SECONDS = 0.005
+MAX_DISPLAYS = 1_000
+"""Most displays of one run; workers keep no more."""
+_MAX_TRIPS = 100
+_MAX_TRIP_NAME = 100
 OutputSink = Callable[[str, bytes], None]
 """Gets ``"stdout"`` or ``"stderr"`` and each chunk as it comes."""
 
@@ -207,16 +211,23 @@ class _Session:
         self._value({"op": "clear"}, None)
 
     def close(self) -> None:
-        """End the worker; the runtime cannot be used afterwards."""
+        """End the worker, and the jail if the runtime opened it; it cannot be used afterwards."""
         if self._callbacks.in_callback():
             raise RuntimeError("a host function cannot close the runtime that calls it")
         if os.getpid() != self._process_id:
+            self._let_go()
             return
         with self._lock:
             self._closed = True
             worker, self._worker = self._worker, None
-            if worker is not None:
-                worker.close()
+            try:
+                if worker is not None:
+                    worker.close()
+            finally:
+                self._let_go()
+
+    def _let_go(self) -> None:
+        """Give back what the runtime has besides its worker."""
 
     # How they work.
 
@@ -389,9 +400,12 @@ def _claims(reply: dict[str, Any], explain: Explain) -> dict[str, Any]:
     right = (
         (code is None or (type(code) is int and -(2**31) <= code < 2**31))
         and type(displays) is list
+        and len(displays) <= MAX_DISPLAYS
         and all(type(display) is dict for display in displays)
         and type(trips) is dict
-        and all(type(name) is str and type(count) is int for name, count in trips.items())
+        and len(trips) <= _MAX_TRIPS
+        and all(type(name) is str and len(name) <= _MAX_TRIP_NAME for name in trips)
+        and all(type(count) is int and 0 <= count < 2**64 for count in trips.values())
     )
     if not right:
         raise ProtocolViolation("the worker's reply has not the agreed shape")
@@ -523,9 +537,7 @@ class Runtime(_Session):
             self._jail = self._open_jail()
         return self._jail
 
-    def close(self) -> None:
-        """End the worker, and the jail if the runtime opened it."""
-        super().close()
+    def _let_go(self) -> None:
         if self._own_jail:
             self._jail.close()
 

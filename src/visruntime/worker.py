@@ -58,6 +58,7 @@ MAX_STACKS = 1024 * 1024
 """Bytes of stack text that are kept."""
 _GRACE_SECONDS = 0.5
 _FAREWELL_SECONDS = 0.5
+_LOOK_MILLISECONDS = 250.0
 _CHUNK = 65536
 _PIPE_SIZE = 1024 * 1024
 _GUEST_MODULES = ("values", "describe", "interrupts", "session", "worker")
@@ -222,6 +223,35 @@ class Timeout(Exception):
         self.reply = reply
 
 
+class _Limit:
+    """How long a worker may go on. It holds while we wait, and while we send.
+
+    ``tell`` is called when the time is over; then there is a moment more, and after that, or at
+    once where there is nobody to tell, the next question raises :class:`Timeout`.
+    """
+
+    __slots__ = ("_end", "_tell", "told")
+
+    def __init__(self, seconds: float | None, tell: Callable[[], object] | None = None) -> None:
+        self._end = None if seconds is None else time.monotonic() + seconds
+        self._tell = tell
+        self.told = False
+
+    def milliseconds(self) -> float:
+        """How long to wait for something to happen."""
+        if self._end is None:
+            return _LOOK_MILLISECONDS
+        left = self._end - time.monotonic()
+        if left <= 0:
+            if self._tell is None or self.told:
+                raise Timeout(None)
+            self.told = True
+            self._tell()
+            left = _GRACE_SECONDS
+            self._end = time.monotonic() + left
+        return min(left * 1000, _LOOK_MILLISECONDS)
+
+
 class Worker:
     """One live worker process and its channel."""
 
@@ -250,8 +280,14 @@ class Worker:
             for stream in self.streams:
                 stream.begin(_CHUNK, None)
             # Compiled only now, while the interpreter starts.
-            self._send(HELLO, _bootstrap(interpreter.same_as_host))
-            self._await_ready(interpreter)
+            limit = _Limit(START_SECONDS)
+            self._send(HELLO, _bootstrap(interpreter.same_as_host), limit)
+            self._await_ready(interpreter, limit)
+        except Timeout:
+            self.kill()
+            raise WorkerDied(
+                f"the worker was not ready after {START_SECONDS:.0f} s and was ended"
+            ) from None
         except BaseException:
             self.kill()
             raise
@@ -274,7 +310,7 @@ class Worker:
                 self._owned.append(reader)
                 given.callback(os.close, writer)
                 os.set_blocking(reader, False)
-                with suppress(PermissionError):  # the user has many large pipes already
+                with suppress(OSError):  # only for speed; the user may have many already
                     fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
                 streams.append(Stream(name, reader))
                 writers.append(writer)
@@ -302,16 +338,10 @@ class Worker:
         assert self._process is not None
         return self._process
 
-    def _await_ready(self, interpreter: Interpreter) -> None:
-        deadline = time.monotonic() + START_SECONDS
+    def _await_ready(self, interpreter: Interpreter, limit: _Limit) -> None:
         waiting = [HELLO, RESULT]
         while waiting:
-            frames = self._step(deadline)
-            if frames is None:
-                raise WorkerDied(
-                    f"the worker was not ready after {START_SECONDS:.0f} s and was ended"
-                )
-            for frame in frames:
+            for frame in self._step(limit):
                 if not waiting or frame.type != waiting.pop(0):
                     raise ProtocolViolation("the worker did not say hello first")
                 claim = _decode(frame.payload)
@@ -343,7 +373,7 @@ class Worker:
 
     # Frames.
 
-    def _send(self, frame_type: int, payload: bytes) -> None:
+    def _send(self, frame_type: int, payload: bytes, limit: _Limit) -> None:
         data = self._encoder.frame(frame_type, payload)
         try:
             try:
@@ -351,22 +381,23 @@ class Worker:
             except BlockingIOError:
                 sent = 0
             if sent < len(data):
-                self._send_rest(memoryview(data)[sent:])
+                self._send_rest(memoryview(data)[sent:], limit)
         except (BrokenPipeError, ConnectionResetError):
             self._raise_died("the worker ended")
 
-    def _send_rest(self, rest: memoryview) -> None:
+    def _send_rest(self, rest: memoryview, limit: _Limit) -> None:
         """Send while reading the output, so that a worker that prints meanwhile is not stuck.
 
         Raises:
             ProtocolViolation: the worker does not read.
+            Timeout: it reads so slowly that the limit was over.
         """
         self._poll.modify(self._channel, select.POLLOUT)
         channel = self._channel.fileno()
         deadline = time.monotonic() + SEND_SECONDS
         try:
             while rest:
-                for descriptor, _ in self._poll.poll(250):
+                for descriptor, _ in self._poll.poll(limit.milliseconds()):
                     if descriptor == channel:
                         rest = rest[self._channel.send(rest, socket.MSG_DONTWAIT) :]
                         deadline = time.monotonic() + SEND_SECONDS
@@ -384,15 +415,9 @@ class Worker:
             if stream.descriptor == descriptor and not stream.read():
                 self._poll.unregister(descriptor)
 
-    def _step(self, deadline: float | None) -> list[Any] | None:
-        """Wait for something to happen and take it in; None when *deadline* has passed."""
-        wait = 250.0
-        if deadline is not None:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                return None
-            wait = min(wait, left * 1000)
-        events = self._poll.poll(wait)
+    def _step(self, limit: _Limit) -> list[Any]:
+        """Wait for something to happen and take it in; return the frames that are complete."""
+        events = self._poll.poll(limit.milliseconds())
         channel_ready = ended = False
         channel = self._channel.fileno()
         for descriptor, _ in events:
@@ -499,25 +524,18 @@ class Worker:
         """
         request["id"] = self.run_number + 1
         payload = _native.encode(request)
-        deadline = None if timeout is None else time.monotonic() + timeout
         self.run_number += 1
-        self._send(RUN, payload)
-        interrupted = False
+        limit = _Limit(timeout, self.interrupt)
+        self._send(RUN, payload, limit)
         while True:
-            frames = self._step(deadline)
-            if frames is None:
-                if interrupted:
-                    raise Timeout(None)
-                interrupted = True
-                self.interrupt()
-                deadline = time.monotonic() + _GRACE_SECONDS
-                continue
+            frames = self._step(limit)
             for index, frame in enumerate(frames):
                 if frame.type == CALLBACK:
-                    self._send(CALLBACK_REPLY, callbacks.answer(frame.payload))
+                    limit.milliseconds()  # raises at the end: many calls may have come at once
+                    self._send(CALLBACK_REPLY, callbacks.answer(frame.payload), limit)
                 elif frame.type == RESULT and index == len(frames) - 1:
                     reply = self._read_reply(frame.payload)
-                    if interrupted:
+                    if limit.told:
                         raise Timeout(reply)
                     return reply
                 else:
@@ -548,10 +566,11 @@ class Worker:
         Raises:
             TimeoutError: the worker did not answer.
         """
-        while self._read_control(0):
-            pass  # what the guest may have written there before
-        self._order(b"D", self.run_number)
         deadline = time.monotonic() + STACKS_SECONDS
+        while self._read_control(0):  # what the guest may have written there before
+            if time.monotonic() > deadline:
+                raise TimeoutError("the worker writes without end where its stacks would come")
+        self._order(b"D", self.run_number)
         text = b""
         while not text.endswith(b"\0"):
             data = self._read_control(max(deadline - time.monotonic(), 0))
@@ -572,25 +591,29 @@ class Worker:
     # The end.
 
     def close(self) -> None:
-        """Say goodbye, give the worker a moment, end it."""
-        if self._process is not None and self._process.poll() is None:
-            try:
-                self._send(BYE, b"")
+        """Say goodbye, give the worker a moment, end it; what it does meanwhile is ignored."""
+        try:
+            if self._process is not None and self._process.poll() is None:
+                # Never waits: a worker that left its replies unread gets no farewell.
+                farewell = self._encoder.frame(BYE, b"")
+                self._channel.send(farewell, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
                 self._channel.shutdown(socket.SHUT_WR)
                 self._process.wait(_FAREWELL_SECONDS)
-            except (OSError, WorkerDied):
-                pass  # it is already gone, which is what is wanted
-        self.kill()
+        except OSError:
+            pass  # it is already gone, or does not read: both end the same way
+        finally:
+            self.kill()
 
     def kill(self) -> None:
         """End the worker and what it started, and give back every descriptor."""
-        if self._process is not None:
-            self._process.kill()
-        for descriptor in self._owned:
-            os.close(descriptor)
-        self._owned.clear()
-        self._channel.close()
-        self._control.close()
+        try:
+            if self._process is not None:
+                self._process.kill()
+        finally:
+            while self._owned:
+                os.close(self._owned.pop())
+            self._channel.close()
+            self._control.close()
 
 
 def _decode(payload: bytes) -> dict[str, Any]:

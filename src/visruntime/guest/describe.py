@@ -28,6 +28,8 @@ MAX_FRAMES = 100
 """Frames sent for one exception: the outermost and the innermost half of this."""
 MAX_LINKED = 16
 """Causes, contexts and group members described beside the exception itself."""
+MAX_TOTAL = 400_000
+"""Characters of all texts of one exception together; the host takes little more than twice that."""
 _MIME_METHODS = (
     ("text/html", "_repr_html_"),
     ("text/markdown", "_repr_markdown_"),
@@ -76,12 +78,13 @@ def bundle(value: object) -> dict[str, object]:
 class ErrorDescriber:
     """Describes one exception with everything that is linked to it."""
 
-    __slots__ = ("_linked", "_seen", "_sources")
+    __slots__ = ("_linked", "_room", "_seen", "_sources")
 
     def __init__(self, sources: dict[str, list[str]]) -> None:
         self._sources = sources
         self._seen: set[int] = set()
         self._linked = 0
+        self._room = MAX_TOTAL
 
     def describe(self, exception: BaseException) -> dict[str, object]:
         """Return type, message, notes, frames and linked exceptions as plain data."""
@@ -92,14 +95,17 @@ class ErrorDescriber:
             message = f"<str() raised {type_name(type(failure))}>"
         notes = getattr(exception, "__notes__", None)
         errno, path = _file_of(exception)
+        syntax = exception if isinstance(exception, SyntaxError) and exception.filename else None
+        if syntax is not None:
+            message = str(syntax.msg)
+        name, message = self._cut(type_name(type(exception)), MAX_LINE), self._cut(message)
         frames = self._frames(exception.__traceback__)
-        if isinstance(exception, SyntaxError) and exception.filename:
-            message = cut(str(exception.msg))
-            frames.append(self._syntax_frame(exception))
+        if syntax is not None:
+            frames.append(self._syntax_frame(syntax))
         return {
-            "type": type_name(type(exception)),
-            "message": cut(message),
-            "notes": [cut(str(note), MAX_LINE) for note in notes[:MAX_NOTES]]
+            "type": name,
+            "message": message,
+            "notes": [self._cut(str(note), MAX_LINE) for note in notes[:MAX_NOTES]]
             if isinstance(notes, list)
             else [],
             "frames": frames,
@@ -116,6 +122,11 @@ class ErrorDescriber:
                 and (described := self._link(member)) is not None
             ],
         }
+
+    def _cut(self, text: str, limit: int = MAX_TEXT) -> str:
+        text = cut(text, min(limit, self._room))
+        self._room = max(self._room - len(text), 0)
+        return text
 
     def _link(self, exception: BaseException | None) -> dict[str, object] | None:
         if exception is None or id(exception) in self._seen or self._linked >= MAX_LINKED:
@@ -146,16 +157,25 @@ class ErrorDescriber:
         column = _character(source, column)
         if end_line == line:
             end_column = _character(source, end_column)
-        names = [cut(text, MAX_LINE) for text in (code.co_filename, code.co_qualname, source)]
+        names = [self._cut(text, MAX_LINE) for text in (code.co_filename, code.co_qualname, source)]
         return (names[0], line, *names[1:], column, end_line, end_column)
 
     def _syntax_frame(self, error: SyntaxError) -> tuple[object, ...]:
-        line = error.lineno or 0
-        column = max(error.offset - 1, 0) if error.offset else None
-        end_column = error.end_offset - 1 if error.end_offset and error.end_offset > 0 else None
-        text = (error.text or "").rstrip("\n")
-        names = [cut(text, MAX_LINE) for text in (str(error.filename), text)]
-        return (names[0], line, "", names[1], column, error.end_lineno, end_column)
+        line, end_line = _number(error.lineno) or 0, _number(error.end_lineno)
+        column, end_column = _number(error.offset), _number(error.end_offset)
+        text = str(error.text or "").rstrip("\n")
+        names = [self._cut(text, MAX_LINE) for text in (str(error.filename), text)]
+        # The parser counts columns from 1, and 0 says that it knows none.
+        start = column - 1 if column else None
+        return (
+            names[0],
+            line,
+            "",
+            names[1],
+            start,
+            end_line,
+            end_column - 1 if end_column else None,
+        )
 
     def _source_line(self, filename: str, line: int) -> str:
         known = self._sources.get(filename)
@@ -166,9 +186,14 @@ class ErrorDescriber:
         return linecache.getline(filename, line).rstrip("\n")
 
 
+def _number(value: object) -> int | None:
+    """A line or column that the guest's code may have set itself."""
+    return value if type(value) is int and 0 <= value < 2**31 else None
+
+
 def _file_of(exception: BaseException) -> tuple[int | None, str | None]:
     """The errno of an OSError and the absolute path that it is about."""
-    if not isinstance(exception, OSError) or type(exception.errno) is not int:
+    if not isinstance(exception, OSError) or _number(exception.errno) is None:
         return None, None
     path = exception.filename
     if type(path) is bytes:

@@ -1,0 +1,191 @@
+"""What a guest claims of its errors and values: bounded before anything is built from it."""
+
+from __future__ import annotations
+
+import time
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from runtime_helpers import runtime
+
+from visruntime.errors import GuestError, ProtocolViolation
+from visruntime.protocol import Record
+from visruntime.results import (
+    MAX_FAILURES,
+    MAX_TEXT,
+    MAX_TOTAL,
+    MAX_TRACEBACK,
+    GuestFailure,
+    RunResult,
+    RunUsage,
+    printable,
+)
+
+if TYPE_CHECKING:
+    from runtime_helpers import AnyRuntime
+
+__all__ = ["runtime"]  # the fixture is found by its name in this module
+
+
+def claim(**changes: Any) -> dict[str, Any]:
+    """Return the description of an error as a worker sends it."""
+    empty: dict[str, Any] = {"notes": [], "frames": [], "exceptions": []}
+    nothing = dict.fromkeys(("errno", "path", "cause", "context"))
+    return {"type": "E", "message": "m", **empty, **nothing, **changes}
+
+
+def failure(**changes: Any) -> GuestFailure:
+    """Return what the host makes of it."""
+    return GuestFailure.from_claim(claim(**changes), lambda _errno, _path: None)
+
+
+FRAME = ("f.py", 3, "g", "    source", 4, 3, 10)
+
+
+def test_a_claim_of_the_agreed_shape_is_taken() -> None:
+    """The control of the refusals below: the same parts, within their bounds."""
+    taken = failure(notes=["n"], frames=[FRAME], errno=2, path="/x", cause=claim(message="c"))
+    assert taken.traceback == (
+        "E: c\n\nThe above exception was the direct cause of the following exception:\n\n"
+        'Traceback (most recent call last):\n  File "f.py", line 3, in g\n    source\nE: m\nn\n'
+    )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"message": "x" * (MAX_TEXT + 1)},
+        {"type": "x" * (MAX_TEXT + 1)},
+        {"notes": ["x" * MAX_TEXT] * (MAX_TOTAL // MAX_TEXT + 1)},
+        {"notes": ["x"] * 201},
+        {"frames": [("f" * MAX_TEXT, *FRAME[1:])] * (MAX_TOTAL // MAX_TEXT + 1)},
+        {"frames": [("f.py", 10**6000, *FRAME[2:])]},
+        {"frames": [(*FRAME[:4], -(10**9), 3, 10)]},
+        {"errno": 10**6000},
+        {"errno": -1},
+        {"exceptions": [claim()] * MAX_FAILURES},
+        {"exceptions": [claim(message="x" * MAX_TEXT, notes=["x" * MAX_TEXT] * 4)] * 12},
+    ],
+)
+def test_claims_out_of_bounds_are_violations(changes: dict[str, Any]) -> None:
+    """No text, number or count of an error may be of the size that the guest likes."""
+    with pytest.raises(ProtocolViolation):
+        failure(**changes)
+
+
+def nested(depth: int, character: str) -> dict[str, Any]:
+    """Return a group in a group in a group, with as much text as is let through."""
+    text = character * MAX_TEXT
+    inner = claim(message=text, notes=[text] * (MAX_TOTAL // MAX_TEXT - 2))
+    for _ in range(depth):
+        inner = claim(message="", exceptions=[inner])
+    return inner
+
+
+@pytest.mark.parametrize("character", ["\n", "\r", "\x01", "é", "x"])
+def test_a_traceback_has_a_length_that_no_nesting_multiplies(character: str) -> None:
+    """Line breaks in deeply nested groups cost the host neither much memory nor time."""
+    hostile = failure(**nested(MAX_FAILURES - 1, character))
+    started = time.monotonic()
+    text = hostile.traceback
+    assert time.monotonic() - started < 1
+    assert MAX_TRACEBACK // 100 < len(text) < MAX_TRACEBACK * 1.01
+    assert not set(text) & {"\r", "\x01"}
+
+
+def test_groups_are_indented() -> None:
+    """Members of a group stand behind a bar for each level, line breaks included."""
+    group = failure(exceptions=[claim(message="a\nb", exceptions=[claim()])])
+    assert group.traceback == (
+        "E: m\n"
+        "  +---------------- 1 ----------------\n"
+        "  | E: a\n  | b\n"
+        "  |   +---------------- 1 ----------------\n"
+        "  |   | E: m\n"
+    )
+
+
+def test_printable_replaces_what_a_terminal_obeys() -> None:
+    """Control, format and surrogate characters go; text of any script stays."""
+    assert printable("a\x1b[31m\x9b\u202e\ud800\r\x00") == "a\ufffd[31m" + "\ufffd" * 5
+    assert printable("tab\tline\n漢字 é") == "tab\tline\n漢字 é"
+    started = time.monotonic()
+    assert len(printable("\x01x\n" * 10**6)) == 3 * 10**6
+    assert time.monotonic() - started < 1
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        10**6000,
+        [10**6000],
+        {"k": (1, {10**6000})},
+        Record("dataclass", "T", {"x": 10**6000}),
+        Decimal("1" * 90_000),
+        "x" * 10**7,
+        [[]] * 10**6,
+        b"x" * 10**7,
+    ],
+    ids=["int", "list", "nested", "record", "decimal", "str", "many", "bytes"],
+)
+def test_the_repr_of_a_result_is_short_and_never_raises(value: Any) -> None:
+    """A value that CPython refuses to write out, or of megabytes, does not break a log line."""
+    assert len(repr(RunResult(usage=RunUsage(0.0, None, None), value=value))) < 100
+    assert "value=[1, 'x']" in repr(RunResult(usage=RunUsage(0.0, None, None), value=[1, "x"]))
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        "displays=[{}] * 1001",
+        "trips={'x' * 101: 1}",
+        "trips={'x': 10**6000}",
+        "trips={str(n): 1 for n in range(101)}",
+    ],
+)
+def test_replies_out_of_bounds_are_violations(runtime: AnyRuntime, forged: str) -> None:
+    """Displays and trips have a count and a length."""
+    forge = (
+        "import _viscore as c, time\n"
+        "reply = dict(id=1, value=None, error=None, exit_code=None, displays=[], trips={{}})\n"
+        "c.send(7, c.encode(reply | dict({})))\ntime.sleep(30)"
+    )
+    with pytest.raises(ProtocolViolation):
+        runtime.run(forge.format(forged))
+    assert runtime.run(forge.format("displays=[{}] * 1000")).error is None
+
+
+CHAIN = """
+e = None
+for _ in range(30):
+    try:
+        exec("\\n" * 99 + "x" * 400 + "()")
+    except Exception as f:
+        for _ in range(100): f.add_note("n" * 500)
+        f.__context__ = e
+        e = f
+raise e
+"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "raise type('E' * 30_000, (Exception,), {})('m')",
+        "e = ValueError('m' * 10**6)\nfor _ in range(300): e.add_note('n' * 10**5)\nraise e",
+        "raise SyntaxError('m', ('f', 10**6000, -5, 't' * 10**5, 10**6000, 'x'))",
+        "raise OSError(10**6000, 'm', 'p' * 10**5)",
+        "def f(n):\n    if n: f(n - 1)\n    raise ValueError('m' * 10**5)\nf(500)",
+        "raise ExceptionGroup('m' * 10**5, [ValueError('v' * 10**5) for _ in range(300)])",
+        CHAIN,
+    ],
+    ids=["type", "notes", "syntax", "errno", "frames", "group", "chain"],
+)
+def test_errors_of_any_size_are_described_within_the_bounds(runtime: AnyRuntime, code: str) -> None:
+    """A worker cuts what its guest raises, so that no honest program loses its session."""
+    runtime.exec("kept = 1")
+    with pytest.raises(GuestError) as caught:
+        runtime.exec(code)
+    assert len(caught.value.traceback) <= MAX_TRACEBACK
+    assert runtime.get("kept") == 1
