@@ -476,7 +476,7 @@ def test_ux_06_long_and_odd_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_sc_10_a_program_that_reads_finds_the_end(jail: Jail, tool: Callable[[str], str]) -> None:
-    """stdin must be empty unless given, and the host's own stdin be left alone."""
+    """Stdin must be empty unless given, and the host's own stdin be left alone."""
     tool("git")
     host = """
 import os, sys
@@ -699,7 +699,7 @@ def test_work_with_tls(jail: Jail, tool: Callable[[str], str]) -> None:
 
 
 def test_work_with_an_installed_package(workspace: Path, tool: Callable[[str], str]) -> None:
-    """unittest must find and run the tests of a package in a granted environment."""
+    """Unittest must find and run the tests of a package in a granted environment."""
     uv = tool("uv")
     package = workspace / "source" / "small"
     package.mkdir(parents=True)

@@ -56,7 +56,7 @@ answer("".join(got))
 
 
 def test_en_01_only_what_is_named_crosses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """env and inherit_env must give exactly the variables they name."""
+    """Env and inherit_env must give exactly the variables they name."""
     monkeypatch.setenv("WANTED", "w")
     monkeypatch.setenv("UNWANTED", "u")
     policy = JailPolicy(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from jail_helpers import Egress, Jail, JailPolicy, errno, inside, outside
 
-READS = f"""
+READS = """
 answer([
     opened(PATH),
     opened(PATH, os.O_RDWR),

@@ -94,7 +94,7 @@ with Jail(JailPolicy(write=[home])) as jail:
 
 
 def test_package_caches_are_refused_and_protected(tmp_path: Path) -> None:
-    """uv and pip caches must take no grant, and no write through a grant of the home."""
+    """Uv and pip caches must take no grant, and no write through a grant of the home."""
     home = tmp_path.resolve() / "home"
     for name in (".cache/uv/sub", ".cache/pip"):
         (home / name).mkdir(parents=True)

@@ -310,8 +310,9 @@ def test_a_stopped_keeper_ends_its_jail() -> None:
         start = time.monotonic()
         assert process.wait(timeout=30) == -signal.SIGKILL
         assert process.stopped_by == "closed"
-        assert time.monotonic() - start < 5
-        assert jail.closed
+        while not jail.closed:
+            assert time.monotonic() - start < 5
+            time.sleep(0.01)
     assert not [s for s in children_of(os.getpid()).values() if s["Name"] == "sleep"]
 
 

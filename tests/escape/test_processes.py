@@ -6,7 +6,7 @@ import os
 import subprocess
 
 import pytest
-from jail_helpers import PRELUDE, PYTHON, Jail, JailPolicy, children_of, errno, inside, outside
+from jail_helpers import PRELUDE, PYTHON, Jail, children_of, errno, inside, outside
 
 WAIT = "print('ready', flush=True); time.sleep(60)"
 

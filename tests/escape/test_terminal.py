@@ -11,6 +11,7 @@ import time
 
 import pytest
 from jail_helpers import PRELUDE, PYTHON, Jail, JailPolicy, errno, inside
+
 from visruntime.errors import CommandError, JailClosed
 
 IOCTLS = """
