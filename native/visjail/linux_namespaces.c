@@ -215,7 +215,15 @@ static void write_file(vj_setup *setup, const char *path, const void *data, size
     }
 }
 
+// A folder above that this process may not enter, the guest, with the same
+// identity and fewer rights, may not enter either: there is nothing to cover.
+static int is_out_of_reach(vj_setup *setup, const char *path) {
+    VJ_AUTO_FD point = (int)open_no_links(setup->root, relative(path));
+    return point == -EACCES;
+}
+
 static void seal(vj_setup *setup, const char *path) {
+    if (is_out_of_reach(setup, path)) return; // as its mask was
     sys(SYS_unlinkat, setup->root, relative(MASK_NAME), 0);
     VJ_AUTO_FD point = open_point(setup, path);
     struct mount_attr attributes = {.attr_set = MOUNT_ATTR_RDONLY};
@@ -315,11 +323,13 @@ static void mask_file(vj_setup *setup, int point) {
 }
 
 static void do_mask_file(vj_setup *setup, const vj_operation *operation) {
+    if (is_out_of_reach(setup, path_of(setup, operation))) return;
     VJ_AUTO_FD point = open_target(setup, operation);
     mask_file(setup, point);
 }
 
 static void do_mask_directory(vj_setup *setup, const vj_operation *operation) {
+    if (is_out_of_reach(setup, path_of(setup, operation))) return;
     VJ_AUTO_FD point = open_target(setup, operation);
     mount_tmpfs(setup, point, operation->mode, 1u << 20, MS_NOEXEC);
 }

@@ -1,0 +1,181 @@
+"""What comes along with a grant: mounts, sockets, FIFOs, set-id files, descriptors, devices."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from jail_helpers import Jail, JailPolicy, errno, inside, is_root, outside
+
+from visruntime.errors import PathDenied, PolicyUnsupported
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+CONNECT = "answer(attempt(socket.socket(socket.AF_UNIX).connect, {path!r}))"
+UNSHARE = (
+    ("unshare", "--mount") if is_root() else ("unshare", "--user", "--map-root-user", "--mount")
+)
+
+
+@pytest.fixture
+def listener(workspace: Path) -> Iterator[Path]:
+    """A listening host socket in a folder of its own."""
+    folder = workspace / "folder"
+    folder.mkdir()
+    with socket.socket(socket.AF_UNIX) as server:
+        here = os.open(".", os.O_RDONLY)
+        os.chdir(folder)
+        try:
+            server.bind("s")
+        finally:
+            os.fchdir(here)
+            os.close(here)
+        server.listen()
+        yield folder / "s"
+    folder.chmod(0o755)
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o311, 0o000])
+@pytest.mark.parametrize("kind", ["read", "write"])
+def test_a_socket_in_a_folder_that_cannot_be_listed(listener: Path, kind: str, mode: int) -> None:
+    """A guest must not reach a socket because the folder around it hides it from the search."""
+    connect = CONNECT.format(path=str(listener))
+    assert outside(connect) == 0
+    listener.parent.chmod(mode)
+    open_up = f"attempt(os.chmod, {str(listener.parent)!r}, 0o755)\n"
+    with Jail(JailPolicy(**{kind: [listener.parents[1]]})) as jail:
+        assert inside(jail, open_up + connect) == errno.EACCES
+
+
+def test_a_socket_of_the_hosts_root_that_was_bound_by_a_relative_name(listener: Path) -> None:
+    """With the host's whole root visible, no socket is, whatever the kernel calls it."""
+    visible = listener.parents[1]
+    assert outside(CONNECT.format(path=str(listener))) == 0
+    place = f"{os.path.expanduser('~')}/.vis-socket-{os.getpid()}"
+    shutil.copytree(visible, place, ignore=shutil.ignore_patterns("s"))
+    try:
+        os.link(listener, f"{place}/folder/s")
+        connect = CONNECT.format(path=f"{place}/folder/s")
+        assert outside(connect) == 0
+        with Jail(JailPolicy(system="host")) as jail:
+            assert inside(jail, connect) == errno.EACCES
+    finally:
+        shutil.rmtree(place)
+
+
+def test_more_sockets_than_can_be_masked_are_refused(workspace: Path) -> None:
+    """A grant full of sockets is refused in words, and soon."""
+    for number in range(1100):
+        os.mknod(workspace / str(number), 0o140600)
+    with pytest.raises(PolicyUnsupported, match="too many sockets"):
+        Jail(JailPolicy(read=[workspace]))
+
+
+def test_a_fifo_where_nothing_may_be_written(workspace: Path) -> None:
+    """A read-only mount does not keep a guest from a FIFO, so it is masked."""
+    (workspace / "ro").mkdir()
+    paths = [workspace / "ro" / "f", workspace / "f"]
+    for path in paths:
+        os.mkfifo(path)
+    readers = [os.open(path, os.O_RDONLY | os.O_NONBLOCK) for path in paths]
+    text = f"answer([opened(p, os.O_WRONLY) for p in {[str(path) for path in paths]}])"
+    try:
+        assert outside(text) == [0, 0]
+        with Jail(JailPolicy(write=[workspace], read=[workspace / "ro"])) as jail:
+            assert inside(jail, text) == [errno.EACCES, 0]
+    finally:
+        for reader in readers:
+            os.close(reader)
+
+
+def test_a_set_id_file_in_a_write_grant_of_root(workspace: Path) -> None:
+    """Root's set-id programs must not get new content: a shared mapping would keep the bit."""
+    tool = workspace / "tool"
+    tool.write_bytes(b"x")
+    tool.chmod(0o4755)
+    text = f"answer(opened({str(tool)!r}, os.O_RDWR))"
+    assert outside(text) == 0
+    with Jail(JailPolicy(write=[workspace])) as jail:
+        # An ordinary caller's own files give nobody more than that caller has.
+        assert inside(jail, text) == (errno.EROFS if is_root() else 0)
+
+
+@pytest.mark.parametrize("what", ["proc", "alias"])
+def test_mounts_that_would_undo_the_policy(workspace: Path, what: str) -> None:
+    """A kernel file system below a grant, or a second mount of what is denied, is refused."""
+    for name in ("secret", "other"):
+        (workspace / name).mkdir()
+    source = "/proc" if what == "proc" else workspace / "secret"
+    rules = f"read=[{str(workspace)!r}]" + (
+        "" if what == "proc" else f", deny=[{str(workspace / 'secret')!r}]"
+    )
+    script = (
+        "import sys, visruntime as vr\nfrom visruntime._jail_plan import make_plan\n"
+        f"try: make_plan(vr.JailPolicy({rules}))\n"
+        "except vr.PolicyUnsupported as error: print(error)\n"
+        "else: print('planned')\n"
+    )
+
+    def plan(*prefix: str) -> str:
+        command = [*prefix, sys.executable, "-c", script]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    assert plan() == "planned\n"
+    mounted = [
+        *UNSHARE,
+        "sh",
+        "-c",
+        f'mount --rbind "{source}" "{workspace}/other" && exec "$@"',
+        "sh",
+    ]
+    shown = plan(*mounted)
+    assert f"{workspace}/other" in shown
+    assert ("is a mounted proc" if what == "proc" else "second mount") in shown
+
+
+def test_a_descriptor_does_not_open_what_the_policy_closes(workspace: Path) -> None:
+    """A guest may open a file anew by its descriptor; one that it may not write is not passed."""
+    (workspace / "ro").mkdir()
+    file = workspace / "ro" / "f"
+    file.write_text("original")
+    text = "answer(opened('/proc/self/fd/0', os.O_RDWR))"
+    with file.open("rb") as stream:
+        assert outside(text, stdin=stream) == 0
+    with Jail(JailPolicy(write=[workspace], read=[workspace / "ro"])) as jail:
+        with file.open("rb") as stream, pytest.raises(PathDenied, match="stdin"):
+            jail.spawn(["cat"], stdin=stream)
+        folder = os.open(workspace, os.O_RDONLY)
+        try:
+            with pytest.raises(ValueError, match="pass_fds"):
+                jail.spawn(["cat"], pass_fds={3: folder})
+        finally:
+            os.close(folder)
+    assert file.read_text() == "original"
+
+
+def test_the_devices_of_the_host_keep_their_times_and_modes() -> None:
+    """A jail's /dev/null is the host's device: a guest must not change what it shares."""
+    text = "answer([attempt(os.utime, '/dev/null'), opened('/dev/null', os.O_RDWR)])"
+    assert outside(text) == [0, 0]
+    with Jail(JailPolicy()) as jail:
+        assert inside(jail, text) == [errno.EROFS, 0]
+
+
+def test_a_guest_takes_no_lease(workspace: Path) -> None:
+    """A lease on a file that may only be read would stall the host's own open of it."""
+    (workspace / "f").write_text("x")
+    text = f"""
+import fcntl
+file = os.open({str(workspace / "f")!r}, os.O_RDONLY)
+answer([attempt(fcntl.fcntl, file, 1024, fcntl.F_RDLCK), attempt(fcntl.fcntl, file, 1026, 1)])
+"""
+    assert outside(text)[0] == 0
+    with Jail(JailPolicy(read=[workspace])) as jail:
+        assert inside(jail, text) == [errno.EPERM, errno.EPERM]
