@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pty
 import select
@@ -13,36 +14,62 @@ import subprocess
 import sys
 import termios
 import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 RELAY = """
-import subprocess, sys
-from visruntime.cli.streams import forwarded_signals, relay_pipes
-process = subprocess.Popen(
+import fcntl, os, subprocess, sys
+from visruntime.cli.streams import Stopped, forwarded_signals, relay_pipes
+
+class Process(subprocess.Popen):
+    def fileno(self):
+        return self.pidfd
+
+process = Process(
     sys.argv[1:], bufsize=0, start_new_session=True,
     stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
 )
-with forwarded_signals(process):
-    relay_pipes(process)
-code = process.wait()
+lowest = os.pidfd_open(process.pid)
+process.pidfd = fcntl.fcntl(lowest, fcntl.F_DUPFD_CLOEXEC, 3)
+os.close(lowest)
+try:
+    with forwarded_signals(process):
+        relay_pipes(process)
+        code = process.wait()
+except Stopped as stop:
+    sys.exit(128 + stop.number)
 sys.exit(code if code >= 0 else 128 - code)
 """
 
 RELAY_TERMINAL = """
 import fcntl, os, pty, struct, subprocess, sys, termios
-from visruntime.cli.streams import relay_terminal, terminal_size
+from visruntime.cli.streams import Stopped, ending_signals, relay_terminal, terminal_size
 
 class Process(subprocess.Popen):
     def resize(self, rows, columns):
         fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
+    def fileno(self):
+        return self.pidfd
+
 master, slave = pty.openpty()
 process = Process(sys.argv[1:], stdin=slave, stdout=slave, stderr=slave, start_new_session=True)
 os.close(slave)
+process.pidfd = os.pidfd_open(process.pid)
 process.pty = open(master, "r+b", buffering=0)
 process.resize(*terminal_size())
-relay_terminal(process)
+try:
+    with ending_signals():
+        relay_terminal(process)
+except Stopped as stop:
+    process.kill()
+    print("stopped by", stop.number)
 print("ended with", process.wait())
 """
 
@@ -120,6 +147,54 @@ def test_signals_are_passed_on_and_the_third_kills() -> None:
             assert one.stdout.readline() == b"caught\n"
         one.send_signal(signal.SIGTERM)
         assert one.wait(timeout=30) == 128 + signal.SIGKILL
+
+
+@pytest.mark.parametrize("heir", ["sleep 30", "yes"])
+def test_a_stream_that_somebody_else_holds_is_not_waited_for(heir: str) -> None:
+    """Whoever got hold of the program's stdout, silent or flooding, may not keep us."""
+    with relay("sh", "-c", f"echo first; {heir} & echo $! >&2") as process:
+        assert process.stderr is not None
+        other = int(process.stderr.readline())
+        try:
+            assert process.stdout is not None
+            before = time.monotonic()
+            out = process.stdout.read()
+            assert process.wait(timeout=10) == 0
+            assert time.monotonic() - before < 10
+            os.kill(other, 0)  # it still runs
+            assert out.startswith(b"first\n")
+        finally:
+            os.kill(other, signal.SIGKILL)
+
+
+def test_a_signal_after_the_end_ends_us() -> None:
+    """Nobody is left to take a signal once the program has ended: we must take it."""
+    with relay("sh", "-c", "head -c 120000 /dev/zero; echo done >&2; exit 3") as process:
+        assert process.stdout is not None
+        assert fcntl.fcntl(process.stdout, fcntl.F_GETPIPE_SZ) == 65536
+        # More than our stdout takes; what is left fits into the pipe of the program.
+        program = children_of(process.pid)
+        deadline = time.monotonic() + 20
+        while any(state != "Z" for state in program().values()) or not program():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=10) == 128 + signal.SIGTERM
+
+
+def children_of(pid: int) -> Callable[[], dict[int, str]]:
+    """Return a function that tells the state of each child of *pid*."""
+
+    def states() -> dict[int, str]:
+        found = {}
+        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+            with suppress(FileNotFoundError):
+                stat = Path(f"/proc/{child}/stat").read_text()
+                found[int(child)] = stat.rpartition(")")[2].split()[0]
+        return found
+
+    return states
 
 
 class Terminal:
@@ -206,3 +281,68 @@ def test_the_last_output_of_a_terminal_is_not_lost() -> None:
             assert one.until(b"END").count(b"x") == 100000
         finally:
             one.close()
+
+
+def test_a_guest_that_does_not_read_does_not_stop_its_output() -> None:
+    """However much is typed at a guest that reads nothing, its output must go on."""
+    script = "stty raw -echo; echo ready; while :; do echo tick; sleep 0.05; done"
+    one = Terminal(sys.executable, "-c", RELAY_TERMINAL, "sh", "-c", script)
+    try:
+        one.until(b"ready")
+        os.set_blocking(one.master, False)
+        typed = 0
+        deadline = time.monotonic() + 20
+        while typed < 50_000:  # the guest's terminal takes a tenth of it
+            assert time.monotonic() < deadline, typed
+            with suppress(BlockingIOError):
+                typed += os.write(one.master, b"x\n" * 500)
+            time.sleep(0.001)
+        os.set_blocking(one.master, True)
+        one.seen = b""
+        for _ in range(20):
+            one.until(b"tick")
+    finally:
+        one.close()
+
+
+def test_a_signal_restores_the_terminal_and_drops_what_was_typed() -> None:
+    """A terminal must be left as it was, without keys in it that the next shell would take."""
+    script = "stty raw -echo; echo ready; exec sleep 60"
+    one = Terminal(sys.executable, "-c", RELAY_TERMINAL, "sh", "-c", script)
+    try:
+        before = termios.tcgetattr(one.slave)
+        one.until(b"ready")
+        os.set_blocking(one.master, False)
+        quiet = 0
+        while quiet < 50:  # until nobody takes any more: not the guest, not the relay
+            try:
+                os.write(one.master, b"touch x\n" * 100)
+                quiet = 0
+            except BlockingIOError:
+                quiet += 1
+                time.sleep(0.01)
+        os.set_blocking(one.master, True)
+        assert select.select([one.slave], [], [], 0)[0] == [one.slave]
+        one.process.send_signal(signal.SIGTERM)
+        one.until(b"stopped by 15")
+        assert one.process.wait(timeout=20) == 0
+        assert termios.tcgetattr(one.slave) == before
+        assert select.select([one.slave], [], [], 0)[0] == []
+    finally:
+        one.close()
+
+
+def test_a_terminal_that_somebody_else_holds_is_not_waited_for() -> None:
+    """Whoever keeps writing to the guest's terminal after its end may not keep ours."""
+    script = "(trap '' HUP; exec yes) & echo heir $!; sleep 0.2"
+    one = Terminal(sys.executable, "-c", RELAY_TERMINAL, "sh", "-c", script)
+    heir = 0
+    try:
+        one.until(b"heir ")
+        heir = int(one.until(b"\r\n"))
+        one.until(b"ended with 0")
+        assert one.process.wait(timeout=20) == 0
+    finally:
+        if heir:
+            os.kill(heir, signal.SIGKILL)
+        one.close()

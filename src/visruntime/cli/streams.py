@@ -9,56 +9,110 @@ from __future__ import annotations
 import os
 import select
 import signal
-from contextlib import contextmanager
+import sys
+import time
+from contextlib import contextmanager, suppress
 
 from visruntime.cli.messages import Cleaner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from types import FrameType
     from typing import Any
 
     from visruntime.jail import JailProcess
 
-__all__ = ["forwarded_signals", "relay_pipes", "relay_terminal", "terminal_size", "write_all"]
+__all__ = [
+    "Stopped",
+    "ending_signals",
+    "forwarded_signals",
+    "relay_pipes",
+    "relay_terminal",
+    "terminal_size",
+    "write_all",
+]
 
 PIECE = 65536
 """Bytes moved at a time."""
-POLL_MILLISECONDS = 50
-"""How often to look whether a program without open streams has ended, and how long a pty
-must be silent after its program's end to count as drained."""
+LOOK_MILLISECONDS = 1000
+"""How often to look at the program although nothing is reported."""
+QUIET_MILLISECONDS = 50
+"""How long a terminal must be silent after its program's end to count as drained."""
+TERMINAL_REST_BYTES = 1 << 20
+"""Most that is shown of a terminal after its program's end: more than the kernel holds back."""
+TYPED_BYTES = 65536
+"""Keys kept for a guest that does not read; then ours wait in our terminal."""
+ANSWER_MILLISECONDS = 20
+"""How long to wait for what a terminal "types" to answer the guest's last output."""
+DROPPED_PIECES = 64
+"""Most pieces of such input that are dropped; a piece of a terminal is up to 4 KiB."""
 
-FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
+class Stopped(BaseException):
+    """Signal ``number`` ends us, not only the guest."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
 
 
 @contextmanager
-def forwarded_signals(process: JailProcess) -> Iterator[None]:
-    """Pass on to the guest the signals that would end us; the third one kills it."""
-    count = 0
-
-    def forward(number: int, _: FrameType | None) -> None:
-        nonlocal count
-        count += 1
-        if count >= 3:
-            process.kill()
-        else:
-            process.send_signal(number)
-
+def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Let *handler* take the signals that would end us, but those that our caller ignores."""
     before = {
-        number: signal.signal(number, forward)
-        for number in FORWARDED
+        number: signal.signal(number, handler)
+        for number in ENDING
         if signal.getsignal(number) is not signal.SIG_IGN
     }
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, handler_before in before.items():
+            signal.signal(number, handler_before)
+
+
+@contextmanager
+def forwarded_signals(process: JailProcess) -> Iterator[None]:
+    """Pass on to the guest the signals that would end us; the third one kills it.
+
+    Raises:
+        Stopped: a signal came when the guest had ended.
+    """
+    count = 0
+
+    def forward(number: int, _: FrameType | None) -> None:
+        nonlocal count
+        count += 1
+        if process.poll() is not None:
+            raise Stopped(number)
+        if count >= 3:
+            process.kill()
+        else:
+            process.send_signal(number)
+
+    with _handled(forward):
+        yield
+
+
+@contextmanager
+def ending_signals() -> Iterator[None]:
+    """Turn the signals that would end us into `Stopped`, so that the terminal is restored."""
+
+    def stop(number: int, _: FrameType | None) -> None:
+        raise Stopped(number)
+
+    with _handled(stop):
+        yield
 
 
 def relay_pipes(process: JailProcess) -> None:
-    """Carry our stdin to the guest, and its stdout and stderr to ours, until both end."""
+    """Carry our stdin to the guest, and its stdout and stderr to ours, until it has ended.
+
+    Its end counts, not that of its streams: it may have handed them to somebody who lives on.
+    """
     feed = process.stdin
     assert feed is not None
     outputs: dict[int, _Output] = {}
@@ -67,24 +121,35 @@ def relay_pipes(process: JailProcess) -> None:
         outputs[source.fileno()] = _Output(source, target)
     os.set_blocking(feed.fileno(), False)
     waiting = b""
-    while outputs or process.poll() is None:
+    ended = process.fileno()
+    look = 0.0
+    while True:
+        # At each piece would be costly; not at all would miss an end that is not reported.
+        if time.monotonic() >= look:
+            if process.poll() is not None:
+                break
+            look = time.monotonic() + LOOK_MILLISECONDS / 1000
         poller = select.poll()
-        for descriptor in outputs:
+        for descriptor in (ended, *outputs):
             poller.register(descriptor, select.POLLIN)
         if not feed.closed:
             wanted = (feed.fileno(), select.POLLOUT) if waiting else (0, select.POLLIN)
             poller.register(*wanted)
-        for descriptor, _ in poller.poll(None if outputs else POLL_MILLISECONDS):
+        for descriptor, _ in poller.poll(LOOK_MILLISECONDS):
             if descriptor in outputs:
                 if not outputs[descriptor].move():
                     del outputs[descriptor]
+            elif descriptor == ended:
+                look = 0.0
             elif waiting:
                 waiting = _feed(feed, waiting)
             else:
-                waiting = _read(0)
+                waiting = _read(0) or b""
                 if not waiting:
                     feed.close()
     feed.close()
+    for output in outputs.values():
+        output.move_rest()
 
 
 class _Output:
@@ -99,13 +164,34 @@ class _Output:
 
     def move(self) -> bool:
         """Carry one piece; return whether more can come."""
-        piece = _read(self._source.fileno())
-        shown = self._clean.feed(piece, last=not piece) if self._clean else piece
+        piece = _read(self._source.fileno()) or b""
         # Nobody reads ours any more: close the guest's too, so that it learns the usual way.
-        alive = write_all(self._target, shown) and bool(piece)
+        alive = self._show(piece, last=not piece) and bool(piece)
         if not alive:
             self._source.close()
         return alive
+
+    def move_rest(self) -> None:
+        """Carry what the pipe holds now, and nothing that is still written into it."""
+        left = _held(self._source.fileno())
+        while left:
+            piece = _read(self._source.fileno(), min(left, PIECE))
+            if not piece or not self._show(piece):
+                break
+            left -= len(piece)
+        self._show(b"", last=True)
+        self._source.close()
+
+    def _show(self, piece: bytes, *, last: bool = False) -> bool:
+        return write_all(self._target, self._clean.feed(piece, last=last) if self._clean else piece)
+
+
+def _held(pipe: int) -> int:
+    """Return how many bytes wait in *pipe*."""
+    import fcntl
+    import termios
+
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 def _feed(pipe: Any, waiting: bytes) -> bytes:
@@ -119,10 +205,12 @@ def _feed(pipe: Any, waiting: bytes) -> bytes:
         return b""
 
 
-def _read(descriptor: int) -> bytes:
-    """Read a piece; an end and an error are both an end here."""
+def _read(descriptor: int, size: int = PIECE) -> bytes | None:
+    """Read a piece; an end and an error are both an end here, ``None`` is nothing yet."""
     try:
-        return os.read(descriptor, PIECE)
+        return os.read(descriptor, size)
+    except BlockingIOError:
+        return None
     except OSError:
         return b""
 
@@ -140,7 +228,11 @@ def write_all(target: int, piece: bytes) -> bool:
 
 @contextmanager
 def raw_terminal(descriptor: int) -> Iterator[None]:
-    """Hand each key to the guest's own terminal while the block runs."""
+    """Hand each key to the guest's own terminal while the block runs.
+
+    Keys that nobody has read are dropped at the end: a guest can make a terminal "type"
+    answers, and they are not for the shell that comes next.
+    """
     import termios
     import tty
 
@@ -149,42 +241,100 @@ def raw_terminal(descriptor: int) -> Iterator[None]:
         tty.setraw(descriptor, termios.TCSADRAIN)
         yield
     finally:
-        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+        try:
+            _drop_keys(descriptor)
+            termios.tcsetattr(descriptor, termios.TCSAFLUSH, before)
+        except (termios.error, Stopped):  # interrupted, or the terminal is gone
+            with suppress(termios.error):
+                termios.tcsetattr(descriptor, termios.TCSANOW, before)
+
+
+def _drop_keys(descriptor: int) -> None:
+    """Read until nothing more is typed: TCSAFLUSH alone leaves what the kernel holds behind."""
+    poller = select.poll()
+    poller.register(descriptor, select.POLLIN)
+    for _ in range(DROPPED_PIECES):
+        if not poller.poll(ANSWER_MILLISECONDS) or not _read(descriptor):
+            return
+
+
+@contextmanager
+def _followed_size(process: JailProcess) -> Iterator[None]:
+    """Give the guest's terminal each new size of ours while the block runs."""
+
+    def resized(*_: object) -> None:
+        # A terminal that is gone has no size, and some have one that the kernel does not take.
+        with suppress(OSError, ValueError):
+            process.resize(*terminal_size())
+
+    before = signal.signal(signal.SIGWINCH, resized)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGWINCH, before)
 
 
 def relay_terminal(process: JailProcess) -> None:
     """Carry keys, output and window sizes between our terminal and the guest's.
 
-    Ends when the program has ended and its terminal is drained: at its end of file, or
-    when it stays quiet although something holds it open.
+    Ends when the program has ended and its terminal is drained, or when every program has
+    let go of the terminal.
+
+    Raises:
+        Stopped: our terminal is gone.
     """
     assert process.pty is not None
     master = process.pty.fileno()
-
-    def resized(*_: object) -> None:
-        process.resize(*terminal_size())
-
-    before = signal.signal(signal.SIGWINCH, resized)
+    # A guest that does not read must not keep us from its output, nor from its end.
+    os.set_blocking(master, False)
+    typed = b""
     keys_open = True
+    with _followed_size(process), raw_terminal(0):
+        while process.poll() is None:
+            poller = select.poll()
+            poller.register(process.fileno(), select.POLLIN)
+            poller.register(master, select.POLLIN | (select.POLLOUT if typed else 0))
+            if keys_open and len(typed) < TYPED_BYTES:
+                poller.register(0, select.POLLIN)
+            ready = dict(poller.poll(LOOK_MILLISECONDS))
+            if ready.get(master, 0) & ~select.POLLOUT and not _show(master):
+                return
+            if 0 in ready:
+                keys = _read(0)
+                keys_open = keys != b""
+                typed += keys or b""
+            typed = _type(master, typed)
+        _show_rest(master)
+
+
+def _show(master: int) -> int:
+    """Show a piece of the guest's output; return its size, 0 at the end, or 1 for none yet."""
+    piece = _read(master)
+    if piece and not write_all(1, piece):
+        raise Stopped(signal.SIGHUP)
+    return 1 if piece is None else len(piece)
+
+
+def _show_rest(master: int) -> None:
+    """Show what a terminal still holds; somebody may have it open and write on."""
+    left = TERMINAL_REST_BYTES
+    poller = select.poll()
+    poller.register(master, select.POLLIN)
+    while left > 0 and poller.poll(QUIET_MILLISECONDS):
+        count = _show(master)
+        if not count:
+            return
+        left -= count
+
+
+def _type(master: int, keys: bytes) -> bytes:
+    """Type what the guest's terminal takes of *keys*; return the rest."""
     try:
-        with raw_terminal(0):
-            while True:
-                poller = select.poll()
-                poller.register(master, select.POLLIN)
-                if keys_open:
-                    poller.register(0, select.POLLIN)
-                ready = [descriptor for descriptor, _ in poller.poll(POLL_MILLISECONDS)]
-                if master in ready:
-                    piece = _read(master)
-                    if not piece or not write_all(1, piece):
-                        return
-                if 0 in ready:
-                    keys = _read(0)
-                    keys_open = bool(keys) and write_all(master, keys)
-                if not ready and process.poll() is not None:
-                    return
-    finally:
-        signal.signal(signal.SIGWINCH, before)
+        return keys[os.write(master, keys) :] if keys else keys
+    except BlockingIOError:
+        return keys
+    except OSError:
+        return b""
 
 
 def terminal_size() -> tuple[int, int]:
