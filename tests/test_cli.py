@@ -399,3 +399,13 @@ def test_doctor_follows_no_link_to_write_its_page(
     assert main(["doctor", "--html", "page.html"]) == 125
     assert "--html" in capfd.readouterr().err
     assert (outside / "precious").read_text() == "precious"
+
+
+@pytest.mark.parametrize("command", ["exec", "shell"])
+def test_help_warns_of_raw_terminal_output(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody may take a terminal session for filtered output: the help says what passes."""
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    assert "control sequences included" in " ".join(capsys.readouterr().out.split())

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import termios
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -375,5 +376,35 @@ def test_pipes_to_a_terminal_are_cleaned(workspace: Path) -> None:
     session = Session(["exec", "--no-tty", "--", "sh", "-c", script], workspace)
     try:
         assert session.until(b"b\r\n") == b"a\\x1b[31m"
+    finally:
+        session.close()
+
+
+def test_a_signal_ends_a_terminal_session(workspace: Path) -> None:
+    """SIGTERM must end the guest and leave the user's terminal as it was."""
+    session = Session(["exec", "--tty", "--", "sh", "-c", "trap '' TERM; echo up; cat"], workspace)
+    try:
+        session.until(b"up")
+        assert not termios.tcgetattr(session.master)[3] & termios.ECHO
+        session.process.send_signal(signal.SIGTERM)
+        assert session.process.wait(timeout=20) == 128 + signal.SIGTERM
+        assert termios.tcgetattr(session.master)[3] & termios.ECHO
+    finally:
+        session.close()
+
+
+def test_a_timeout_ends_a_terminal_that_is_typed_at(workspace: Path) -> None:
+    """Typing at a guest that does not read must not hold off its end."""
+    script = "stty raw -echo; echo up; exec sleep 60"
+    session = Session(["exec", "--tty", "--timeout", "2", "--", "sh", "-c", script], workspace)
+    try:
+        session.until(b"up")
+        os.set_blocking(session.master, False)
+        deadline = time.monotonic() + 20
+        while session.process.poll() is None and time.monotonic() < deadline:
+            with suppress(BlockingIOError):
+                os.write(session.master, b"x" * 1000)
+            time.sleep(0.01)
+        assert session.process.returncode == 124
     finally:
         session.close()

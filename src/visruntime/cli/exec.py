@@ -34,13 +34,25 @@ def main(words: Sequence[str]) -> int:
     parser = Parser(
         "exec",
         "-- COMMAND ARGS...",
-        "Run a program in a jail; its streams and exit code are passed on.",
+        "Run a program in a jail; its streams and exit code are passed on.\nOn a terminal it gets "
+        "one of its own (--tty); otherwise pipes.",
         EXAMPLES,
     )
     parser.add_policy_flags()
     parser.add_start_flags()
-    parser.flag("--tty", action="store_true", default=None, help="give it a terminal of its own")
-    parser.flag("--no-tty", action="store_false", dest="tty", help="give it pipes")
+    parser.flag(
+        "--tty",
+        action="store_true",
+        default=None,
+        help="give it a terminal of its own; its output then reaches yours as it is, "
+        "control sequences included (they can change your clipboard or title)",
+    )
+    parser.flag(
+        "--no-tty",
+        action="store_false",
+        dest="tty",
+        help="give it pipes; on a terminal, control characters in its output are shown as text",
+    )
     options, command = parser.split(words)
     if not command:
         raise Refusal("no command; write it after --, as in: visruntime exec -- ls")
@@ -84,15 +96,24 @@ def run_program(
 
 def _relay(process: JailProcess, *, tty: bool) -> int:
     """Carry the streams until *process* has ended; return the exit code for ours."""
-    from visruntime.cli.streams import forwarded_signals, relay_pipes, relay_terminal
+    from visruntime.cli.streams import (
+        Stopped,
+        ending_signals,
+        forwarded_signals,
+        relay_pipes,
+        relay_terminal,
+    )
 
     try:
-        if tty:
-            relay_terminal(process)
-        else:
-            with forwarded_signals(process):
+        with ending_signals() if tty else forwarded_signals(process):
+            if tty:
+                relay_terminal(process)
+            else:
                 relay_pipes(process)
-        code: int = process.wait()
+            code: int = process.wait()
+    except Stopped as stop:
+        process.close()
+        return 128 + stop.number
     except CommandTimeout:
         return EXIT_TIMEOUT
     if process.stopped_by in ("timeout", "wall"):

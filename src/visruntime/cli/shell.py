@@ -25,7 +25,13 @@ EXAMPLES = """\
 
 def main(words: Sequence[str]) -> int:
     """Run ``shell`` with the command line *words*."""
-    parser = Parser("shell", "", "Start an interactive shell in a jail.", EXAMPLES)
+    parser = Parser(
+        "shell",
+        "",
+        "Start an interactive shell in a jail.\nWhat programs in it write reaches your terminal "
+        "as it is, control sequences included.",
+        EXAMPLES,
+    )
     parser.add_policy_flags()
     parser.add_start_flags()
     options, rest = parser.split(words)
