@@ -7,15 +7,17 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "posix_process.h"
 
 #define READ_SIZE     65536u
-#define POLL_SLICE_MS 1000 // so that a signal taken by another thread is noticed
-#define REST_TURNS    4096
-#define READS_A_TURN  64 // then look at the run, the clock and the other stream
+#define POLL_SLICE_MS 1000       // so that a signal taken by another thread is noticed
+#define READS_A_TURN  64         // then look at the run, the clock and the other stream
+#define TERMINAL_REST (1u << 20) // after the end; the kernel holds back far less
 
 // Byte i of the stream lies at i while i < limit; after that the second half is
 // a ring, so the first bytes and the last ones are kept.
@@ -91,15 +93,17 @@ static char *room(vj_capture *capture, size_t *size) {
     return capture->bytes + at;
 }
 
-// Read what is there. Returns false only when memory ran out.
-static bool drain(vj_capture *capture) {
-    for (int i = 0; i < READS_A_TURN; i++) {
+// Read what is there, `most` bytes of it. Returns false only when memory ran out.
+static bool drain(vj_capture *capture, uint64_t most) {
+    for (int i = 0; most && i < READS_A_TURN; i++) {
         size_t size;
         char *to = room(capture, &size);
         if (!to) return false;
+        if (size > most) size = (size_t)most;
         ssize_t count = read(capture->descriptor, to, size);
         if (count > 0) {
             capture->total += (uint64_t)count;
+            most -= (uint64_t)count;
             if ((size_t)count < size) return true;
             continue;
         }
@@ -148,16 +152,24 @@ static bool is_open(const vj_capture *capture) {
     return capture && capture->descriptor >= 0;
 }
 
-// After the end of the run: all that is still there, a terminal's last chunks
-// (4 KiB a read) included, but not what somebody else keeps writing.
+// After the end of the run: what is still there, but not what somebody else goes
+// on writing, who got hold of the stream. A pipe tells how much it holds; a
+// terminal does not, and gives its last chunks 4 KiB a read.
 static bool drain_rest(vj_capture *capture) {
-    uint64_t before;
-    int turns = 0;
-    do {
-        if (!is_open(capture)) return true;
-        before = capture->total;
-        if (!drain(capture)) return false;
-    } while (capture->total > before && ++turns < REST_TURNS);
+    if (!is_open(capture)) return true;
+    uint64_t left = TERMINAL_REST;
+    struct stat status;
+    int held = 0;
+    if (fstat(capture->descriptor, &status) == 0 && S_ISFIFO(status.st_mode) &&
+        ioctl(capture->descriptor, FIONREAD, &held) == 0) {
+        left = (uint64_t)held;
+    }
+    while (left && is_open(capture)) {
+        uint64_t before = capture->total;
+        if (!drain(capture, left)) return false;
+        if (capture->total == before) break;
+        left -= capture->total - before;
+    }
     end_stream(capture);
     return true;
 }
@@ -215,7 +227,7 @@ vj_status vj_run_communicate(vj_run *run, const char *input, uint64_t input_size
         }
         if (events[3].revents) feed(input, input_size, input_offset, input_descriptor);
         for (int i = 0; i < 2; i++) {
-            if (events[1 + i].revents && !drain(captures[i])) {
+            if (events[1 + i].revents && !drain(captures[i], UINT64_MAX)) {
                 return vj_fail(error, VJ_NO_MEMORY, VJ_STAGE_HOST, ENOMEM,
                                "out of memory");
             }
