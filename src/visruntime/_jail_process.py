@@ -30,6 +30,10 @@ DEVNULL = -3
 
 STOP_NAMES = (None, "timeout", "killed", "closed")
 
+CPU_SLACK_SECONDS = 0.1
+"""How far below the limit the measured processor time may be when the kernel, which counts
+in clock ticks for it, ends a program."""
+
 
 class CommandResult(Frozen):
     """How a program ended, and what it wrote.
@@ -215,7 +219,10 @@ class JailProcess:
                 self._run.feed(_bytes(input), os.dup(self.stdin.fileno()))
                 self.stdin.close()
         output, errors = self._captures
-        self._wait(output, errors, timeout)
+        if self.returncode is None:
+            self._wait(output, errors, timeout)
+        else:  # its end was seen before; what it wrote is still in the pipes
+            self._run.communicate(output, errors, 0.0)
         return (output.value() if output else b"", errors.value() if errors else b"")
 
     def send_signal(self, number: int) -> None:
@@ -316,9 +323,9 @@ class JailProcess:
     def _over_cpu_limit(self, number: int) -> bool:
         if self._cpu_limit is None or self.usage is None:
             return False
-        if number == signal.SIGXCPU:
-            return True
-        return number == signal.SIGKILL and self.usage.cpu_seconds >= self._cpu_limit
+        # Anybody can send these signals; only the time used tells.
+        used = self.usage.cpu_seconds + CPU_SLACK_SECONDS
+        return number in (signal.SIGXCPU, signal.SIGKILL) and used >= self._cpu_limit
 
 
 def _bytes(data: object) -> bytes:

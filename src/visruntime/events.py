@@ -117,8 +117,10 @@ class EnforcementReport(Frozen):
 class Usage(Frozen):
     """What a run used, measured outside the guest.
 
-    Seconds, and bytes; ``max_memory`` is the largest resident size of any one process of the
-    run, ``killed`` how many descendants were still there at its end and had to be ended.
+    Seconds, and bytes. ``max_memory`` is the largest resident size of any one process of the
+    run. Processor time and memory are what it used at least: a program that ignores SIGCHLD
+    hides what its children used, and one can reset its own peak. ``killed`` is how many
+    descendants were still there at the end and had to be ended, each counted once.
     """
 
     __slots__ = ("killed", "max_memory", "system_seconds", "user_seconds", "wall_seconds")
@@ -148,7 +150,7 @@ class Usage(Frozen):
 
     @property
     def cpu_seconds(self) -> float:
-        """Processor time, in user and in system mode."""
+        """Processor time used at least, in user and in system mode."""
         return self.user_seconds + self.system_seconds
 
     def to_dict(self) -> dict[str, Any]:
