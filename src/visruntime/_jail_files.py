@@ -2,16 +2,18 @@
 
 Each runs in a confined child inside the jail, under the jail's own rights: the host never
 opens a path that a guest could have prepared. A link in the last place is not followed.
+`copy_in` and `copy_out` also open a file of the host; of that path no link at all is followed.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import stat
 import struct
 
 from visruntime import _native
-from visruntime.errors import OutputLimitExceeded, PathDenied
+from visruntime.errors import LimitExceeded, OutputLimitExceeded, PathDenied
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,8 +53,12 @@ class JailFiles:
         if not isinstance(name, str) or not name.startswith("/") or "\0" in name:
             raise ValueError(f"path: {name!r} is not an absolute path")
         result = self._file_operation(operation, name, data=data, limit=limit)
-        if result.exit_code == 0:
+        if result.exit_code == 0 and not result.truncated:
             return result.stdout
+        if result.exit_code == 0:
+            raise OutputLimitExceeded(
+                f"{name}: the answer is longer than {limit} bytes", kind="max_bytes", limit=limit
+            )
         number = result.exit_code or errno.EIO
         if number in DENIED:
             reason = "is a link" if number == errno.ELOOP else os.strerror(number)
@@ -96,9 +102,17 @@ class JailFiles:
             return False
         return True
 
-    def list_dir(self, path: str | os.PathLike[str]) -> list[str]:
-        """Return the names in a folder, sorted."""
-        names = self._do("LIST", path, limit=DEFAULT_MAX_BYTES)
+    def list_dir(
+        self, path: str | os.PathLike[str], *, max_bytes: int = DEFAULT_MAX_BYTES
+    ) -> list[str]:
+        """Return the names in a folder, sorted.
+
+        Raises:
+            OutputLimitExceeded: the names are longer than *max_bytes* together.
+        """
+        if max_bytes < 2:
+            raise ValueError(f"max_bytes: {max_bytes}")
+        names = self._do("LIST", path, limit=max_bytes)
         return sorted(os.fsdecode(name) for name in names.split(b"\0") if name)
 
     def make_dir(self, path: str | os.PathLike[str]) -> None:
@@ -113,10 +127,32 @@ class JailFiles:
         """Return where *path* leads in the jail, all links followed."""
         return os.fsdecode(self._do("REALPATH", path, limit=_native.PATH_MAX))
 
-    def copy_in(self, source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
-        """Copy a file of the host, read by the host, to *target* in the jail."""
-        with open(source, "rb") as file:
-            self.write_bytes(target, file.read())
+    def copy_in(
+        self,
+        source: str | os.PathLike[str],
+        target: str | os.PathLike[str],
+        *,
+        max_bytes: int = DEFAULT_MAX_BYTES,
+    ) -> None:
+        """Copy a regular file of the host, read by the host, to *target* in the jail.
+
+        No link on the way to *source* is followed: a guest may have planted it there.
+
+        Raises:
+            LimitExceeded: it is longer than *max_bytes*.
+            OSError: as `open` would; ELOOP for a link, EINVAL for a pipe or a device.
+        """
+        if max_bytes < 0:
+            raise ValueError(f"max_bytes: {max_bytes}")
+        with open(_open_on_host(source, os.O_RDONLY), "rb") as file:
+            data = file.read(max_bytes + 1)
+        if len(data) > max_bytes:
+            raise LimitExceeded(
+                f"{os.fspath(source)} is longer than {max_bytes} bytes; raise max_bytes=",
+                kind="max_bytes",
+                limit=max_bytes,
+            )
+        self.write_bytes(target, data)
 
     def copy_out(
         self,
@@ -127,10 +163,53 @@ class JailFiles:
     ) -> None:
         """Copy a regular file of the jail to *target*, a new file on the host.
 
+        No link on the way to *target* is followed: a guest may have planted it there.
+
         Raises:
-            FileExistsError: there is something at *target*; nothing is followed or replaced.
+            FileExistsError: there is something at *target*; nothing is replaced.
+            OutputLimitExceeded: the file is longer than *max_bytes*.
+            OSError: as `open` would; ELOOP for a link.
         """
         data = self.read_bytes(source, max_bytes=max_bytes)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(target, flags, 0o644), "wb") as file:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        with open(_open_on_host(target, flags), "wb") as file:
             file.write(data)
+
+
+def _open_on_host(path: str | os.PathLike[str], flags: int) -> int:
+    """Open a regular file of the host without following any link; return the descriptor."""
+    name = os.fspath(path)
+    # Without links, the text alone says what `..` means; a guest cannot move it.
+    *folders, last = os.path.abspath(name).strip("/").split("/")
+    folder = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in folders:
+            following = _step(part, os.O_PATH | os.O_DIRECTORY, folder, name)
+            os.close(folder)
+            folder = following
+        descriptor = _step(last or ".", flags | os.O_NONBLOCK | os.O_NOCTTY, folder, name)
+    finally:
+        os.close(folder)
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        number = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
+        raise OSError(number, "is no regular file", name)
+    return descriptor
+
+
+def _step(part: str, flags: int, folder: int, name: str) -> int:
+    try:
+        return os.open(part, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644, dir_fd=folder)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR) and _is_link(part, folder):
+            text = f"{part!r} is a link, and none is followed; give the path that it leads to"
+            raise OSError(errno.ELOOP, text, name) from None
+        raise OSError(error.errno, os.strerror(error.errno or 0), name) from None
+
+
+def _is_link(part: str, folder: int) -> bool:
+    try:
+        return stat.S_ISLNK(os.stat(part, dir_fd=folder, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
