@@ -263,6 +263,72 @@ def test_run_reads_code_from_stdin_and_shows_output_at_once(workspace: Path) -> 
         process.kill()
 
 
+def test_run_gets_stdin_that_is_no_terminal(workspace: Path) -> None:
+    """A script must get every byte that is piped to it, and see the end."""
+    sent = os.urandom(1_000_000)
+    code = "import sys; sys.stdout.buffer.write(sys.stdin.buffer.read())"
+    done = visruntime("run", "-c", code, cwd=workspace, stdin=sent)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout == sent
+    done = visruntime("run", "-c", "print(input())", cwd=workspace, stdin=b"a line\nmore\n")
+    assert done.stdout == b"a line\n"
+
+
+def test_run_does_not_wait_for_stdin(workspace: Path) -> None:
+    """A script that has ended must not be held by a pipe that stays open, empty or full."""
+    for given in (b"", b"x" * 50_000):
+        with subprocess.Popen(
+            [*COMMAND, "run", "-c", "print('done')"],
+            cwd=workspace,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        ) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(given)
+            process.stdin.flush()
+            assert process.stdout.readline() == b"done\n"
+            assert process.wait(timeout=20) == 0
+
+
+def test_run_gets_no_descriptor_of_ours(workspace: Path, outside: Path) -> None:
+    """A file that we have open for both directions must not be writable through stdin."""
+    file = outside / "data"
+    file.write_text("data\n")
+    code = (
+        "import os, sys\nprint(sys.stdin.readline().strip())\n"
+        "for act in (lambda: os.write(0, b'x'), lambda: os.ftruncate(0, 0)):\n"
+        "    try:\n        print(act())\n"
+        "    except OSError as error:\n        print(error.errno)\n"
+    )
+    with file.open("r+b") as both:
+        plain = subprocess.run(
+            [sys.executable, "-c", code], stdin=both, capture_output=True, check=True
+        )
+        assert plain.stdout == b"data\n1\nNone\n"
+        file.write_text("data\n")
+        both.seek(0)
+        jailed = subprocess.run(
+            [*COMMAND, "run", "-c", code],
+            stdin=both,
+            cwd=workspace,
+            capture_output=True,
+            check=True,
+        )
+    assert jailed.stdout == b"data\n9\n22\n"
+    assert file.read_text() == "data\n"
+
+
+@pytest.mark.parametrize("backend", ["bubblewrap", "landlock", "no-such"])
+def test_run_refuses_another_back_end(workspace: Path, backend: str) -> None:
+    """A back end that is asked for is taken or refused, never replaced in silence."""
+    done = visruntime("run", "--backend", backend, "-c", "print(1)", cwd=workspace)
+    assert (done.returncode, done.stdout) == (125, b"")
+    assert b"--backend" in done.stderr
+    done = visruntime("run", "--backend", "namespaces", "-c", "print(1)", cwd=workspace)
+    assert (done.returncode, done.stdout) == (0, b"1\n")
+
+
 def test_run_names_the_read_that_a_neighbour_needs(workspace: Path) -> None:
     """A sibling import fails without a grant, says which, and works with it."""
     (workspace / "s.py").write_text("import helper\nprint(helper.x)\n")
@@ -406,5 +472,17 @@ def test_a_timeout_ends_a_terminal_that_is_typed_at(workspace: Path) -> None:
                 os.write(session.master, b"x" * 1000)
             time.sleep(0.01)
         assert session.process.returncode == 124
+    finally:
+        session.close()
+
+
+def test_run_gets_no_terminal(workspace: Path) -> None:
+    """A script on a terminal must find its stdin at the end, not our keys."""
+    code = "import sys; print('read', len(sys.stdin.read()), sys.stdin.isatty())"
+    session = Session(["run", "-c", code], workspace)
+    try:
+        session.type(b"keys\r")
+        session.until(b"read 0 False")
+        assert session.process.wait(timeout=20) == 0
     finally:
         session.close()

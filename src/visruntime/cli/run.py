@@ -6,18 +6,20 @@ import os
 import shlex
 import stat
 import sys
+from contextlib import nullcontext
 
 from visruntime._paths import resolve_beside
 from visruntime.cli.flags import Parser, check_backend, make_policy, refuse_unsupported, seconds
 from visruntime.cli.messages import EXIT_TIMEOUT, Cleaner, Refusal, complain
 from visruntime.cli.report import ReportFile
-from visruntime.cli.streams import write_all
+from visruntime.cli.streams import piped_stdin, write_all
 from visruntime.errors import CommandTimeout, VisRuntimeError, WorkerDied
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
+    from contextlib import AbstractContextManager
     from typing import Any, BinaryIO
 
     from visruntime.policy import JailPolicy
@@ -34,6 +36,7 @@ EXAMPLES = """\
   visruntime run --read data --write out script.py
   visruntime run -c 'print(2 ** 100)'
   visruntime run --read . -m package.module
+  visruntime run script.py <input.txt
   some-generator | visruntime run -
 """
 
@@ -163,7 +166,8 @@ def main(words: Sequence[str]) -> int:
     parser = Parser(
         "run",
         "SCRIPT|-c CODE|-m MODULE|- [ARGS...]",
-        "Run Python in a jailed worker; it prints and exits as python would. Its stdin is empty.",
+        "Run Python in a jailed worker; it prints and exits as python would.\n"
+        "Its stdin is yours if that is a file or a pipe, and empty if yours is a terminal.",
         EXAMPLES,
     )
     parser.add_policy_flags()
@@ -194,7 +198,10 @@ def _run(options: argparse.Namespace, policy: JailPolicy, program: Program) -> i
     try:
         from visruntime.runtime import Runtime
 
-        with Runtime(policy, python=options.python, cwd=cwd) as runtime:
+        with (
+            _stdin(program) as stdin,
+            Runtime(policy, python=options.python, cwd=cwd, stdin=stdin) as runtime,
+        ):
             code, result = _drive(runtime, program.inputs(), timeout)
         report.record(getattr(result, "report", None), result)
         _say_missing(result, program)
@@ -206,6 +213,13 @@ def _run(options: argparse.Namespace, policy: JailPolicy, program: Program) -> i
         return code
     finally:
         report.close(error=failure)
+
+
+def _stdin(program: Program) -> AbstractContextManager[int | None]:
+    """Give what becomes the worker's stdin: never our own descriptor, and no terminal."""
+    if program.path == "<stdin>" or os.isatty(0):
+        return nullcontext()
+    return piped_stdin()
 
 
 def _drive(runtime: Any, inputs: dict[str, Any], timeout: float | None) -> tuple[int, Any]:

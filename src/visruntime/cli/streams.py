@@ -27,6 +27,7 @@ __all__ = [
     "Stopped",
     "ending_signals",
     "forwarded_signals",
+    "piped_stdin",
     "relay_pipes",
     "relay_terminal",
     "terminal_size",
@@ -150,6 +151,47 @@ def relay_pipes(process: JailProcess) -> None:
     feed.close()
     for output in outputs.values():
         output.move_rest()
+
+
+@contextmanager
+def piped_stdin() -> Iterator[int]:
+    """Give a pipe that brings what our stdin brings, as long as the block runs.
+
+    At most a piece and a pipe are taken ahead of the guest.
+    """
+    import threading
+
+    reading, writing = os.pipe()
+    block, end_of_block = os.pipe()
+    pump = threading.Thread(target=_pump_stdin, args=(writing, block), daemon=True)
+    pump.start()
+    try:
+        yield reading
+    finally:
+        os.close(end_of_block)
+        pump.join()
+        os.close(block)
+        os.close(reading)
+
+
+def _pump_stdin(writing: int, block: int) -> None:
+    """Carry our stdin to *writing* until its end, or the end of *block*."""
+    os.set_blocking(writing, False)
+    waiting = b""
+    with open(writing, "wb", buffering=0) as feed:
+        while not feed.closed:
+            poller = select.poll()
+            poller.register(block, select.POLLIN)
+            poller.register(*((writing, select.POLLOUT) if waiting else (0, select.POLLIN)))
+            if any(descriptor == block for descriptor, _ in poller.poll()):
+                return
+            if waiting:
+                waiting = _feed(feed, waiting)
+                continue
+            piece = _read(0)
+            if piece == b"":
+                return
+            waiting = piece or b""
 
 
 class _Output:
