@@ -10,6 +10,7 @@ import os
 import select
 import signal
 import sys
+import time
 from contextlib import contextmanager, suppress
 
 from visruntime.cli.messages import Cleaner
@@ -121,9 +122,16 @@ def relay_pipes(process: JailProcess) -> None:
         outputs[source.fileno()] = _Output(source, target)
     os.set_blocking(feed.fileno(), False)
     waiting = b""
-    while process.poll() is None:
+    ended = process.fileno()
+    look = 0.0
+    while True:
+        # At each piece would be costly; not at all would miss an end that is not reported.
+        if time.monotonic() >= look:
+            if process.poll() is not None:
+                break
+            look = time.monotonic() + LOOK_MILLISECONDS / 1000
         poller = select.poll()
-        for descriptor in (process.fileno(), *outputs):
+        for descriptor in (ended, *outputs):
             poller.register(descriptor, select.POLLIN)
         if not feed.closed:
             wanted = (feed.fileno(), select.POLLOUT) if waiting else (0, select.POLLIN)
@@ -132,8 +140,8 @@ def relay_pipes(process: JailProcess) -> None:
             if descriptor in outputs:
                 if not outputs[descriptor].move():
                     del outputs[descriptor]
-            elif descriptor == process.fileno():
-                continue
+            elif descriptor == ended:
+                look = 0.0
             elif waiting:
                 waiting = _feed(feed, waiting)
             else:
