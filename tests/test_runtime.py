@@ -384,3 +384,46 @@ def test_results_say_what_enforced_the_policy(runtime: AnyRuntime) -> None:
         assert any(clause.note == "Python installation" for clause in report.clauses) or (
             sys.base_prefix == "/usr"
         )
+
+
+@pytest.mark.parametrize(
+    ("code", "value"),
+    [
+        ("__import__('asyncio').sleep(0, 5)", "coroutine"),
+        ("await __import__('asyncio').sleep(0, 5)", 5),
+        ("[x async for x in numbers()]", [0, 1]),
+        ("'é' # -*- coding: latin-1 -*-", "é"),
+        ("'漢字'", "漢字"),
+        ("'\\ud800'", "\ud800"),
+        ("(lambda: 1).__code__.co_filename", "<run {}>"),
+    ],
+)
+def test_one_line_means_the_same_however_it_is_compiled(
+    runtime: AnyRuntime, code: str, value: Any
+) -> None:
+    """Single expressions take a quicker way through the compiler, with the same outcome."""
+    runtime.run("async def numbers():\n    for n in range(2): yield n")
+    for number, result in ((2, runtime.run(code).value), (3, runtime.eval(code))):
+        if value == "coroutine":
+            assert type(result).__name__ == "Handle"
+            assert "coroutine" in result.repr
+        else:
+            assert result == (value.format(number) if isinstance(value, str) else value)
+
+
+def test_errors_of_one_line_are_those_of_the_builtin_compiler(runtime: AnyRuntime) -> None:
+    """A line that is wrong is described as Python describes it, with its place."""
+    failure = runtime.run("1 +").error
+    assert failure is not None
+    assert failure.type_name == "SyntaxError"
+    assert failure.message == "invalid syntax"
+    assert (failure.frames[-1].file, failure.frames[-1].line) == ("<run 1>", 1)
+    null = runtime.run("'\0'").error
+    assert null is not None
+    assert null.type_name in ("ValueError", "SyntaxError")
+
+
+def test_start_up_leaves_no_module_of_its_own_making(runtime: AnyRuntime) -> None:
+    """What the bootstrap puts in for itself is gone before code of the guest runs."""
+    assert runtime.eval("__import__('__future__').division.mandatory[0]") == 3
+    assert runtime.eval("__import__('types').MappingProxyType.__name__") == "mappingproxy"

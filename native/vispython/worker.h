@@ -53,6 +53,7 @@ int vis_audit_hook(const char *event, PyObject *arguments, void *unused);
 PyObject *vis_send(PyObject *module, PyObject *arguments);
 PyObject *vis_receive(PyObject *module, PyObject *unused);
 PyObject *vis_is_waiting(PyObject *module, PyObject *unused);
+PyObject *vis_compile_expression(PyObject *module, PyObject *arguments);
 PyObject *vis_start_control(PyObject *module, PyObject *unused);
 PyObject *vis_begin_run(PyObject *module, PyObject *run);
 PyObject *vis_end_run(PyObject *module, PyObject *unused);

@@ -68,9 +68,12 @@ _CONTROL = struct.Struct("<cQ")
 _LOAD = (
     "import sys,marshal,_viscore as c;m=type(sys);"
     "P='_visguest';p=sys.modules[P]=m(P);p.__path__=[]\n"
+    # Each guest module imports it for nothing but its effect on the compiler.
+    "F='__future__';f=sys.modules[F]=m(F);f.annotations=0\n"
     "for n,s in marshal.loads(c.receive()[1]):\n"
     " t=sys.modules[P+'.'+n]=m(P+'.'+n);t.__package__=P\n"
     " exec(s if type(s) is not bytes else compile(s,n+'.py','exec'),t.__dict__)\n"
+    "del sys.modules[F]\n"
     "t.main()"
 )
 

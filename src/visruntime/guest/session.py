@@ -97,8 +97,7 @@ class Session:
         """Evaluate one expression."""
         filename = self._register(request)
         self._bind(request["inputs"])
-        flags = _TOP_LEVEL_AWAIT
-        return self._execute(compile(request["code"].strip(), filename, "eval", flags, True))
+        return self._execute(compile_expression(request["code"], filename))
 
     def call(self, request: dict[str, Any]) -> object:
         """Call what a (dotted) name refers to."""
@@ -174,7 +173,7 @@ class Session:
         if want_value and "\n" not in request["code"]:
             # A line is most often one expression, which needs no tree.
             try:
-                expression = compile(request["code"].strip(), filename, "eval", flags, True)
+                expression = compile_expression(request["code"], filename)
             except SyntaxError:
                 pass
             else:
@@ -307,6 +306,18 @@ class Session:
         with self._host:
             self.running = False
             send()
+
+
+def compile_expression(code: str, filename: str) -> CodeType:
+    """Compile one expression, in the quick way where that gives the same."""
+    code = code.strip()
+    expression: CodeType | None = None
+    if "coding" not in code:  # it would heed a comment that declares an encoding
+        try:
+            expression = core.compile_expression(code, filename)
+        except Exception:
+            expression = None  # the builtin takes more (await), and says better what is wrong
+    return expression or compile(code, filename, "eval", _TOP_LEVEL_AWAIT, True)
 
 
 class Opaque:

@@ -11,12 +11,14 @@ Standard library only; heavy modules are imported when the first value needs the
 from __future__ import annotations
 
 import sys
-from types import MappingProxyType
 
 TYPE_CHECKING = False  # typing costs a worker's start-up more than this module does
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from types import MappingProxyType
     from typing import Any, Final, NoReturn
+else:
+    MappingProxyType = type(type.__dict__)  # importing types costs more than this module does
 
 __all__ = ["BUILDERS", "Handle", "Record", "install", "reduce_value"]
 
