@@ -59,7 +59,9 @@ class Process(subprocess.Popen):
         return self.pidfd
 
 master, slave = pty.openpty()
-process = Process(sys.argv[1:], stdin=slave, stdout=slave, stderr=slave, start_new_session=True)
+# The program must not outlive this relay, which the tests end with SIGKILL.
+command = ["setpriv", "--pdeathsig", "KILL", *sys.argv[1:]]
+process = Process(command, stdin=slave, stdout=slave, stderr=slave, start_new_session=True)
 os.close(slave)
 process.pidfd = os.pidfd_open(process.pid)
 process.pty = open(master, "r+b", buffering=0)
