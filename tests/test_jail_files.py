@@ -368,6 +368,8 @@ def test_copies_are_bounded(jail: Jail, workspace: Path) -> None:
 
 def test_list_dir_drops_no_name(jail: Jail, workspace: Path) -> None:
     """A folder with more names than fit must be an error, not a part of its names."""
+    workspace = workspace / "names"
+    workspace.mkdir()
     code = f"for i in range(300): open('{workspace}/' + 'n' * 200 + str(i), 'w').close()"
     jail.run([PYTHON, "-c", code], check=True)
     wanted = sorted("n" * 200 + str(i) for i in range(300))
