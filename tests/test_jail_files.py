@@ -1,15 +1,18 @@
-"""File verbs of the host beside a guest that prepares the paths."""
+"""File verbs: what the host does with a guest's files, under the jail's own rights."""
 
 from __future__ import annotations
 
 import errno
 import os
+import stat
+import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
-from jail_helpers import PYTHON, Jail, JailPolicy
+from jail_helpers import PYTHON, Jail, JailPolicy, inside
 
-from visruntime.errors import LimitExceeded, OutputLimitExceeded
+from visruntime.errors import LimitExceeded, OutputLimitExceeded, PathDenied
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,9 +21,275 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def jail(workspace: Path) -> Iterator[Jail]:
-    """A jail that may change the workspace."""
-    with Jail(JailPolicy(write=[workspace])) as one:
-        yield one
+    """Return a jail that may write the workspace, but for a secret in it."""
+    (workspace / "secret").write_text("TOP")
+    (workspace / "kept").write_text("kept")
+    policy = JailPolicy(
+        write=[workspace], deny=[workspace / "secret"], deny_write=[workspace / "kept"]
+    )
+    with Jail(policy) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("size", [0, 1, 65_536, 3_000_001])
+def test_bytes_go_in_and_out(jail: Jail, workspace: Path, size: int) -> None:
+    """Content of any size must be written and read back whole."""
+    data = os.urandom(size)
+    path = workspace / "f"
+    jail.write_bytes(path, data)
+    assert path.read_bytes() == data
+    assert jail.read_bytes(path) == data
+    jail.write_bytes(path, b"short")
+    assert path.read_bytes() == b"short"
+    assert jail.stat(path).size == 5
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert path.stat().st_uid == workspace.stat().st_uid
+
+
+def test_private_places_can_be_used(jail: Jail) -> None:
+    """Files in the jail's own places must be reachable for the host by the verbs alone."""
+    jail.write_bytes("/tmp/f", b"private")
+    assert jail.run(["cat", "/tmp/f"]).stdout == b"private"
+    assert not os.path.exists("/tmp/f") or open("/tmp/f", "rb").read() != b"private"
+
+
+def test_pg_01_a_link_in_the_last_place_is_not_followed(
+    jail: Jail, workspace: Path, outside: Path
+) -> None:
+    """Reading or writing a name that is a link must be refused, wherever it leads."""
+    victim = outside / "victim"
+    victim.write_text("victim")
+    for name, target in (
+        ("out", victim),
+        ("in", workspace / "kept"),
+        ("denied", workspace / "secret"),
+        ("dangling", workspace / "nothing"),
+    ):
+        (workspace / name).symlink_to(target)
+        for act in (
+            lambda path: jail.read_bytes(path),
+            lambda path: jail.write_bytes(path, b"x"),
+            lambda path: jail.list_dir(path),
+        ):
+            with pytest.raises((PathDenied, NotADirectoryError)):
+                act(workspace / name)
+        assert stat.S_ISLNK(jail.stat(workspace / name).mode)
+    assert victim.read_text() == "victim"
+    assert not (workspace / "nothing").exists()
+    jail.remove(workspace / "out")
+    assert victim.exists()
+    assert jail.realpath(workspace / "in") == str(workspace / "kept")
+
+
+def test_a_folder_that_is_a_link_out_leads_nowhere(
+    jail: Jail, workspace: Path, outside: Path
+) -> None:
+    """A link on the way must lead only to what the jail can see."""
+    (workspace / "away").symlink_to(outside)
+    with pytest.raises(FileNotFoundError):
+        jail.write_bytes(workspace / "away" / "f", b"x")
+    assert list(outside.iterdir()) == []
+
+
+def test_the_policy_holds_for_the_verbs(jail: Jail, workspace: Path, outside: Path) -> None:
+    """Denied, read-only and ungranted files must be refused with the path."""
+    for act in (
+        lambda: jail.read_bytes(workspace / "secret"),
+        lambda: jail.write_bytes(workspace / "secret", b"x"),
+        lambda: jail.write_bytes(workspace / "kept", b"x"),
+        lambda: jail.write_bytes("/usr/x", b"x"),
+        lambda: jail.make_dir("/usr/x"),
+        lambda: jail.list_dir("/"),
+    ):
+        with pytest.raises(PathDenied) as caught:
+            act()
+        assert caught.value.path
+        assert isinstance(caught.value, PermissionError)
+    with pytest.raises(FileNotFoundError):
+        jail.read_bytes(outside / "f")
+    assert (workspace / "secret").read_text() == "TOP"
+    assert (workspace / "kept").read_text() == "kept"
+
+
+@pytest.mark.parametrize("kind", ["fifo", "socket", "folder", "device"])
+def test_only_regular_files_are_opened(jail: Jail, workspace: Path, kind: str) -> None:
+    """A pipe, socket, folder or device must be refused at once and never be waited for."""
+    path = workspace / "odd"
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "socket":
+        text = f"import os; os.chdir({str(workspace)!r})\nsocket.socket(1).bind('odd'); answer(0)"
+        inside(jail, text)
+    elif kind == "folder":
+        path.mkdir()
+    start = time.monotonic()
+    target = "/dev/zero" if kind == "device" else path
+    with pytest.raises(OSError) as caught:  # noqa: PT011 - the number is judged below
+        jail.read_bytes(target)
+    assert caught.value.errno in (21, 22, 6, 13)
+    with pytest.raises(OSError):  # noqa: PT011 - any refusal will do
+        jail.write_bytes(target, b"x")
+    assert time.monotonic() - start < 5
+
+
+def test_reading_is_bounded(jail: Jail, workspace: Path) -> None:
+    """A file that is longer than max_bytes must raise and not be cut."""
+    (workspace / "f").write_bytes(b"x" * 1000)
+    assert jail.read_bytes(workspace / "f", max_bytes=1000) == b"x" * 1000
+    for most in (999, 0):
+        with pytest.raises(OutputLimitExceeded, match="longer than") as caught:
+            jail.read_bytes(workspace / "f", max_bytes=most)
+        assert caught.value.limit == most
+    with pytest.raises(ValueError, match="max_bytes"):
+        jail.read_bytes(workspace / "f", max_bytes=-1)
+    os.truncate(workspace / "f", 1 << 40)  # a hole of a terabyte
+    with pytest.raises(OutputLimitExceeded):
+        jail.read_bytes(workspace / "f", max_bytes=1 << 20)
+
+
+def test_a_file_that_grows_while_it_is_read(jail: Jail, workspace: Path) -> None:
+    """A guest that appends without end must not keep the host reading."""
+    path = workspace / "log"
+    script = f"while :; do head -c 1000000 /dev/zero >> {path}; done"
+    with jail.spawn(["sh", "-c", script]):
+        time.sleep(0.2)
+        start = time.monotonic()
+        try:
+            assert len(jail.read_bytes(path, max_bytes=200_000_000)) > 0
+        except OutputLimitExceeded:
+            pass
+        assert time.monotonic() - start < 20
+    path.unlink()
+
+
+def test_folders(jail: Jail, workspace: Path) -> None:
+    """Names must be listed whole and sorted, in any spelling, and folders be made and removed."""
+    jail.make_dir(workspace / "d")
+    names = ["a", "b c", "new\nline", "é", "\udcff", "x" * 255]
+    for name in names:
+        jail.write_bytes(workspace / "d" / name, b"")
+    assert jail.list_dir(workspace / "d") == sorted(names)
+    with pytest.raises(OSError) as caught:  # noqa: PT011 - the number is judged below
+        jail.remove(workspace / "d")
+    assert caught.value.errno == 39  # ENOTEMPTY
+    for name in names:
+        jail.remove(workspace / "d" / name)
+    jail.remove(workspace / "d")
+    assert not jail.exists(workspace / "d")
+    with pytest.raises(FileExistsError):
+        jail.make_dir(workspace / "kept")
+    with pytest.raises(NotADirectoryError):
+        jail.list_dir(workspace / "kept")
+    with pytest.raises(FileNotFoundError):
+        jail.remove(workspace / "nothing")
+
+
+def test_what_is_there_and_what_it_is(jail: Jail, workspace: Path) -> None:
+    """exists() and stat() must tell what the jail sees, not what the host has."""
+    os.utime(workspace / "kept", ns=(1_500_000_000, 1_500_000_000))
+    status = jail.stat(workspace / "kept")
+    assert (status.size, status.links) == (4, 1)
+    assert stat.S_ISREG(status.mode)
+    assert status.modified == 1.5
+    assert jail.exists(workspace / "kept")
+    assert jail.exists("/usr")
+    assert not jail.exists(workspace / "nothing")
+    assert not jail.exists("/root/nothing")
+    assert not jail.exists(workspace / "kept" / "below")
+    with pytest.raises(FileNotFoundError):
+        jail.stat(workspace / "nothing")
+
+
+@pytest.mark.parametrize("path", ["relative", "", "/x\0y", b"/tmp/f"])
+def test_a_path_that_is_none_is_refused(jail: Jail, path: object) -> None:
+    """A relative path, a NUL or bytes must be refused by every verb."""
+    for act in (
+        lambda: jail.read_bytes(path),
+        lambda: jail.write_bytes(path, b""),
+        lambda: jail.stat(path),
+        lambda: jail.exists(path),
+        lambda: jail.list_dir(path),
+        lambda: jail.remove(path),
+        lambda: jail.make_dir(path),
+        lambda: jail.realpath(path),
+    ):
+        with pytest.raises(ValueError, match="path"):
+            act()
+
+
+def test_a_path_that_is_too_long(jail: Jail) -> None:
+    """A path past the kernel's limit must be an error of the call, and the jail go on."""
+    with pytest.raises(OSError) as caught:  # noqa: PT011 - the number is judged below
+        jail.read_bytes("/tmp/" + "x/" * 3000)
+    assert caught.value.errno == 36  # ENAMETOOLONG
+    assert jail.exists("/tmp")
+
+
+def test_copies_in_and_out(jail: Jail, workspace: Path, outside: Path) -> None:
+    """copy_in reads as the host, copy_out writes a new file and follows nothing."""
+    (outside / "a").write_bytes(b"from the host")
+    jail.copy_in(outside / "a", workspace / "a")
+    assert (workspace / "a").read_bytes() == b"from the host"
+    jail.copy_out(workspace / "a", outside / "b")
+    assert (outside / "b").read_bytes() == b"from the host"
+    (outside / "link").symlink_to(outside / "victim")
+    for name in ("a", "link"):
+        with pytest.raises(FileExistsError):
+            jail.copy_out(workspace / "a", outside / name)
+    assert not (outside / "victim").exists()
+    with pytest.raises(PathDenied):
+        jail.copy_out(workspace / "secret", outside / "c")
+    assert not (outside / "c").exists()
+
+
+def test_a_name_that_becomes_a_link_again_and_again(
+    jail: Jail, workspace: Path, outside: Path
+) -> None:
+    """A guest that swaps a file for a link all the time must never be followed out."""
+    victim = outside / "victim"
+    victim.write_text("victim")
+    (workspace / "f").write_text("mine")
+    text = f"""
+import os
+os.chdir({str(workspace)!r})
+while True:
+    os.symlink({str(victim)!r}, "l"); os.rename("l", "f")
+    open("g", "w").write("mine"); os.rename("g", "f")
+"""
+    with jail.spawn(["/usr/bin/python3", "-IBS", "-c", text]):
+        end = time.monotonic() + 1.5
+        seen = set()
+        while time.monotonic() < end:
+            try:
+                seen.add(jail.read_bytes(workspace / "f"))
+                jail.write_bytes(workspace / "f", b"written")
+            except (PathDenied, FileNotFoundError):
+                seen.add("refused")
+    assert seen <= {b"mine", b"written", b"", "refused"}
+    assert "refused" in seen
+    assert victim.read_text() == "victim"
+
+
+def test_verbs_from_many_threads(jail: Jail, workspace: Path) -> None:
+    """Each thread must get its own content back."""
+    wrong = []
+
+    def work(number: int) -> None:
+        for turn in range(10):
+            data = f"{number}-{turn}".encode() * 1000
+            jail.write_bytes(workspace / f"t{number}", data)
+            if jail.read_bytes(workspace / f"t{number}") != data:
+                wrong.append((number, turn))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+# ---- copies ----
 
 
 def plant(jail: Jail, workspace: Path, target: Path, name: str) -> None:
@@ -99,6 +368,8 @@ def test_copies_are_bounded(jail: Jail, workspace: Path) -> None:
 
 def test_list_dir_drops_no_name(jail: Jail, workspace: Path) -> None:
     """A folder with more names than fit must be an error, not a part of its names."""
+    workspace = workspace / "names"
+    workspace.mkdir()
     code = f"for i in range(300): open('{workspace}/' + 'n' * 200 + str(i), 'w').close()"
     jail.run([PYTHON, "-c", code], check=True)
     wanted = sorted("n" * 200 + str(i) for i in range(300))

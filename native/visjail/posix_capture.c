@@ -216,6 +216,13 @@ vj_status vj_run_communicate(vj_run *run, const char *input, uint64_t input_size
         if (ready < 0 && errno == EINTR) {
             return vj_fail(error, VJ_INTERRUPTED, VJ_STAGE_HOST, EINTR, "interrupted");
         }
+        if (events[3].revents) feed(input, input_size, input_offset, input_descriptor);
+        for (int i = 0; i < 2; i++) {
+            if (events[1 + i].revents && !drain(captures[i], UINT64_MAX)) {
+                return vj_fail(error, VJ_NO_MEMORY, VJ_STAGE_HOST, ENOMEM,
+                               "out of memory");
+            }
+        }
         readable = events[0].revents != 0;
         // The clock counts while output floods in, too.
         int64_t now = vj_now_ns();
@@ -224,13 +231,6 @@ vj_status vj_run_communicate(vj_run *run, const char *input, uint64_t input_size
         }
         if (!readable && (ready == 0 || now >= look_around)) {
             return vj_fail(error, VJ_INTERRUPTED, VJ_STAGE_HOST, 0, "look around");
-        }
-        if (events[3].revents) feed(input, input_size, input_offset, input_descriptor);
-        for (int i = 0; i < 2; i++) {
-            if (events[1 + i].revents && !drain(captures[i], UINT64_MAX)) {
-                return vj_fail(error, VJ_NO_MEMORY, VJ_STAGE_HOST, ENOMEM,
-                               "out of memory");
-            }
         }
     }
 }

@@ -487,6 +487,13 @@ static vj_status check_spawn(const vj_spawn *spawn, vj_error *error) {
         return vj_fail(error, VJ_REFUSED, VJ_STAGE_REQUEST, EINVAL,
                        "a malformed request");
     }
+    for (uint32_t i = 0; i < spawn->descriptor_count; i++) {
+        // Before anything opens another file under a number that has been closed.
+        if (fcntl(spawn->descriptors[i], F_GETFD) < 0) {
+            return vj_fail(error, VJ_REFUSED, VJ_STAGE_DESCRIPTORS, errno,
+                           "a descriptor for the program is not open");
+        }
+    }
     return VJ_OK;
 }
 
