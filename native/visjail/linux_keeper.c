@@ -378,8 +378,10 @@ _Noreturn void vj_keeper_run(const vj_setup *setup, int channel) {
     }
     keeper.pid = (int)result;
     if (request.message.timeout_ns) keeper.deadline = now() + request.message.timeout_ns;
-    vj_message started = {.kind = VJ_MESSAGE_STARTED, .pid = keeper.pid};
-    reply(&keeper, &started);
+    if (!(request.message.flags & VJ_SPAWN_QUIET)) {
+        vj_message started = {.kind = VJ_MESSAGE_STARTED, .pid = keeper.pid};
+        reply(&keeper, &started);
+    }
 
     watch(&keeper);
     end_tree(&keeper);

@@ -77,6 +77,7 @@ enum {
     VJ_SPAWN_MEMFD = 1u << 1,        // the strings are in the last descriptor
     VJ_SPAWN_SEARCH = 1u << 2,       // look argv[0] up in the PATH of the environment
     VJ_SPAWN_FILE = 1u << 3,         // not a program but a file operation (vj_file)
+    VJ_SPAWN_QUIET = 1u << 5,        // no STARTED: the end, or the failure, says enough
     VJ_SPAWN_CWD_FALLBACK = 1u << 4, // when cwd cannot be entered, use HOME
 };
 

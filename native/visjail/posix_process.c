@@ -566,8 +566,9 @@ vj_status vj_run_start(vj_jail *jail, const vj_spawn *spawn, vj_run **out, int32
     if (status == VJ_OK) status = check_spawn(spawn, error);
     if (status == VJ_OK) status = take_keeper(jail, &channel, error);
     if (status == VJ_OK) status = send_spawn(channel, spawn, error);
-    if (status == VJ_OK)
+    if (status == VJ_OK && !(spawn->flags & VJ_SPAWN_QUIET)) {
         status = condemn(jail, await_started(channel, pid, error), error);
+    }
     if (status == VJ_OK) run = calloc(1, sizeof *run);
     if (status == VJ_OK && !run) {
         status = vj_fail(error, VJ_NO_MEMORY, VJ_STAGE_HOST, ENOMEM, "out of memory");
@@ -595,6 +596,11 @@ static void collect(vj_run *run) {
     if (status == VJ_TIMED_OUT || status == VJ_INTERRUPTED) return;
     for (uint32_t i = 0; i < count; i++) close(descriptors[i]);
     run->ended = true;
+    if (status == VJ_OK && message.kind == VJ_MESSAGE_FAILED) {
+        run->result =
+            (vj_exit){.failed_stage = message.stage, .failed_errno = message.error};
+        return;
+    }
     if (status != VJ_OK || message.kind != VJ_MESSAGE_EXITED) {
         // The keeper went with the jail; how the program ended is not known.
         run->result = (vj_exit){.status = SIGKILL, .stop = 3};

@@ -57,15 +57,17 @@ typedef struct {
 
 // Start a program. VJ_SYSTEM with stage "execute" and ENOENT or EACCES is the
 // program's own fault, everything else the jail's. `*pid` counts inside the jail.
+// With VJ_SPAWN_QUIET it does not wait for the start: vj_exit says what came of it.
 vj_status vj_run_start(vj_jail *jail, const vj_spawn *spawn, vj_run **run, int32_t *pid,
                        vj_error *error);
 
 typedef struct {
     int32_t status; // wait status of the direct child
     uint32_t stop;  // 0 it ended by itself, 1 timeout, 2 killed on request, 3 jail closed
-    uint32_t killed; // descendants that had to be ended
-    uint32_t reserved;
-    uint64_t user_us; // of the whole run, as the jail's supervisor measured it
+    uint32_t killed;       // descendants that had to be ended
+    uint32_t failed_stage; // of a quiet start: where it failed, or 0 ...
+    int32_t failed_errno;  // ... and how
+    uint64_t user_us;      // of the whole run, as the jail's supervisor measured it
     uint64_t system_us;
     uint64_t resident_kib; // largest of any process of the run
 } vj_exit;

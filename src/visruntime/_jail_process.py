@@ -15,6 +15,7 @@ from visruntime.events import Usage, Violation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import IO, Any, Self
 
     from visruntime.events import EnforcementReport
@@ -158,6 +159,7 @@ class JailProcess:
         started: float,
         stop_reason: str,
         cpu_limit: int | None,
+        explain: Callable[[_native.NativeError], Exception],
         stdin: int | None = None,
         stdout: int | None = None,
         stderr: int | None = None,
@@ -175,6 +177,7 @@ class JailProcess:
         self._started = started
         self._stop_reason = stop_reason
         self._cpu_limit = cpu_limit
+        self._explain = explain
         self._captures: tuple[_native.Capture | None, _native.Capture | None] | None = None
         self.stdin: IO[bytes] | None = _file(stdin, "wb")
         self.stdout: IO[bytes] | None = _file(stdout, "rb")
@@ -296,7 +299,8 @@ class JailProcess:
             try:
                 self._take(self._run.communicate(output, errors, left))
             except _native.NativeError as error:
-                raise JailClosed(f"{self.args[0]}: {error}") from None
+                self.returncode = -signal.SIGKILL  # nothing of it is left, or ever was
+                raise self._explain(error) from None
             if self.returncode is None and left is not None and left <= 0:
                 raise CommandTimeout(f"{self.args[0]} still runs after {timeout} s")
 

@@ -271,6 +271,7 @@ class JailHandle:
         search: bool = False,
         terminal: bool = False,
         directory_fallback: bool = False,
+        quiet: bool = False,
         file: str | None = None,
         limit: int = 0,
     ) -> RunHandle:
@@ -281,6 +282,7 @@ class JailHandle:
             timeout_ns: until the run is ended; 0 for none.
             search: look the program up in the PATH of *environment*.
             terminal: descriptor 0 becomes the controlling terminal.
+            quiet: do not wait for the start; a failure is raised by `RunHandle.communicate`.
             directory_fallback: when *directory* cannot be entered, use HOME.
         """
         strings = b"\0".join([directory, *arguments, *environment]) + b"\0"
@@ -296,6 +298,7 @@ class JailHandle:
             (lib.VJ_SPAWN_SEARCH if search else 0)
             | (lib.VJ_SPAWN_TERMINAL if terminal else 0)
             | (lib.VJ_SPAWN_CWD_FALLBACK if directory_fallback else 0)
+            | (lib.VJ_SPAWN_QUIET if quiet else 0)
             | (lib.VJ_SPAWN_FILE if file else 0)
         )
         spawn.file = getattr(lib, f"VJ_FILE_{file}") if file else 0
@@ -383,6 +386,9 @@ class RunHandle:
                 result,
                 error,
             )
+            if status == lib.VJ_OK and result.failed_stage:
+                name = ffi.string(lib.vj_stage_name(result.failed_stage)).decode()
+                raise NativeError("system", name, result.failed_errno, -1, name)
             if status == lib.VJ_OK:
                 return {
                     "status": result.status,

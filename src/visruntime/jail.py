@@ -167,7 +167,7 @@ class Jail(JailFiles):
         """
         if not isinstance(input, (bytes, bytearray, memoryview)):
             raise TypeError(f"input: bytes are needed, not {type(input).__name__}")
-        process = self.spawn(
+        process = self._spawn(
             command,
             stdin=PIPE if input else None,
             stdout=PIPE,
@@ -175,6 +175,7 @@ class Jail(JailFiles):
             cwd=cwd,
             env=env,
             timeout=timeout,
+            quiet=True,
         )
         try:
             stdout, stderr = process.communicate(input)
@@ -223,6 +224,37 @@ class Jail(JailFiles):
         The other arguments and the errors are those of `run`; a timeout ends the program and
         is seen in ``.stopped_by``.
         """
+        return self._spawn(
+            command,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            pty=pty,
+            rows=rows,
+            cols=cols,
+            cwd=cwd,
+            env=env,
+            timeout=timeout,
+            pass_fds=pass_fds,
+        )
+
+    def _spawn(
+        self,
+        command: Sequence[str | os.PathLike[str]],
+        *,
+        stdin: Any,
+        stdout: Any,
+        stderr: Any,
+        cwd: str | os.PathLike[str] | None,
+        env: Mapping[str, str | Secret] | None,
+        timeout: float | None,
+        pty: bool = False,
+        rows: int = 24,
+        cols: int = 80,
+        pass_fds: Mapping[int, int] | None = None,
+        quiet: bool = False,
+    ) -> JailProcess:
+        """Start *command*; with *quiet* its failure to start comes with its end."""
         arguments = _arguments(command)
         environment = self._environment(env, pty=pty)
         wall = self.policy.limits.wall_seconds
@@ -236,16 +268,18 @@ class Jail(JailFiles):
                 set_terminal_size(streams.master, rows, cols)
             streams.add(self, pass_fds or {})
             started = time.monotonic()
-            run = self._start(
-                directory=directory,
-                arguments=arguments,
-                environment=environment,
-                descriptors=streams.child,
-                timeout_ns=_nanoseconds(deadline),
-                search=b"/" not in arguments[0],
-                terminal=pty,
-                directory_fallback=fallback,
-            )
+            request = {
+                "directory": directory,
+                "arguments": arguments,
+                "environment": environment,
+                "descriptors": streams.child,
+                "timeout_ns": _nanoseconds(deadline),
+                "search": b"/" not in arguments[0],
+                "terminal": pty,
+                "directory_fallback": fallback,
+                "quiet": quiet,
+            }
+            run = self._start(**request)
         except BaseException:
             streams.close_all()
             raise
@@ -259,6 +293,7 @@ class Jail(JailFiles):
             started=started,
             stop_reason=reason,
             cpu_limit=None if limits.cpu_seconds is None else int(limits.cpu_seconds),
+            explain=lambda error: self._start_error(error, request),
             **streams.parent,
         )
 
