@@ -34,7 +34,9 @@ __all__ = [
     "inside",
     "is_root",
     "outside",
+    "policy_of",
     "processes",
+    "spawn",
     "until",
 ]
 
@@ -111,7 +113,8 @@ def answer(value):
 
 def _answer(output: str, errors: str, code: int | None) -> Any:
     lines = output.splitlines()
-    assert code == 0 and lines, f"the guest gave no answer (exit code {code}): {errors}"
+    assert code == 0, f"the guest ended with {code}: {errors}"
+    assert lines, "the guest gave no answer"
     return json.loads(lines[-1])
 
 
@@ -128,6 +131,16 @@ def outside(text: str, **options: Any) -> Any:
         command, capture_output=True, text=True, check=False, timeout=30, **options
     )
     return _answer(result.stdout, result.stderr, result.returncode)
+
+
+def policy_of(**rules: Any) -> JailPolicy:
+    """Return a policy whose fields are only known when the test runs."""
+    return JailPolicy(**rules)
+
+
+def spawn(jail: Jail, command: list[str], **options: Any) -> Any:
+    """Spawn a program whose streams are known to be there."""
+    return jail.spawn(command, **options)
 
 
 def is_root() -> bool:

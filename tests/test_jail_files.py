@@ -7,6 +7,7 @@ import os
 import stat
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +17,7 @@ from visruntime.errors import LimitExceeded, OutputLimitExceeded, PathDenied
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
+    from typing import Any
 
 
 @pytest.fixture
@@ -50,7 +51,7 @@ def test_private_places_can_be_used(jail: Jail) -> None:
     """Files in the jail's own places must be reachable for the host by the verbs alone."""
     jail.write_bytes("/tmp/f", b"private")
     assert jail.run(["cat", "/tmp/f"]).stdout == b"private"
-    assert not os.path.exists("/tmp/f") or open("/tmp/f", "rb").read() != b"private"
+    assert not os.path.exists("/tmp/f") or Path("/tmp/f").read_bytes() != b"private"
 
 
 def test_pg_01_a_link_in_the_last_place_is_not_followed(
@@ -67,9 +68,9 @@ def test_pg_01_a_link_in_the_last_place_is_not_followed(
     ):
         (workspace / name).symlink_to(target)
         for act in (
-            lambda path: jail.read_bytes(path),
+            jail.read_bytes,
             lambda path: jail.write_bytes(path, b"x"),
-            lambda path: jail.list_dir(path),
+            jail.list_dir,
         ):
             with pytest.raises((PathDenied, NotADirectoryError)):
                 act(workspace / name)
@@ -201,7 +202,7 @@ def test_what_is_there_and_what_it_is(jail: Jail, workspace: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["relative", "", "/x\0y", b"/tmp/f"])
-def test_a_path_that_is_none_is_refused(jail: Jail, path: object) -> None:
+def test_a_path_that_is_none_is_refused(jail: Jail, path: Any) -> None:
     """A relative path, a NUL or bytes must be refused by every verb."""
     for act in (
         lambda: jail.read_bytes(path),
@@ -258,7 +259,7 @@ while True:
 """
     with jail.spawn(["/usr/bin/python3", "-IBS", "-c", text]):
         end = time.monotonic() + 1.5
-        seen = set()
+        seen: set[object] = set()
         while time.monotonic() < end:
             try:
                 seen.add(jail.read_bytes(workspace / "f"))

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
-from jail_helpers import PYTHON, Jail, JailPolicy, Limits, until
+from jail_helpers import PYTHON, Jail, JailPolicy, Limits, spawn, until
 
 from visruntime.errors import CommandError, CommandTimeout
 from visruntime.jail import DEVNULL, PIPE, STDOUT
@@ -18,6 +18,7 @@ from visruntime.jail import DEVNULL, PIPE, STDOUT
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+    from typing import Any
 
 TERMINAL_ROUNDS = 300 if os.environ.get("VIS_FULL") else 60
 
@@ -34,7 +35,7 @@ def jail() -> Iterator[Jail]:
 
 def test_pipes_are_unbuffered_binary_files(jail: Jail) -> None:
     """A conversation over two pipes must work line by line."""
-    with jail.spawn(["cat"], stdin=PIPE, stdout=PIPE) as process:
+    with spawn(jail, ["cat"], stdin=PIPE, stdout=PIPE) as process:
         for word in (b"one\n", b"two\n"):
             process.stdin.write(word)
             assert process.stdout.readline() == word
@@ -46,7 +47,7 @@ def test_pipes_are_unbuffered_binary_files(jail: Jail) -> None:
 
 def test_nothing_is_the_default(jail: Jail) -> None:
     """Without streams the program must find the end of its input, and its output be dropped."""
-    with jail.spawn(["sh", "-c", "cat; echo dropped; echo dropped >&2; exit 6"]) as process:
+    with spawn(jail, ["sh", "-c", "cat; echo dropped; echo dropped >&2; exit 6"]) as process:
         assert (process.stdin, process.stdout, process.stderr, process.pty) == (None,) * 4
         assert process.communicate() == (b"", b"")
         assert process.returncode == 6
@@ -57,20 +58,20 @@ def test_streams_of_every_kind(jail: Jail, workspace: Path) -> None:
     (workspace / "in").write_bytes(b"from a file\n")
     script = ["sh", "-c", "cat; echo err >&2"]
     with open(workspace / "in", "rb") as source, open(workspace / "out", "wb") as target:
-        with jail.spawn(script, stdin=source, stdout=target, stderr=STDOUT) as process:
+        with spawn(jail, script, stdin=source, stdout=target, stderr=STDOUT) as process:
             assert process.wait(timeout=10) == 0
         assert not source.closed
         assert not target.closed
     assert (workspace / "out").read_bytes() == b"from a file\nerr\n"
     reader, writer = os.pipe()
-    with jail.spawn(script, stdin=DEVNULL, stdout=writer, stderr=DEVNULL) as process:
+    with spawn(jail, script, stdin=DEVNULL, stdout=writer, stderr=DEVNULL) as process:
         os.close(writer)
         assert process.wait(timeout=10) == 0
     assert os.read(reader, 10) == b""
     os.close(reader)
-    with jail.spawn(script, stdout=PIPE, stderr=STDOUT) as process:
+    with spawn(jail, script, stdout=PIPE, stderr=STDOUT) as process:
         assert process.communicate() == (b"err\n", b"")
-    with jail.spawn(script, stdout=DEVNULL, stderr=STDOUT) as process:
+    with spawn(jail, script, stdout=DEVNULL, stderr=STDOUT) as process:
         assert process.communicate() == (b"", b"")
 
 
@@ -79,7 +80,7 @@ def test_a_stream_that_is_none_is_refused(jail: Jail, value: object) -> None:
     """What is no stream must be refused by name and leave no descriptor behind."""
     before = sorted(os.listdir("/proc/self/fd"))
     with pytest.raises(ValueError, match="stdout"):
-        jail.spawn(["true"], stdin=PIPE, stdout=value)
+        spawn(jail, ["true"], stdin=PIPE, stdout=value)
     assert sorted(os.listdir("/proc/self/fd")) == before
 
 
@@ -90,7 +91,7 @@ def test_a_closed_descriptor_is_refused(jail: Jail) -> None:
     os.close(writer)
     for stream in ({"stdin": reader}, {"pass_fds": {5: reader}}):
         with pytest.raises((CommandError, OSError), match="ad file descriptor"):
-            jail.spawn(["true"], **stream)
+            spawn(jail, ["true"], **stream)
     assert jail.run(["true"]).exit_code == 0
 
 
@@ -99,7 +100,7 @@ def test_a_closed_descriptor_is_refused(jail: Jail) -> None:
 
 def test_poll_wait_and_returncode(jail: Jail) -> None:
     """poll() must tell nothing while the program runs, and the code for ever after."""
-    with jail.spawn(["sh", "-c", "read x; exit 5"], stdin=PIPE) as process:
+    with spawn(jail, ["sh", "-c", "read x; exit 5"], stdin=PIPE) as process:
         assert process.poll() is None
         assert process.returncode is None
         assert "running" in repr(process)
@@ -116,7 +117,7 @@ def test_poll_wait_and_returncode(jail: Jail) -> None:
 def test_communicate_can_be_repeated_after_a_timeout(jail: Jail) -> None:
     """No output may be lost when communicate() times out and is called again."""
     script = "import sys, time\nfor n in range(40):\n print(n, flush=True); time.sleep(0.02)"
-    with jail.spawn([PYTHON, "-IBS", "-c", script], stdin=PIPE, stdout=PIPE) as process:
+    with spawn(jail, [PYTHON, "-IBS", "-c", script], stdin=PIPE, stdout=PIPE) as process:
         timeouts = 0
         while True:
             try:
@@ -130,7 +131,7 @@ def test_communicate_can_be_repeated_after_a_timeout(jail: Jail) -> None:
 
 def test_communicate_keeps_its_time_during_a_flood(jail: Jail) -> None:
     """A program that never stops writing must not keep communicate(timeout=) from returning."""
-    with jail.spawn(["yes"], stdout=PIPE) as process:
+    with spawn(jail, ["yes"], stdout=PIPE) as process:
         start = time.monotonic()
         with pytest.raises(CommandTimeout):
             process.communicate(timeout=0.5)
@@ -140,7 +141,7 @@ def test_communicate_keeps_its_time_during_a_flood(jail: Jail) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGUSR1, signal.SIGSEGV])
 def test_signals_reach_the_program(jail: Jail, number: signal.Signals) -> None:
     """send_signal must reach the program, and the code tell which signal ended it."""
-    with jail.spawn(["sleep", "60"]) as process:
+    with spawn(jail, ["sleep", "60"]) as process:
         process.send_signal(number)
         assert process.wait(timeout=10) == -number
         assert process.stopped_by is None
@@ -156,7 +157,7 @@ os.fork()
 print("ready", flush=True)
 while True: time.sleep(1)
 """
-    with jail.spawn([PYTHON, "-IBS", "-c", text], stdout=PIPE) as process:
+    with spawn(jail, [PYTHON, "-IBS", "-c", text], stdout=PIPE) as process:
         assert process.stdout.readline() == b"ready\n"
         assert process.stdout.readline() == b"ready\n"
         process.terminate()
@@ -171,7 +172,7 @@ while True: time.sleep(1)
 def test_a_kill_from_another_thread(jail: Jail) -> None:
     """kill() must work while another thread waits, and both see the same end."""
     for _ in range(20):
-        process = jail.spawn(["sleep", "60"], stdout=PIPE)
+        process = spawn(jail, ["sleep", "60"], stdout=PIPE)
         timer = threading.Timer(0.02, process.kill)
         timer.start()
         assert process.communicate(timeout=20) == (b"", b"")
@@ -182,20 +183,20 @@ def test_a_kill_from_another_thread(jail: Jail) -> None:
 
 def test_a_timeout_of_spawn_is_seen_afterwards(jail: Jail) -> None:
     """The timeout of a spawned program must end it and show in stopped_by, not raise."""
-    with jail.spawn(["sleep", "60"], timeout=0.2) as process:
+    with spawn(jail, ["sleep", "60"], timeout=0.2) as process:
         assert process.wait(timeout=10) == -signal.SIGKILL
         assert process.stopped_by == "timeout"
     with Jail(JailPolicy(limits=Limits(wall_seconds=0.3))) as limited:
-        with limited.spawn(["sleep", "60"], timeout=50) as process:
-            assert process.wait(timeout=10) == -signal.SIGKILL
-            assert process.stopped_by == "wall"
+        process = spawn(limited, ["sleep", "60"], timeout=50)
+        assert process.wait(timeout=10) == -signal.SIGKILL
+        assert process.stopped_by == "wall"
 
 
 def test_fileno_is_readable_at_the_end(jail: Jail) -> None:
     """An event loop must be able to wait for the end by a descriptor."""
     import select
 
-    with jail.spawn(["sleep", "0.2"]) as process:
+    with spawn(jail, ["sleep", "0.2"]) as process:
         assert select.select([process], [], [], 0)[0] == []
         assert select.select([process], [], [], 10)[0] == [process]
         assert process.poll() == 0
@@ -203,7 +204,7 @@ def test_fileno_is_readable_at_the_end(jail: Jail) -> None:
 
 def test_leaving_the_block_ends_the_run(jail: Jail) -> None:
     """A with block must leave no program, and no open file."""
-    with jail.spawn(["sleep", "60"], stdin=PIPE, stdout=PIPE, stderr=PIPE) as process:
+    with spawn(jail, ["sleep", "60"], stdin=PIPE, stdout=PIPE, stderr=PIPE) as process:
         files = [process.stdin, process.stdout, process.stderr]
     assert process.returncode == -signal.SIGKILL
     assert all(file.closed for file in files)
@@ -215,7 +216,7 @@ def test_leaving_the_block_ends_the_run(jail: Jail) -> None:
 def test_communicate_after_the_end_loses_nothing(jail: Jail) -> None:
     """A caller that has already seen the end must still get all of the output."""
     script = "head -c 60000 /dev/zero; echo err >&2; exit 3"
-    with jail.spawn(["sh", "-c", script], stdout=PIPE, stderr=PIPE) as process:
+    with spawn(jail, ["sh", "-c", script], stdout=PIPE, stderr=PIPE) as process:
         assert until(lambda: process.poll() is not None)
         assert process.communicate() == (bytes(60000), b"err\n")
         assert process.returncode == 3
@@ -233,7 +234,7 @@ def test_what_is_written_after_the_end_is_not_read(jail: Jail) -> None:
             while True:
                 written += os.write(writing, b"late" * 4096)
 
-    with jail.spawn(["true"], stdout=PIPE) as process:
+    with spawn(jail, ["true"], stdout=PIPE) as process:
         assert process.stdout is not None
         process.stdout.close()
         process.stdout = open(reading, "rb", buffering=0)  # noqa: SIM115 (communicate closes it)
@@ -268,7 +269,7 @@ def test_a_signal_to_itself_is_not_a_used_up_processor_limit(jail: Jail) -> None
 # ---- terminals -----------------------------------------------------------------------
 
 
-def typed(process: object, until: bytes, *, seconds: float = 10) -> bytes:
+def typed(process: Any, until: bytes, *, seconds: float = 10) -> bytes:
     """Read from a terminal until *until* has come."""
     output = b""
     end = time.monotonic() + seconds
@@ -280,8 +281,10 @@ def typed(process: object, until: bytes, *, seconds: float = 10) -> bytes:
 
 def test_a_terminal_has_a_size_that_can_change(jail: Jail) -> None:
     """The program must see its terminal, its size, and a change of it."""
-    script = "tty; stty size; trap 'stty size; exit 7' WINCH; echo ready; while :; do sleep 0.05; done"
-    with jail.spawn(["bash", "-c", script], pty=True, rows=30, cols=100) as process:
+    script = (
+        "tty; stty size; trap 'stty size; exit 7' WINCH; echo ready; while :; do sleep 0.05; done"
+    )
+    with spawn(jail, ["bash", "-c", script], pty=True, rows=30, cols=100) as process:
         assert process.pty.isatty()
         output = typed(process, b"ready")
         assert output.split(b"\r\n")[:2] == [b"/dev/pts/0", b"30 100"]
@@ -292,7 +295,7 @@ def test_a_terminal_has_a_size_that_can_change(jail: Jail) -> None:
 
 def test_a_shell_on_a_terminal_has_job_control(jail: Jail) -> None:
     """Keys must be signals, and jobs be stopped and continued."""
-    with jail.spawn(["bash", "--norc", "-i"], pty=True, env={"PS1": "> "}) as process:
+    with spawn(jail, ["bash", "--norc", "-i"], pty=True, env={"PS1": "> "}) as process:
         typed(process, b"> ")
         process.pty.write(b"sleep 50\n")
         time.sleep(0.3)
@@ -315,7 +318,7 @@ def test_pt_02_the_last_bytes_of_a_terminal_are_not_lost(jail: Jail, way: str) -
     if way == "background":
         script = f"sleep 30 & {script}"
     for _ in range(TERMINAL_ROUNDS // 3):
-        with jail.spawn(["sh", "-c", script], pty=True) as process:
+        with spawn(jail, ["sh", "-c", script], pty=True) as process:
             if way == "slow":
                 output = b""
                 while chunk := process.pty.read(100):
@@ -331,7 +334,7 @@ def test_pt_02_the_last_bytes_of_a_terminal_are_not_lost(jail: Jail, way: str) -
 def test_much_output_of_a_terminal(jail: Jail) -> None:
     """A terminal must carry more than its buffer holds."""
     script = "seq 1 30000; printf END"
-    with jail.spawn(["sh", "-c", script], pty=True) as process:
+    with spawn(jail, ["sh", "-c", script], pty=True) as process:
         output, _ = process.communicate(timeout=20)
     wanted = b"".join(b"%d\r\n" % n for n in range(1, 30_001)) + b"END"
     assert output == wanted
@@ -340,17 +343,17 @@ def test_much_output_of_a_terminal(jail: Jail) -> None:
 def test_a_terminal_is_all_three_streams(jail: Jail) -> None:
     """pty=True together with a stream must be refused, and so must resizing what is none."""
     with pytest.raises(ValueError, match="pty"):
-        jail.spawn(["true"], pty=True, stdout=PIPE)
-    with jail.spawn(["true"]) as process, pytest.raises(ValueError, match="resize"):
+        spawn(jail, ["true"], pty=True, stdout=PIPE)
+    with spawn(jail, ["true"]) as process, pytest.raises(ValueError, match="resize"):
         process.resize(1, 1)
     for rows, columns in ((0, 80), (24, 0), (-1, 80), (24, 1 << 20)):
         with pytest.raises(ValueError, match="terminal"):
-            jail.spawn(["true"], pty=True, rows=rows, cols=columns)
+            spawn(jail, ["true"], pty=True, rows=rows, cols=columns)
 
 
 def test_several_terminals_at_once(jail: Jail) -> None:
     """Each program must talk on its own terminal."""
-    processes = [jail.spawn(["sh", "-c", "read x; echo got $x"], pty=True) for _ in range(5)]
+    processes = [spawn(jail, ["sh", "-c", "read x; echo got $x"], pty=True) for _ in range(5)]
     for number, process in enumerate(processes):
         process.pty.write(b"line %d\n" % number)
     for number, process in enumerate(processes):

@@ -21,13 +21,14 @@ from typing import TYPE_CHECKING
 
 import oracle
 import pytest
-from jail_helpers import PRELUDE, PYTHON, Jail, JailPolicy, errno
+from jail_helpers import PRELUDE, PYTHON, Jail, errno, policy_of
 
 from visruntime._native import decide
 from visruntime.policy import PRIVATE_WRITE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
 
 POLICIES = int(os.environ.get("VIS_POLICIES", "5000" if os.environ.get("VIS_FULL") else "500"))
 CHUNKS = 10
@@ -63,7 +64,8 @@ got = {}
 for path, folder in json.load(sys.stdin):
     got[path] = (
         [listed(path), made(path + "/.probe"), moved(path)] if folder
-        else [-1 if os.path.isdir(path) else opened(path), opened(path, os.O_WRONLY), moved(path), spawned(path)]
+        else [-1 if os.path.isdir(path) else opened(path), opened(path, os.O_WRONLY),
+            moved(path), spawned(path)]
     )
 answer(got)
 """
@@ -85,7 +87,7 @@ class Case:
             kind = self.random.choices(KINDS, weights)[0]
             rules[kind].append(self.random.choice(self.nodes))
         self.written = [(kind, path) for kind, paths in rules.items() for path in paths]
-        self.policy = JailPolicy(**rules)
+        self.policy = policy_of(**rules)
         resolved = self.policy.resolved_rules()
         self.rules = [(rule.kind, rule.path) for rule in resolved]
         self.private = {i for i, rule in enumerate(resolved) if rule.origin == "private"}
@@ -119,7 +121,7 @@ class Case:
         return all(decide(without, r, top)[0] == decide(self.rules, r, top)[0] for r in RIGHTS)
 
 
-def check_folder(case: Case, path: str, got: list[object]) -> None:
+def check_folder(case: Case, path: str, got: list[Any]) -> None:
     """Judge what a guest could do with a folder."""
     names, made, _ = got
     read, is_own = case.decide("read", path)
@@ -140,20 +142,20 @@ def check_folder(case: Case, path: str, got: list[object]) -> None:
         assert made in (errno.EACCES, errno.ENOENT, errno.EROFS)
 
 
-def check_file(case: Case, path: str, got: list[object]) -> None:
+def check_file(case: Case, path: str, got: list[Any]) -> None:
     """Judge what a guest could do with a file."""
     read, write, _, run = got
     for right, outcome in (("read", read), ("write", write), ("exec", run)):
         allowed, is_own = case.decide(right, path)
         if is_own or case.decide("read", path)[1]:
-            denials = (errno.ENOENT, errno.EACCES, errno.EROFS, errno.EISDIR, OWN_FOLDER)
-            assert outcome in denials, f"{right}: the host's file is there"
+            own = (errno.ENOENT, errno.EACCES, errno.EROFS, errno.EISDIR, OWN_FOLDER)
+            assert outcome in own, f"{right}: the host's file is there"
         elif allowed:
             assert outcome == 0, f"{right} failed with {outcome}"
         else:
-            denials = [errno.EACCES, errno.ENOENT, errno.EROFS]
+            denials: tuple[int, ...] = (errno.EACCES, errno.ENOENT, errno.EROFS)
             if case.decide("read", os.path.dirname(path))[1]:
-                denials += [errno.EISDIR, OWN_FOLDER]  # a deny in a private place
+                denials += (errno.EISDIR, OWN_FOLDER)  # a deny in a private place
             assert outcome in denials, f"{right}: {outcome}"
 
 

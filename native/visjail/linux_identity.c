@@ -128,7 +128,8 @@ static int is_host_root(void) {
     long size = read_text("/proc/self/uid_map", map, sizeof map);
     long at = 0;
     while (at < size && map[at] == ' ') at++;
-    if (at >= size || map[at++] != '0') return 1; // unknown: the careful answer
+    if (at >= size || map[at] != '0') return 1; // unknown: the careful answer
+    at++;
     while (at < size && map[at] == ' ') at++;
     return at + 1 >= size || (map[at] == '0' && map[at + 1] == ' ');
 }

@@ -420,7 +420,7 @@ static bool is_late(const builder *build, const vj_extra *extra) {
         return true;
     for (size_t i = 0; i < build->node_count; i++) {
         const node *at = &build->nodes[i];
-        if (beneath(extra->path, at) && strcmp(extra->path, at->path)) above = at;
+        if (beneath(extra->path, at) && strcmp(extra->path, at->path) != 0) above = at;
     }
     return above && above->is_private;
 }

@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from jail_helpers import PRELUDE, PYTHON, Jail, JailPolicy, errno
+from jail_helpers import PRELUDE, PYTHON, Jail, JailPolicy, errno, spawn
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +39,8 @@ with Jail(JailPolicy()) as jail:
     found = set()
     for pid, status in children_of(os.getpid()).items():
         try:
-            found |= {{os.readlink("/proc/%d/fd/%s" % (pid, n)) for n in os.listdir("/proc/%d/fd" % pid)}}
+            folder = "/proc/%d/fd/" % pid
+            found |= {{os.readlink(folder + n) for n in os.listdir(folder)}}
         except PermissionError:
             pass
     got.append(sys.argv[1] in found)
@@ -85,7 +86,7 @@ def test_a_passed_descriptor_has_its_number(workspace: Path) -> None:
 def test_a_number_out_of_range_is_refused(jail: Jail, number: int) -> None:
     """A number that is a stream's or too high must be refused by name."""
     with pytest.raises(ValueError, match=f"pass_fds: {number} "):
-        jail.spawn(["true"], pass_fds={number: 0})
+        spawn(jail, ["true"], pass_fds={number: 0})
 
 
 def test_descriptors_swap_places(workspace: Path) -> None:
@@ -93,12 +94,12 @@ def test_descriptors_swap_places(workspace: Path) -> None:
     files = []
     for name in "abc":
         (workspace / name).write_text(name)
-        files.append(open(workspace / name, "rb"))
+        files.append((workspace / name).open("rb"))
     numbers = [file.fileno() for file in files]
     with Jail(JailPolicy()) as jail:
         wanted = {3: numbers[2], 4: numbers[0], 5: numbers[1]}
         text = "import os; print([os.read(n, 1).decode() for n in (3, 4, 5)])"
-        process = jail.spawn([PYTHON, "-IBS", "-c", text], stdout=-1, pass_fds=wanted)
+        process = spawn(jail, [PYTHON, "-IBS", "-c", text], stdout=-1, pass_fds=wanted)
         assert process.communicate(timeout=20)[0] == b"['c', 'a', 'b']\n"
     for file in files:
         file.close()
@@ -121,7 +122,7 @@ except OSError as error:
 print(got, flush=True)
 time.sleep(60)
 """
-    with jail.spawn([PYTHON, "-IBS", "-c", PRELUDE + text], stdout=-1) as process:
+    with spawn(jail, [PYTHON, "-IBS", "-c", PRELUDE + text], stdout=-1) as process:
         assert int(process.stdout.readline()) in (errno.EMFILE, errno.ETOOMANYREFS)
         with Jail(JailPolicy()) as other:
             for _ in range(5):

@@ -139,20 +139,23 @@ def test_later_mounts_of_the_host_do_not_come_in(tmp_path: Path) -> None:
     (grant / "point" / "before").write_text("")
     program = """
     import json, subprocess, sys
-    from jail_helpers import Jail, JailPolicy, inside
+    from jail_helpers import Jail, inside, policy_of
     grant = sys.argv[1]
     got = []
-    for system, rules in (("minimal", {"read": [grant]}), ("minimal", {"write": [grant]}), ("host", {})):
-        with Jail(JailPolicy(system=system, **rules)) as jail:
+    cases = [("minimal", {"read": [grant]}), ("minimal", {"write": [grant]}), ("host", {})]
+    for system, rules in cases:
+        with Jail(policy_of(system=system, **rules)) as jail:
             subprocess.run(["mount", "-t", "tmpfs", "none", grant + "/point"], check=True)
             subprocess.run(["touch", grant + "/point/late"], check=True)
-            look = "p = %r\\nanswer([attempt(os.stat, p + '/late'), open('/proc/self/mountinfo').read().count('/point')])" % (grant + "/point")
+            look = "p = %r\\nmounts = open('/proc/self/mountinfo').read()\\n" % (grant + "/point")
+            look += "answer([attempt(os.stat, p + '/late'), mounts.count('/point')])"
             if system == "minimal":
                 got.append(inside(jail, look))
             else:
                 got.append(inside(jail, look)[1:])
             subprocess.run(["umount", grant + "/point"], check=True)
-    control = subprocess.Popen(["unshare", "-m", "--propagation", "slave", "sh", "-c", "read x; ls " + grant + "/point"], stdin=-1, stdout=-1)
+    slave = ["unshare", "-m", "--propagation", "slave", "sh", "-c", "read x; ls " + grant + "/point"]
+    control = subprocess.Popen(slave, stdin=-1, stdout=-1)
     import time; time.sleep(0.3)
     subprocess.run(["mount", "-t", "tmpfs", "none", grant + "/point"], check=True)
     subprocess.run(["touch", grant + "/point/late"], check=True)

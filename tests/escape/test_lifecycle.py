@@ -25,6 +25,7 @@ from jail_helpers import (
     inside,
     is_root,
     processes,
+    spawn,
     until,
 )
 
@@ -115,7 +116,7 @@ def test_sc_03_what_a_program_leaves_behind_ends_with_it(workspace: Path, kind: 
     command = [PYTHON, "-IBS", "-c", DAEMONS, kind]
     with Jail(JailPolicy(write=[workspace])) as jail:
         script = f"while :; do printf x >> {other}; sleep 0.02; done"
-        with jail.spawn(["sh", "-c", script]) as survivor:
+        with spawn(jail, ["sh", "-c", script]) as survivor:
             start = time.monotonic()
             result = jail.run(command, env={"BEAT": str(beat)}, timeout=20)
             assert time.monotonic() - start < 10
@@ -179,6 +180,14 @@ def test_a_grandchild_that_holds_the_pipe_delays_nothing(workspace: Path) -> Non
     assert result.usage.killed in (1, 2)  # the subshell, and its child if it had one yet
 
 
+THREAD_BOMB = """
+import threading, time
+while True:
+    try: threading.Thread(target=time.sleep, args=(99,)).start()
+    except RuntimeError: time.sleep(0.01)
+"""
+
+
 @pytest.mark.parametrize("bomb", ["shell", "python", "threads"])
 def test_lm_01_a_fork_bomb_ends_with_its_run(bomb: str) -> None:
     """A bomb must stay within its limit, leave the host alone and end on time."""
@@ -190,14 +199,12 @@ def test_lm_01_a_fork_bomb_ends_with_its_run(bomb: str) -> None:
         "threads": [
             PYTHON,
             "-c",
-            "import threading, time\nwhile True:\n"
-            " try: threading.Thread(target=time.sleep, args=(99,)).start()\n"
-            " except RuntimeError: time.sleep(0.01)",
+            THREAD_BOMB,
         ],
     }
     with Jail(JailPolicy(limits=Limits(processes=64))) as jail:
         start = time.monotonic()
-        process = jail.spawn(commands[bomb], timeout=2)
+        process = spawn(jail, commands[bomb], timeout=2)
         most = 0
         while time.monotonic() - start < 1.5:
             most = max(most, tasks_below(os.getpid()))
@@ -250,8 +257,8 @@ def test_close_leaves_nothing(workspace: Path) -> None:
     mounts = Path("/proc/self/mountinfo").read_text()
     before = children_of(os.getpid())
     jail = Jail(JailPolicy(write=[workspace]))
-    jail.spawn([PYTHON, "-IBS", "-c", DAEMONS, "detached"], env={"BEAT": str(workspace / "b")})
-    process = jail.spawn(["sleep", "60"])
+    spawn(jail, [PYTHON, "-IBS", "-c", DAEMONS, "detached"], env={"BEAT": str(workspace / "b")})
+    process = spawn(jail, ["sleep", "60"])
     assert len(children_of(os.getpid())) > len(before)
     jail.close()
     assert children_of(os.getpid()).keys() == before.keys()
@@ -268,8 +275,8 @@ def test_close_leaves_nothing(workspace: Path) -> None:
 def test_a_killed_keeper_closes_the_jail() -> None:
     """When a supervisor of a run is gone the jail must end, not run on without control."""
     with Jail(JailPolicy()) as jail:
-        process = jail.spawn(["sleep", "61"])
-        other = jail.spawn(["sleep", "62"])
+        process = spawn(jail, ["sleep", "61"])
+        other = spawn(jail, ["sleep", "62"])
         table = children_of(os.getpid())
         sleeper = next(p for p, s in table.items() if s["Name"] == "sleep")
         os.kill(int(table[sleeper]["PPid"]), signal.SIGKILL)
@@ -285,7 +292,7 @@ def test_a_killed_keeper_closes_the_jail() -> None:
 def test_a_killed_init_closes_the_jail() -> None:
     """When pid 1 of a jail is killed from outside, calls must say that the jail has ended."""
     with Jail(JailPolicy()) as jail:
-        process = jail.spawn(["sleep", "63"])
+        process = spawn(jail, ["sleep", "63"])
         table = children_of(os.getpid())
         first = next(p for p, s in table.items() if int(s["PPid"]) == os.getpid())
         os.kill(first, signal.SIGKILL)
@@ -304,7 +311,7 @@ def stop(table: dict[int, dict[str, str]], name: str) -> tuple[int, int]:
 def test_a_stopped_keeper_ends_its_jail() -> None:
     """A keeper that was stopped must not hold up its run: pid 1 sees it and ends the jail."""
     with Jail(JailPolicy()) as jail:
-        process = jail.spawn(["sleep", "64"])
+        process = spawn(jail, ["sleep", "64"])
         keeper, _ = stop(children_of(os.getpid()), "sleep")
         os.kill(keeper, signal.SIGSTOP)
         start = time.monotonic()
@@ -319,7 +326,7 @@ def test_a_stopped_keeper_ends_its_jail() -> None:
 def test_supervisors_that_cannot_run_lose_the_jail() -> None:
     """A run that does not end when it is told to must take its jail with it, in bounded time."""
     with Jail(JailPolicy()) as jail:
-        process = jail.spawn(["sleep", "64"])
+        process = spawn(jail, ["sleep", "64"])
         for pid in reversed(stop(children_of(os.getpid()), "sleep")):
             os.kill(pid, signal.SIGSTOP)
         start = time.monotonic()
@@ -358,7 +365,8 @@ def hosts() -> Iterator[list[subprocess.Popen[bytes]]]:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        process.stdout.close()
+        if process.stdout is not None:
+            process.stdout.close()
 
 
 def session_of(pid: int) -> int:
@@ -387,6 +395,11 @@ def left_of(host: int) -> dict[int, str]:
     return left
 
 
+def nothing_is_left_of(host: int) -> bool:
+    """Tell whether all is gone within the time that it may take."""
+    return until(lambda: not left_of(host), seconds=CALM)
+
+
 @pytest.mark.parametrize("mode", ["plain", "fork"])
 def test_kill_9_of_the_host_leaves_nothing(hosts: list[subprocess.Popen[bytes]], mode: str) -> None:
     """However and whenever the host dies, no process of a jail must be left a second later."""
@@ -400,13 +413,13 @@ def test_kill_9_of_the_host_leaves_nothing(hosts: list[subprocess.Popen[bytes]],
             start_new_session=True,
         )
         hosts.append(process)
+        assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
         time.sleep(generator.random() * 0.12)
         found += bool(left_of(process.pid))
         process.kill()
         process.wait()
-        host = process.pid
-        assert until(lambda host=host: not left_of(host), seconds=CALM), (number, left_of(host))
+        assert nothing_is_left_of(process.pid), (number, left_of(process.pid))
     assert found, "no jail was ever seen: the check saw nothing"
 
 
@@ -524,9 +537,9 @@ def test_opening_and_closing_leaks_no_descriptor() -> None:
             jail.run(["cat"], input=b"x")
             with contextlib.suppress(FileNotFoundError):
                 jail.run(["no-such-program"])
-            with jail.spawn(["cat"], pty=True) as process:
+            with spawn(jail, ["cat"], pty=True) as process:
                 process.pty.write(b"x")
-            jail.spawn(["sleep", "9"], stdout=-1).close()
+            spawn(jail, ["sleep", "9"], stdout=-1).close()
             jail.exists("/tmp/x")
         del process
     assert sorted(os.listdir("/proc/self/fd")) == before
@@ -535,7 +548,7 @@ def test_opening_and_closing_leaks_no_descriptor() -> None:
 def test_a_process_that_is_let_go_of_ends() -> None:
     """A run whose object nobody holds must end: nothing runs on without an owner."""
     with Jail(JailPolicy()) as jail:
-        process = jail.spawn([PYTHON, "-IBS", "-c", PRELUDE + "time.sleep(60)"])
+        process = spawn(jail, [PYTHON, "-IBS", "-c", PRELUDE + "time.sleep(60)"])
         assert inside(jail, COUNT) == 2
         del process
         assert until(lambda: inside(jail, COUNT) == 1)

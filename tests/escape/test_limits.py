@@ -88,7 +88,10 @@ answer([number, count, resource.getrlimit(resource.RLIMIT_NOFILE)])
 """
     with Jail(JailPolicy(limits=Limits(open_files=64))) as jail:
         assert inside(jail, text) == [errno.EMFILE, 61, [64, 64]]
-        raising = "import resource\ntry: resource.setrlimit(7, (65, 66)); answer(0)\nexcept (ValueError, OSError): answer(1)"
+        raising = (
+            "import resource\ntry: resource.setrlimit(7, (65, 66)); answer(0)\n"
+            "except (ValueError, OSError): answer(1)"
+        )
         assert inside(jail, raising) == 1
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if soft != resource.RLIM_INFINITY:

@@ -7,14 +7,17 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from jail_helpers import Jail, JailPolicy, errno, inside, is_root, outside
+from jail_helpers import Jail, JailPolicy, errno, inside, is_root, outside, policy_of
 
 import visruntime.jail as jail_module
-from visruntime._jail_plan import JailPlan, make_plan
+from visruntime._jail_plan import make_plan
 from visruntime.errors import JailUnavailable, PolicyError, PolicyUnsupported
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import Any
+
+    from visruntime._jail_plan import JailPlan
 
 EXCHANGE = 2  # RENAME_EXCHANGE
 SWAPS = 60
@@ -41,7 +44,7 @@ for path in {chain!r}:
         attempt(os.symlink, "/tmp", path)])
 answer(got)
 """
-    with Jail(JailPolicy(write=[workspace], **{kind: [held]})) as jail:
+    with Jail(policy_of(write=[workspace], **{kind: [held]})) as jail:
         got = inside(jail, text)
         for renamed, removed, exchanged, replaced, linked in got:
             assert renamed == exchanged == replaced == errno.EBUSY
@@ -189,15 +192,15 @@ answer(opened("out/secret.txt"))
         {"deny_write": [workspace / "etc"]},
         {"read": [workspace / "etc" / "ssl"]},
     ):
-        with pytest.raises(PolicyError, match="is a link (inside a writable|out of its folder)"):
-            Jail(JailPolicy(write=[workspace], **changes))
+        with pytest.raises(PolicyError, match=r"is a link (inside a writable|out of its folder)"):
+            Jail(policy_of(write=[workspace], **changes))
     # A later policy need not know the grant that the link was made in.
     for changes in ({"read": [workspace / "etc" / "ssl"]}, {"deny": [workspace / "etc" / "ssl"]}):
         with pytest.raises(PolicyError, match="is a link in a folder that is not the system's"):
-            Jail(JailPolicy(**changes))
+            Jail(policy_of(**changes))
     for changes in ({"read": [workspace / "out"]}, {"write": [workspace / "out"]}):
         with pytest.raises(PolicyError, match="out of its folder"):
-            Jail(JailPolicy(**changes))
+            Jail(policy_of(**changes))
 
 
 def test_sy_01_a_deny_through_a_link(workspace: Path) -> None:
@@ -264,7 +267,7 @@ def test_an_object_that_is_replaced_between_plan_and_mount(
     target = folder / "target"
     make(target, shape)
 
-    def plan_then_swap(*arguments: object, **named: object) -> JailPlan:
+    def plan_then_swap(*arguments: Any, **named: Any) -> JailPlan:
         plan = make_plan(*arguments, **named)
         moved = folder if above else target
         moved.rename(workspace / "aside")
@@ -278,9 +281,9 @@ def test_an_object_that_is_replaced_between_plan_and_mount(
     )
     monkeypatch.setattr(jail_module, "make_plan", plan_then_swap)
     with pytest.raises(PolicyError, match=r"replaced while the jail was opening"):
-        Jail(JailPolicy(**rules))
+        Jail(policy_of(**rules))
     monkeypatch.undo()
-    with Jail(JailPolicy(**rules)) as jail:
+    with Jail(policy_of(**rules)) as jail:
         assert jail.run(["true"]).exit_code == 0
 
 

@@ -7,7 +7,7 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
-from jail_helpers import Egress, Jail, JailPolicy, errno, inside, is_root, outside
+from jail_helpers import Egress, Jail, JailPolicy, errno, inside, is_root, outside, spawn
 
 from visruntime.errors import PolicyUnsupported
 
@@ -204,8 +204,10 @@ s.settimeout(8); s.accept()
 with socket.socket() as one:
     answer(attempt(one.connect, ("127.0.0.1", 47111)))
 """
-    with Jail(JailPolicy()) as first, Jail(JailPolicy()) as second:
-        with first.spawn(["/usr/bin/python3", "-c", serve], stdout=-1) as server:
+    command = ["/usr/bin/python3", "-c", serve]
+    with Jail(JailPolicy()) as second, Jail(JailPolicy()) as first:
+        server = spawn(first, command, stdout=-1)
+        with server:
             assert server.stdout.readline() == b"ready\n"
             assert inside(second, reach) == errno.ECONNREFUSED
             assert outside(reach) == errno.ECONNREFUSED

@@ -22,6 +22,7 @@ from jail_helpers import (
     inside,
     is_root,
     outside,
+    spawn,
 )
 
 from visruntime.policy import Egress
@@ -70,7 +71,8 @@ def test_no_namespace_is_made_or_entered(jail: Jail) -> None:
 CALLS = """
 path = b"/tmp"
 buffer = ctypes.create_string_buffer(256)
-names = "bpf keyctl add_key ptrace perf_event_open userfaultfd kexec_load init_module delete_module".split()
+names = "bpf keyctl add_key ptrace perf_event_open userfaultfd kexec_load init_module".split()
+names += ["delete_module"]
 names += "swapon reboot settimeofday acct quotactl syslog kcmp fanotify_init process_vm_readv".split()
 names += "process_vm_writev pidfd_getfd open_by_handle_at name_to_handle_at io_uring_setup".split()
 names += "io_uring_enter io_uring_register setns mount umount2 pivot_root chroot open_tree".split()
@@ -101,7 +103,8 @@ def at(path): return path.encode()
 got = [call("mount", b"none", b"/tmp", b"tmpfs", 0, 0), call("mount", 0, b"/", 0, 32 | 4096, 0),
     call("umount2", b"/proc/sys", 2), call("umount2", b"/", 2), call("umount2", b"/tmp", 2),
     call("mount", b"/proc/sys", b"/tmp", 0, 4096, 0), call("pivot_root", b"/tmp", b"/tmp"),
-    call("open_tree", -100, b"/", 1), call("mount_setattr", -100, b"/", 0, 0, 0), call("chroot", b"/tmp")]
+    call("open_tree", -100, b"/", 1), call("mount_setattr", -100, b"/", 0, 0, 0),
+    call("chroot", b"/tmp")]
 answer(got)
 """
 
@@ -110,7 +113,12 @@ def test_no_mount_is_made_moved_or_taken_away(jail: Jail) -> None:
     """Every way to change the tree of mounts must be refused."""
     assert set(inside(jail, MOUNTS)) == {errno.EPERM}
     if is_root():
-        control = "answer(in_child(lambda: call('unshare', 0x20000) or call('mount', 0, b'/', 0, 278528, 0) or call('mount', b'none', b'/tmp', b'tmpfs', 0, 0)))"
+        control = """
+def act():
+    return (call("unshare", 0x20000) or call("mount", 0, b"/", 0, 278528, 0)
+        or call("mount", b"none", b"/tmp", b"tmpfs", 0, 0))
+answer(in_child(act))
+"""
         assert outside(control) == 0
 
 
@@ -134,7 +142,8 @@ for bit in (0o4000, 0o2000, 0o6000):
     got["new %o" % bit] = call("fchmodat2", -100, b"f", mode, 0)
     if "creat" in NUMBERS:
         got["old %o" % bit] = [call("creat", b"o", mode), call("open", b"o", os.O_CREAT, mode),
-            call("chmod", b"f", mode), call("mkdir", b"o", mode), call("mknod", b"o", mode | stat.S_IFREG, 0)]
+            call("chmod", b"f", mode), call("mkdir", b"o", mode),
+            call("mknod", b"o", mode | stat.S_IFREG, 0)]
 got["sticky"] = attempt(os.chmod, "d", 0o1777)
 got["plain"] = attempt(os.chmod, "f", 0o755)
 got["modes"] = sorted({os.lstat(n).st_mode & 0o6000 for n in os.listdir(".")})
@@ -208,12 +217,12 @@ def test_no_other_identity_is_taken(jail: Jail) -> None:
 
 def guest_uids(jail: Jail) -> str:
     """Return the uids of a guest as the host sees them."""
-    with jail.spawn(
-        [PYTHON, "-IBS", "-c", PRELUDE + "print(1, flush=True); time.sleep(30)"], stdout=-1
-    ) as process:
+    text = PRELUDE + "print(1, flush=True); time.sleep(30)"
+    with spawn(jail, [PYTHON, "-IBS", "-c", text], stdout=-1) as process:
         process.stdout.readline()
         statuses = children_of(os.getpid()).values()
-        return next(s["Uid"] for s in statuses if s["Name"] == "python3" and s["NSpid"].count("\t"))
+        guests = (s for s in statuses if s["Name"] == "python3" and "\t" in s["NSpid"])
+        return next(guests)["Uid"]
 
 
 def test_host_uid_0_is_not_inside(workspace: Path) -> None:
@@ -300,10 +309,12 @@ def test_a_grant_that_refuses_id_mapping_is_named(tmp_path: Path) -> None:
         with Jail(JailPolicy(write=[grant])) as jail:
             text = '''
         fields = dict(line.split(":", 1) for line in open("/proc/self/status"))
-        answer([os.getuid(), fields["CapEff"].strip(), opened("/proc/sys/kernel/core_pattern", os.O_WRONLY),
+        answer([os.getuid(), fields["CapEff"].strip(),
+            opened("/proc/sys/kernel/core_pattern", os.O_WRONLY),
             opened("/proc/sysrq-trigger", os.O_WRONLY), opened("/proc/kcore"), opened("/proc/kmsg"),
             opened("/proc/slabinfo"), opened(GRANT + "/f", os.O_CREAT | os.O_WRONLY),
-            opened(GRANT + "/g", os.O_CREAT | os.O_WRONLY, 0o4755), attempt(os.mknod, GRANT + "/n", 0o600 | stat.S_IFBLK, 0x800)])
+            opened(GRANT + "/g", os.O_CREAT | os.O_WRONLY, 0o4755),
+            attempt(os.mknod, GRANT + "/n", 0o600 | stat.S_IFBLK, 0x800)])
         '''.replace("GRANT", repr(grant))
             print(json.dumps([jail.report.identity, inside(jail, text)]))
         """,

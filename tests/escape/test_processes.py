@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import os
 import subprocess
+from typing import TYPE_CHECKING
 
 import pytest
-from jail_helpers import PRELUDE, PYTHON, Jail, children_of, errno, inside, outside
+from jail_helpers import PRELUDE, PYTHON, children_of, errno, inside, outside, spawn
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from jail_helpers import Jail
 
 WAIT = "print('ready', flush=True); time.sleep(60)"
 
 
-def waiting(jail: Jail, text: str = "") -> object:
+def waiting(jail: Jail, text: str = "") -> Any:
     """Start a guest that says "ready" and waits."""
-    process = jail.spawn([PYTHON, "-IBS", "-c", PRELUDE + text + WAIT], stdout=-1)
+    process = spawn(jail, [PYTHON, "-IBS", "-c", PRELUDE + text + WAIT], stdout=-1)
     assert process.stdout.readline() == b"ready\n"
     return process
 
@@ -63,7 +69,8 @@ answer(dict(
     proc=[opened(proc + n) for n in ("environ", "mem", "maps", "auxv", "io", "stack", "syscall")],
     links=[attempt(os.readlink, proc + n) for n in ("root", "cwd", "exe", "fd/3")],
     listing=[attempt(os.listdir, proc + n) for n in ("fd", "map_files", "root")],
-    write=[opened(proc + n, os.O_WRONLY) for n in ("oom_score_adj", "uid_map", "mem", "coredump_filter")],
+    write=[opened(proc + n, os.O_WRONLY)
+        for n in ("oom_score_adj", "uid_map", "mem", "coredump_filter")],
     limits=attempt(__import__("resource").prlimit, pid, 7, (1, 1)),
 ))
 """
@@ -84,7 +91,9 @@ answer(dict(
 
 OTHER_RUN = """
 others = [int(n) for n in os.listdir("/proc") if n.isdigit()]
-others = [p for p in others if b"sleep(60)" in open("/proc/%d/cmdline" % p, "rb").read() and p != os.getpid()]
+def waits(pid):
+    return pid != os.getpid() and b"sleep(60)" in open("/proc/%d/cmdline" % pid, "rb").read()
+others = [p for p in others if waits(p)]
 pid = others[0]
 proc = "/proc/%d/" % pid
 descriptor = result("pidfd_open", pid, 0)
@@ -113,6 +122,7 @@ def test_two_runs_of_one_jail_cannot_touch_each_other(jail: Jail) -> None:
     # The control: the same two programs side by side without a jail.
     command = [PYTHON, "-IBS", "-c", PRELUDE + WAIT]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
         one = f"""
 answer([attempt(os.kill, {process.pid}, 0), opened("/proc/{process.pid}/environ"),

@@ -7,11 +7,12 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
-from jail_helpers import Egress, Jail, JailPolicy, errno, inside, outside
+from jail_helpers import Egress, Jail, JailPolicy, errno, inside, outside, policy_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+    from typing import Any
 
 KINDS = {
     "stream": socket.SOCK_STREAM,
@@ -27,7 +28,7 @@ def kind(request: pytest.FixtureRequest) -> socket.SocketKind:
 
 
 @pytest.fixture
-def listening() -> Iterator[object]:
+def listening() -> Iterator[Any]:
     """Return a function that makes a listening socket of the host."""
     made: list[socket.socket] = []
 
@@ -70,7 +71,7 @@ def untouched(one: socket.socket) -> bool:
 @pytest.mark.parametrize("grant", ["read", "write"])
 @pytest.mark.parametrize("egress", [Egress.OFF, Egress.OPEN])
 def test_ux_04_a_socket_file_in_a_grant_is_masked(
-    workspace: Path, listening: object, kind: int, grant: str, egress: Egress
+    workspace: Path, listening: Any, kind: int, grant: str, egress: Egress
 ) -> None:
     """A socket of the host below a grant must refuse connections, in any depth."""
     folder = workspace / "deep" / "er"
@@ -83,7 +84,7 @@ def test_ux_04_a_socket_file_in_a_grant_is_masked(
     finally:
         os.chdir(here)
     text = "os.chdir(" + repr(str(folder)) + ")\n" + connect("s", kind)
-    with Jail(JailPolicy(**{grant: [workspace]}, egress=egress)) as jail:
+    with Jail(policy_of(**{grant: [workspace]}, egress=egress)) as jail:
         assert set(inside(jail, text)) == {errno.EACCES}
         renamed = f"answer(attempt(os.rename, {str(path)!r}, {str(workspace / 't')!r}))"
         assert inside(jail, renamed) in (errno.EBUSY, errno.EROFS)
@@ -105,7 +106,7 @@ def test_ux_04_a_socket_outside_the_grants_is_not_there(
 
 
 @pytest.fixture
-def outside_socket(listening: object, kind: int) -> Iterator[tuple[str, socket.socket]]:
+def outside_socket(listening: Any, kind: int) -> Iterator[tuple[str, socket.socket]]:
     """Return the short path of a host socket in /var/tmp, which jails have for themselves."""
     path = f"/var/tmp/vis-{os.getpid()}.sock"
     yield path, listening(path, kind)
@@ -113,7 +114,7 @@ def outside_socket(listening: object, kind: int) -> Iterator[tuple[str, socket.s
 
 
 @pytest.mark.parametrize("egress", [Egress.OFF, Egress.OPEN])
-def test_ux_04_an_abstract_socket_of_the_host(listening: object, kind: int, egress: Egress) -> None:
+def test_ux_04_an_abstract_socket_of_the_host(listening: Any, kind: int, egress: Egress) -> None:
     """An abstract socket of the host must be out of reach, with the host's network too."""
     address = f"\0visruntime-{os.getpid()}-{int(kind)}"
     one = listening(address, kind)

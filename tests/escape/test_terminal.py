@@ -10,7 +10,7 @@ import textwrap
 import time
 
 import pytest
-from jail_helpers import PRELUDE, PYTHON, Jail, JailPolicy, errno, inside
+from jail_helpers import PRELUDE, PYTHON, Jail, JailPolicy, errno, inside, spawn
 
 from visruntime.errors import CommandError, JailClosed
 
@@ -84,7 +84,7 @@ def test_pt_01_nothing_is_typed_into_the_hosts_terminal() -> None:
 def test_pt_01_a_terminal_of_its_own_takes_no_pushed_byte() -> None:
     """On the jail's own terminal the two calls must be refused as well."""
     with Jail(JailPolicy()) as jail:
-        process = jail.spawn([PYTHON, "-IBS", "-c", PRELUDE + IOCTLS], pty=True)
+        process = spawn(jail, [PYTHON, "-IBS", "-c", PRELUDE + IOCTLS], pty=True)
         output, _ = process.communicate(timeout=20)
     assert output.strip() == str([errno.EPERM] * 15).encode()
 
@@ -93,7 +93,8 @@ PT_07_HOST = """
 from visruntime.jail import Jail
 from visruntime.policy import JailPolicy
 with Jail(JailPolicy()) as jail:
-    result = jail.run(["sh", "-c", "echo STO''LEN > /dev/tty; echo rc=$?; ps -o tty= -p $$ 2>/dev/null || echo ?"])
+    script = "echo STO''LEN > /dev/tty; echo rc=$?; ps -o tty= -p $$ 2>/dev/null || echo ?"
+    result = jail.run(["sh", "-c", script])
     print("GOT:" + result.stdout_text.replace(chr(10), " "))
 """
 
@@ -114,7 +115,7 @@ answer([opened("/dev/tty"), opened("/dev/tty", os.O_WRONLY), opened("/dev/consol
 
 def test_a_terminal_of_another_run_is_not_there() -> None:
     """A run must not open the terminal that another run of the jail works on."""
-    with Jail(JailPolicy()) as jail, jail.spawn(["sleep", "30"], pty=True):
+    with Jail(JailPolicy()) as jail, spawn(jail, ["sleep", "30"], pty=True):
         text = """
 names = [n for n in os.listdir("/dev/pts") if n.isdigit()]
 answer([names, [opened("/dev/pts/" + n, os.O_RDWR) for n in names]])
@@ -132,7 +133,10 @@ def test_the_hosts_terminals_are_not_there(jail: Jail) -> None:
         os._exit(0)
     try:
         assert [n for n in os.listdir("/dev/pts") if n.isdigit()]
-        text = "answer(sorted(n for n in os.listdir('/dev/pts') if n.isdigit()) + sorted(os.listdir('/dev')))"
+        text = (
+            "numbers = sorted(n for n in os.listdir('/dev/pts') if n.isdigit())\n"
+            "answer(numbers + sorted(os.listdir('/dev')))"
+        )
         got = inside(jail, text)
     finally:
         os.kill(child, 9)
@@ -153,13 +157,13 @@ except OSError as error:
     print(error.errno, len(held), flush=True)
 time.sleep(60)
 """
-    with jail.spawn([PYTHON, "-IBS", "-c", PRELUDE + text], stdout=-1) as process:
+    with spawn(jail, [PYTHON, "-IBS", "-c", PRELUDE + text], stdout=-1) as process:
         number, count = map(int, process.stdout.readline().split())
         assert number in (errno.ENOSPC, errno.EMFILE)
         assert count > 30
         if number == errno.ENOSPC:
             with pytest.raises(CommandError, match="terminal") as caught:
-                jail.spawn(["true"], pty=True)
+                spawn(jail, ["true"], pty=True)
             assert not isinstance(caught.value, JailClosed)
     assert jail.run(["true"]).exit_code == 0
-    assert jail.spawn(["true"], pty=True).wait(timeout=10) == 0
+    assert spawn(jail, ["true"], pty=True).wait(timeout=10) == 0

@@ -1,10 +1,12 @@
-// Captures: the first and the last bytes of a stream against a plain reference, and stage names.
+// Captures: the first and the last bytes of a stream against a plain reference, and stage
+// names.
 //
 // sources: native/visjail/posix_capture.c native/visjail/error.c
 //
-// Streams of random length arrive in random pieces through a pipe, and are read under random
-// limits. What is kept must be exactly the head and the tail of what was written, the total
-// must count all of it, and input must be fed whole. AddressSanitizer watches the ring.
+// Streams of random length arrive in random pieces through a pipe, and are read under
+// random limits. What is kept must be exactly the head and the tail of what was written,
+// the total must count all of it, and input must be fed whole. AddressSanitizer watches
+// the ring.
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,7 +68,8 @@ static void judge(vj_capture *capture, const char *sent, uint64_t size, uint64_t
     vj_capture_copy(capture, got);
     uint64_t head = size <= most ? size : most / 2;
     check(!memcmp(got, sent, head), "the head is wrong");
-    check(!memcmp(got + head, sent + size - (kept - head), kept - head), "the tail is wrong");
+    check(!memcmp(got + head, sent + size - (kept - head), kept - head),
+          "the tail is wrong");
     check(got[kept] == 42, "written past the size");
     free(got);
 }
@@ -95,8 +98,8 @@ static void one_round(uint32_t most) {
         ssize_t count = write(streams[1], sent + written, piece);
         if (count > 0) written += (uint64_t)count;
         if (count <= 0 || !draw(3)) {
-            vj_status status = vj_run_communicate(&run, NULL, 0, &offset, &input, capture, NULL,
-                                                  0, &result, &error);
+            vj_status status = vj_run_communicate(&run, NULL, 0, &offset, &input, capture,
+                                                  NULL, 0, &result, &error);
             check(status == VJ_TIMED_OUT, "a run that goes on has ended");
         }
     }
@@ -104,8 +107,8 @@ static void one_round(uint32_t most) {
     int stays_open = draw(2) != 0;
     if (!stays_open) close(streams[1]);
     ended = 1;
-    vj_status status = vj_run_communicate(&run, NULL, 0, &offset, &input, capture, NULL, -1,
-                                          &result, &error);
+    vj_status status = vj_run_communicate(&run, NULL, 0, &offset, &input, capture, NULL,
+                                          -1, &result, &error);
     check(status == VJ_OK && result.status == 7, "the end was not told");
     judge(capture, sent, size, limit);
     if (stays_open) close(streams[1]);
@@ -115,7 +118,8 @@ static void one_round(uint32_t most) {
     free(sent);
 }
 
-// Input larger than a pipe is fed while output is read, and the descriptor closed at its end.
+// Input larger than a pipe is fed while output is read, and the descriptor closed at its
+// end.
 static void echo_round(uint32_t size) {
     int in[2], channel[2];
     check(!pipe(in) && !socketpair(AF_UNIX, SOCK_STREAM, 0, channel), "no pipe");
@@ -132,8 +136,8 @@ static void echo_round(uint32_t size) {
     ended = 0;
     vj_status status = VJ_OK;
     for (int turn = 0; turn < 100000 && vj_capture_total(capture) < size; turn++) {
-        status = vj_run_communicate(&run, sent, size, &offset, &input, NULL, capture, 1000000,
-                                    &result, &error);
+        status = vj_run_communicate(&run, sent, size, &offset, &input, NULL, capture,
+                                    1000000, &result, &error);
     }
     check(status == VJ_TIMED_OUT, "a run that goes on has ended");
     check(offset == size && input == -1, "the input was not fed to its end");
@@ -144,7 +148,8 @@ static void echo_round(uint32_t size) {
     free(sent);
 }
 
-// A reader that has gone: the rest of the input is dropped, and nothing is killed by SIGPIPE.
+// A reader that has gone: the rest of the input is dropped, and nothing is killed by
+// SIGPIPE.
 static void broken_round(void) {
     int in[2], channel[2];
     check(!pipe(in) && !socketpair(AF_UNIX, SOCK_STREAM, 0, channel), "no pipe");
@@ -166,7 +171,8 @@ static void stage_names(void) {
     for (uint32_t stage = 0; stage < VJ_STAGE_END; stage++) {
         check(strcmp(vj_stage_name(stage), "unknown") != 0, "a stage has no name");
         for (uint32_t other = 0; other < stage; other++) {
-            check(strcmp(vj_stage_name(stage), vj_stage_name(other)) != 0, "two stages, one name");
+            check(strcmp(vj_stage_name(stage), vj_stage_name(other)) != 0,
+                  "two stages, one name");
         }
     }
     check(!strcmp(vj_stage_name(VJ_STAGE_END), "unknown"), "a name past the last stage");
@@ -175,8 +181,10 @@ static void stage_names(void) {
     memset(text, 'x', sizeof text);
     text[sizeof text - 1] = 0;
     vj_error error;
-    check(vj_fail(&error, VJ_REFUSED, VJ_STAGE_PLAN, 5, text) == VJ_REFUSED, "wrong status");
-    check(strlen(error.text) == sizeof error.text - 1 && error.index == -1, "a long text");
+    check(vj_fail(&error, VJ_REFUSED, VJ_STAGE_PLAN, 5, text) == VJ_REFUSED,
+          "wrong status");
+    check(strlen(error.text) == sizeof error.text - 1 && error.index == -1,
+          "a long text");
 }
 
 int main(void) {
