@@ -50,7 +50,9 @@ def test_a_socket_in_a_folder_that_cannot_be_listed(listener: Path, kind: str, m
     assert outside(connect) == 0
     listener.parent.chmod(mode)
     open_up = f"attempt(os.chmod, {str(listener.parent)!r}, 0o755)\n"
-    with Jail(JailPolicy(**{kind: [listener.parents[1]]})) as jail:
+    grant = [listener.parents[1]]
+    policy = JailPolicy(read=grant) if kind == "read" else JailPolicy(write=grant)
+    with Jail(policy) as jail:
         assert inside(jail, open_up + connect) == errno.EACCES
 
 
