@@ -158,6 +158,8 @@ vj_status vj_run_communicate(vj_run *run, const char *input, uint64_t input_size
                              vj_capture *output, vj_capture *errors, int64_t timeout_ns,
                              vj_exit *result, vj_error *error);
 
+#define VJ_SEARCH_SET_ID ...
+#define VJ_SEARCH_LINKS  ...
 vj_status vj_search(const char *directory, uint64_t most_entries, uint64_t most_findings,
-                    int set_id, char **findings, uint64_t *size, vj_error *error);
+                    int files, char **findings, uint64_t *size, vj_error *error);
 void vj_free(void *memory);

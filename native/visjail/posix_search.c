@@ -3,6 +3,7 @@
 //   s  a socket: a read-only mount does not stop connect(2)
 //   f  a FIFO: a read-only mount does not stop writing to it
 //   i  a set-id file: writing through a shared mapping keeps the bit
+//   h  a file with several names: one of them may lie outside of the grant
 //   u  a directory that cannot be listed, but that a guest could enter
 //
 // Nothing is skipped in silence: what cannot be looked at is either out of the
@@ -27,7 +28,7 @@ typedef struct {
     size_t capacity;
     uint64_t entries_left;
     uint64_t findings_left;
-    bool set_id; // look at the mode of every file
+    int files; // VJ_SEARCH_*: what to look at each file for
     char path[VJ_PATH_MAX];
     vj_error *error;
 } search;
@@ -38,7 +39,7 @@ static vj_status refuse(search *state, int number, const char *why) {
 }
 
 static vj_status remember(search *state, char kind, size_t length) {
-    if (!state->findings_left--) {
+    if (kind != 'h' && !state->findings_left--) {
         return refuse(state, 0, "too many sockets, FIFOs or closed folders");
     }
     if (state->size + length + 2 > state->capacity) {
@@ -57,11 +58,14 @@ static vj_status remember(search *state, char kind, size_t length) {
     return VJ_OK;
 }
 
-static char kind_of_mode(mode_t mode, bool set_id) {
-    if (S_ISSOCK(mode)) return 's';
-    if (S_ISFIFO(mode)) return 'f';
-    if (S_ISDIR(mode)) return 'd';
-    return set_id && S_ISREG(mode) && (mode & (S_ISUID | S_ISGID)) ? 'i' : 0;
+static char kind_of_status(const struct stat *status, int files) {
+    if (S_ISSOCK(status->st_mode)) return 's';
+    if (S_ISFIFO(status->st_mode)) return 'f';
+    if (S_ISDIR(status->st_mode)) return 'd';
+    if (!S_ISREG(status->st_mode)) return 0;
+    bool set_id = status->st_mode & (S_ISUID | S_ISGID);
+    if (set_id && (files & VJ_SEARCH_SET_ID)) return 'i';
+    return status->st_nlink > 1 && (files & VJ_SEARCH_LINKS) ? 'h' : 0;
 }
 
 // 'd' for a directory, a kind of finding, or 0 for what is of no interest.
@@ -71,14 +75,14 @@ static char kind_of(const search *state, int directory, const struct dirent *ent
     case DT_FIFO: return 'f';
     case DT_DIR: return 'd';
     case DT_REG:
-        if (!state->set_id) return 0;
+        if (!state->files) return 0;
         break;
     case DT_UNKNOWN: break;
     default: return 0;
     }
     struct stat status;
     if (fstatat(directory, entry->d_name, &status, AT_SYMLINK_NOFOLLOW)) return 0;
-    return kind_of_mode(status.st_mode, state->set_id);
+    return kind_of_status(&status, state->files);
 }
 
 static vj_status visit(search *state, int parent, const char *name, size_t length);
@@ -146,7 +150,7 @@ static vj_status visit(search *state, int parent, const char *name, size_t lengt
 }
 
 vj_status vj_search(const char *directory, uint64_t most_entries, uint64_t most_findings,
-                    int set_id, char **findings, uint64_t *size, vj_error *error) {
+                    int files, char **findings, uint64_t *size, vj_error *error) {
     *findings = NULL;
     *size = 0;
     size_t length = strlen(directory);
@@ -156,7 +160,7 @@ vj_status vj_search(const char *directory, uint64_t most_entries, uint64_t most_
     }
     state->entries_left = most_entries;
     state->findings_left = most_findings;
-    state->set_id = set_id != 0;
+    state->files = files;
     state->error = error;
     vj_status status = refuse(state, ENAMETOOLONG, "the path is too long");
     if (length < sizeof state->path) {

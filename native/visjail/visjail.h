@@ -96,11 +96,16 @@ vj_status vj_run_communicate(vj_run *run, const char *input, uint64_t input_size
                              vj_capture *output, vj_capture *errors, int64_t timeout_ns,
                              vj_exit *result, vj_error *error);
 
+enum {
+    VJ_SEARCH_SET_ID = 1 << 0, // files with a set-id bit
+    VJ_SEARCH_LINKS = 1 << 1,  // files with several names
+};
+
 // What a mount alone does not tame below a directory (posix_search.c): a kind and a
 // path, each ended by NUL. VJ_REFUSED: there is more than the given numbers of names
 // or findings, or something could not be looked at; `error` says what.
 vj_status vj_search(const char *directory, uint64_t most_entries, uint64_t most_findings,
-                    int set_id, char **findings, uint64_t *size, vj_error *error);
+                    int files, char **findings, uint64_t *size, vj_error *error);
 void vj_free(void *memory);
 
 #endif

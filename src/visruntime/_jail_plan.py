@@ -110,6 +110,7 @@ def make_plan(
     findings = look_through(written, rules, host_root=host_root)
     plan.masked = findings.masked
     plan.protected += findings.read_only
+    plan.notes += findings.notes
     rules += [("deny_write", path, False, False) for path in plan.protected]
     rules += [("deny", path, False, False) for path, _ in plan.masked]
     facts = _facts((path for _, path, _, _ in rules), resolver)

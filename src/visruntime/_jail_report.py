@@ -53,8 +53,15 @@ def make_report(
     notes = list(plan.notes)
     if not info["landlock_abi"]:
         notes.append("one layer: this kernel has no Landlock, file clauses rest on mounts alone")
+    elif not _scopes(info):
+        notes.append(
+            f"Landlock ABI {info['landlock_abi']}: before ABI 6 the runs of one jail can signal "
+            "each other"
+        )
     if policy.egress.mode == "open":
         notes.append("egress=OPEN shares the host's network, its loopback services too")
+        if not _scopes(info):
+            notes.append("egress=OPEN before Landlock ABI 6 reaches the host's abstract sockets")
     return EnforcementReport(
         backend="namespaces",
         clauses=tuple(clauses),

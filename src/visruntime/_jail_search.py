@@ -36,14 +36,23 @@ REASONS = {
 }
 
 
-class Findings:
-    """``masked`` has (path, why) of what is covered, ``read_only`` the set-id files."""
+INSTALLED = ("site-packages", "dist-packages", "node_modules")
+"""Folders of installed code, which installers fill with hard links into other environments."""
 
-    __slots__ = ("masked", "read_only")
+
+class Findings:
+    """What was found in the grants.
+
+    ``masked`` has (path, why) of what is covered, ``read_only`` what stays as it is, and
+    ``notes`` what is not covered.
+    """
+
+    __slots__ = ("masked", "notes", "read_only")
 
     def __init__(self) -> None:
         self.masked: list[tuple[str, str]] = []
         self.read_only: list[str] = []
+        self.notes: list[str] = []
 
 
 def look_through(
@@ -61,6 +70,7 @@ def look_through(
     plain = [(kind, path) for kind, path, private, _ in rules if not private]
     findings = Findings()
     seen = set()
+    linked = []
     for place, writable in _places(written, host_root=host_root):
         try:
             found = _native.search(
@@ -68,15 +78,21 @@ def look_through(
                 most_entries=MOST_ENTRIES,
                 most_findings=MOST_FINDINGS,
                 set_id=writable and os.geteuid() == 0,
+                links=writable,
             )
         except _native.NativeError as error:
             raise PolicyUnsupported(
                 f"{place}: {error}; grant smaller folders", field="read", value=place
             ) from None
         for kind, path in found:
-            if path not in seen:
-                seen.add(path)
+            if path in seen:
+                continue
+            seen.add(path)
+            if kind == "h":
+                linked.append(path)
+            else:
                 _judge(findings, plain, kind, path)
+    _judge_linked(findings, plain, linked)
     for path in _bound_elsewhere(plain):
         if path not in seen:
             seen.add(path)
@@ -93,6 +109,49 @@ def _judge(findings: Findings, plain: list[tuple[str, str]], kind: str, path: st
             findings.read_only.append(path)
     elif kind != "f" or not writable:
         findings.masked.append((path, REASONS[kind]))
+
+
+def _judge_linked(findings: Findings, plain: list[tuple[str, str]], paths: Sequence[str]) -> None:
+    """Keep installed code that has a name outside of the grants read-only.
+
+    uv, pip and pnpm link the files of one environment into others and into their caches:
+    what a guest writes to its own would run elsewhere.
+    """
+    names: dict[tuple[int, int], list[str]] = {}
+    missing = {}
+    for path in paths:
+        try:
+            found = os.lstat(path)
+        except FileNotFoundError:
+            continue
+        key = (found.st_dev, found.st_ino)
+        names.setdefault(key, []).append(path)
+        missing[key] = found.st_nlink - len(names[key])
+    folders = set()
+    others = 0
+    for key, known in names.items():
+        if missing[key] <= 0 or not _native.decide(plain, "write", known[0])[0]:
+            continue
+        for path in known:
+            installed = _installed_above(path)
+            if installed is None:
+                others += 1
+            else:
+                folders.add(installed)
+    findings.read_only += sorted(f for f in folders if _native.decide(plain, "write", f)[0])
+    if others:
+        findings.notes.append(
+            f"linked_outside: {others} writable files have a name outside of the grants, through "
+            "which a change shows there as well"
+        )
+
+
+def _installed_above(path: str) -> str | None:
+    parts = path.split("/")
+    for index, part in enumerate(parts):
+        if part in INSTALLED:
+            return "/".join(parts[: index + 1])
+    return None
 
 
 def _places(written: Sequence[Rule], *, host_root: bool) -> Iterator[tuple[str, bool]]:

@@ -194,12 +194,13 @@ def plan_path(plan: bytes, operation: int) -> str:
 
 
 def search(
-    directory: str, *, most_entries: int, most_findings: int, set_id: bool
+    directory: str, *, most_entries: int, most_findings: int, set_id: bool, links: bool
 ) -> list[tuple[str, str]]:
     """Return (kind, path) of what a mount alone does not tame below *directory*.
 
-    Kinds: "s" a socket, "f" a FIFO, "i" a set-id file (with *set_id*), "u" a folder that
-    cannot be listed but that a guest could enter. No link is followed.
+    Kinds: "s" a socket, "f" a FIFO, "i" a set-id file (with *set_id*), "h" a file with
+    several names (with *links*; does not count as a finding), "u" a folder that cannot be
+    listed but that a guest could enter. No link is followed.
 
     Raises:
         NativeError: "refused" when there is more than that, or something cannot be seen.
@@ -207,8 +208,9 @@ def search(
     findings = ffi.new("char **")
     size = ffi.new("uint64_t *")
     error = ffi.new("vj_error *")
+    files = (lib.VJ_SEARCH_SET_ID if set_id else 0) | (lib.VJ_SEARCH_LINKS if links else 0)
     status = lib.vj_search(
-        os.fsencode(directory), most_entries, most_findings, set_id, findings, size, error
+        os.fsencode(directory), most_entries, most_findings, files, findings, size, error
     )
     _check(status, error)
     try:

@@ -181,7 +181,7 @@ class Limits(Frozen):
         processes: processes and threads at one time.
         cpus: processors' worth of time, such as 1.5.
         cpu_seconds: processor seconds of each process.
-        wall_seconds: seconds from the opening of the jail to its end.
+        wall_seconds: seconds of each run, whatever its own timeout.
         open_files: descriptors of each process; "auto" is half of the host's soft limit,
             read when the jail opens.
         file_size: bytes of each file that a guest writes.

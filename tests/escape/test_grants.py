@@ -181,3 +181,24 @@ answer([attempt(fcntl.fcntl, file, 1024, fcntl.F_RDLCK), attempt(fcntl.fcntl, fi
     assert outside(text)[0] == 0
     with Jail(JailPolicy(read=[workspace])) as jail:
         assert inside(jail, text) == [errno.EPERM, errno.EPERM]
+
+
+def test_installed_code_that_is_linked_into_other_environments(workspace: Path) -> None:
+    """Installers link one file into many environments: a guest must not write to all of them."""
+    grant = workspace / "grant"
+    packages = grant / ".venv" / "lib" / "site-packages"
+    packages.mkdir(parents=True)
+    (workspace / "host.py").write_text("original")
+    os.link(workspace / "host.py", packages / "code.py")
+    (grant / "a").write_text("a")
+    os.link(grant / "a", grant / "b")
+    os.link(workspace / "host.py", grant / "data")
+    text = (
+        f"answer([opened(p, os.O_WRONLY) for p in {[str(packages / 'code.py'), str(grant / 'a')]}])"
+    )
+    assert outside(text) == [0, 0]
+    with Jail(JailPolicy(write=[grant])) as jail:
+        assert inside(jail, text) == [errno.EROFS, 0]
+        assert jail.report.mechanisms(f"protected {packages}") == ("mount",)
+        assert [note for note in jail.report.notes if note.startswith("linked_outside: 1 ")]
+    assert (workspace / "host.py").read_text() == "original"
