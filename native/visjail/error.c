@@ -35,7 +35,6 @@ static const char *const stage_names[VJ_STAGE_END] = {
     [VJ_STAGE_DIRECTORY] = "working directory",
     [VJ_STAGE_LIMITS] = "limits",
     [VJ_STAGE_EXECUTE] = "execute",
-    [VJ_STAGE_FILE] = "file operation",
     [VJ_STAGE_HOST] = "host",
 };
 

@@ -38,7 +38,6 @@ typedef struct {
     int status;
     vj_stop stop;
     uint32_t killed;
-    int host_gone;
     uint64_t deadline; // CLOCK_MONOTONIC, 0: none
 } vj_keeper;
 
@@ -295,7 +294,6 @@ static void handle_host(vj_keeper *keeper) {
     if (size == -EAGAIN) return;
     if (size <= 0) {
         // The host let go of the run: it has no owner left.
-        keeper->host_gone = 1;
         keeper->stop = VJ_STOP_KILLED;
         return;
     }

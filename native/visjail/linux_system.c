@@ -5,7 +5,6 @@
 #include <linux/sched.h>
 #include <signal.h>
 
-#ifndef VJ_HOSTED
 // Plain loops, kept from the optimisation that would make a loop in memcpy call
 // memcpy. (Clang has none such in a freestanding file.)
 #if defined(__GNUC__) && !defined(__clang__)
@@ -76,7 +75,6 @@ __asm__(".globl _start\n"
         "    mov x0, sp\n"
         "    bl enter\n");
 #endif
-#endif // VJ_HOSTED
 
 long vj_spawn_shared(int (*function)(void *), void *argument, void *stack_top) {
     long flags = CLONE_VM | CLONE_VFORK | SIGCHLD;

@@ -2,8 +2,7 @@
 //
 // visjail-init is static and is shipped inside wheels, so it carries no libc
 // objects at all: it calls the kernel directly. Every function here returns
-// what the kernel returns: a value, or a negative errno. The same code builds
-// inside an ordinary process (VJ_HOSTED) so that the sanitizers can run it.
+// what the kernel returns: a value, or a negative errno.
 #ifndef VJ_LINUX_SYSTEM_H
 #define VJ_LINUX_SYSTEM_H
 

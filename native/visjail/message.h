@@ -60,7 +60,6 @@ typedef enum {
     VJ_STAGE_DIRECTORY,
     VJ_STAGE_LIMITS,
     VJ_STAGE_EXECUTE,
-    VJ_STAGE_FILE,
     VJ_STAGE_HOST,
     VJ_STAGE_END,
 } vj_stage;

@@ -1,6 +1,6 @@
 // The plan: what visjail-init does to make one jail, in order.
 //
-// policy.c writes it, visjail-init reads it. It is one block without
+// policy_plan.c writes it, visjail-init reads it. It is one block without
 // pointers, handed over in a sealed memfd. Strings are offsets into the string
 // table at its end, each ended by a NUL. All numbers are in native order: the
 // writer and the reader are built together and run on one machine.
@@ -20,10 +20,6 @@
 enum {
     // Own network namespace with nothing but loopback, and the stricter filter.
     VJ_PLAN_PRIVATE_NETWORK = 1u << 0,
-    // A caller with host uid 0: run the guest as another host uid if the file
-    // systems of the grants allow id-mapped mounts.
-    VJ_PLAN_ROOT_CALLER = 1u << 1,
-    // Only open, report and leave; used by probes.
 };
 
 typedef enum {

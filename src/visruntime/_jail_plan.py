@@ -131,7 +131,6 @@ def make_plan(
         guest_id=guest_id,
         scratch_size=policy.limits.scratch or 0,
         private_network=policy.egress.mode != "open",
-        root_caller=os.geteuid() == 0,
         host_root=host_root,
     )
     return plan

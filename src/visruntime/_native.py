@@ -117,7 +117,6 @@ def compile_plan(
     guest_id: int,
     scratch_size: int,
     private_network: bool,
-    root_caller: bool,
     host_root: bool,
 ) -> bytes:
     """Compile a policy into the plan that visjail-init executes.
@@ -157,9 +156,7 @@ def compile_plan(
         extra_table[index].mode = mode
     settings = ffi.new("vj_plan_settings *")
     name = ffi.new("char[]", hostname.encode())
-    settings.flags = (lib.VJ_PLAN_PRIVATE_NETWORK if private_network else 0) | (
-        lib.VJ_PLAN_ROOT_CALLER if root_caller else 0
-    )
+    settings.flags = lib.VJ_PLAN_PRIVATE_NETWORK if private_network else 0
     settings.guest_id = guest_id
     settings.hostname = name
     settings.scratch_size = scratch_size
