@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ORDINARY_UID = 1000
+
+# A runner in the background has SIGINT ignored, and every program it starts would, too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

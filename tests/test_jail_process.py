@@ -360,3 +360,18 @@ def test_several_terminals_at_once(jail: Jail) -> None:
         output, _ = process.communicate(timeout=10)
         assert b"got line %d" % number in output
         process.close()
+
+
+def test_a_program_that_closes_its_output_is_seen_to_have_done_so() -> None:
+    """Nobody else may hold a program's streams open: its reader waits for their end."""
+    with (
+        Jail(JailPolicy()) as jail,
+        jail.spawn(["sh", "-c", "exec >&- <&-; sleep 30"], stdin=PIPE, stdout=PIPE) as process,
+    ):
+        start = time.monotonic()
+        assert process.stdout.read() == b""
+        with pytest.raises(BrokenPipeError):
+            while time.monotonic() - start < 10:
+                process.stdin.write(b"x")
+        assert time.monotonic() - start < 10
+        assert process.poll() is None

@@ -219,7 +219,24 @@ static void write_file(vj_setup *setup, const char *path, const void *data, size
 // identity and fewer rights, may not enter either: there is nothing to cover.
 static int is_out_of_reach(vj_setup *setup, const char *path) {
     VJ_AUTO_FD point = (int)open_no_links(setup->root, relative(path));
-    return point == -EACCES;
+    if (point != -EACCES) return 0;
+    // Unless the folder is the guest's own, which could open it again.
+    char prefix[VJ_PATH_MAX];
+    size_t length = strlen(path);
+    if (length >= sizeof prefix)
+        vj_setup_fail(setup, VJ_STAGE_MOUNT_POINT, -ENAMETOOLONG);
+    memcpy(prefix, path, length + 1);
+    for (;;) {
+        while (length > 1 && prefix[length - 1] != '/') length--;
+        prefix[length > 1 ? --length : length] = 0;
+        VJ_AUTO_FD folder = (int)open_no_links(setup->root, relative(prefix));
+        if (folder < 0) continue;
+        struct statx status = {0};
+        long result = sys(SYS_statx, folder, "", AT_EMPTY_PATH, STATX_UID, &status);
+        if (result == 0 && status.stx_uid == setup->guest_id) result = -EACCES;
+        if (result < 0) vj_setup_fail(setup, VJ_STAGE_MOUNT_POINT, result);
+        return 1;
+    }
 }
 
 static void seal(vj_setup *setup, const char *path) {
@@ -507,13 +524,17 @@ static void do_operation(vj_setup *setup, uint32_t index) {
 static void verify(vj_setup *setup) {
     const vj_operation *operations = vj_plan_operations(setup->plan);
     for (uint32_t i = 0; i < setup->plan->operation_count; i++) {
-        if (operations[i].kind != VJ_OPERATION_BIND) continue;
+        int masks = operations[i].kind == VJ_OPERATION_MASK_DIRECTORY ||
+                    operations[i].kind == VJ_OPERATION_MASK_FILE;
+        if (operations[i].kind != VJ_OPERATION_BIND && !masks) continue;
         setup->failed_index = (int32_t)i;
-        VJ_AUTO_FD visible =
-            (int)open_no_links(setup->root, relative(path_of(setup, &operations[i])));
+        const char *path = path_of(setup, &operations[i]);
+        if (masks && is_out_of_reach(setup, path)) continue;
+        VJ_AUTO_FD visible = (int)open_no_links(setup->root, relative(path));
         // Below a mask of mode 000 nothing can be looked up, by us neither.
         if (visible < 0) vj_setup_fail(setup, VJ_STAGE_VERIFY, visible);
         long result = same_object(visible, &operations[i]);
+        if (masks) result = result == 0 ? -EEXIST : 0; // the denied object itself
         if (result < 0) vj_setup_fail(setup, VJ_STAGE_VERIFY, result);
     }
     setup->failed_index = -1;

@@ -76,7 +76,9 @@ long vj_confine(const vj_setup *setup, vj_stage *stage) {
 // Give each descriptor its number. They are parked high first, so that no
 // target is overwritten before it has been copied. Of 0 to 2, those that the
 // host does not give stay the keeper's: the jail's own /dev/null.
-static long place_descriptors(vj_request *request) {
+static long place_descriptors(const vj_request *request) {
+    // Not in the request: the memory is the keeper's, the descriptors are not.
+    int place[VJ_DESCRIPTORS_MAX];
     for (uint32_t i = 0; i < request->descriptor_count; i++) {
         long parked =
             sys(SYS_fcntl, request->descriptors[i], F_DUPFD_CLOEXEC, DESCRIPTOR_PARKING);
@@ -86,12 +88,11 @@ static long place_descriptors(vj_request *request) {
                          VJ_DESCRIPTORS_MAX);
         }
         if (parked < 0) return parked;
-        request->descriptors[i] = (int)parked;
+        place[i] = (int)parked;
     }
     long result = sys(SYS_close_range, STANDARD_DESCRIPTORS, ~0u, CLOSE_RANGE_CLOEXEC);
     for (uint32_t i = 0; result >= 0 && i < request->descriptor_count; i++) {
-        result = sys(SYS_dup3, request->descriptors[i],
-                     request->message.descriptor_numbers[i], 0);
+        result = sys(SYS_dup3, place[i], request->message.descriptor_numbers[i], 0);
     }
     return result < 0 ? result : 0;
 }

@@ -68,7 +68,13 @@ static char kind_of_status(const struct stat *status, int files) {
     return status->st_nlink > 1 && (files & VJ_SEARCH_LINKS) ? 'h' : 0;
 }
 
-// 'd' for a directory, a kind of finding, or 0 for what is of no interest.
+// Gone, or replaced by something else, between two looks at it.
+static bool is_gone(int number) {
+    return number == ENOENT || number == ENOTDIR || number == ELOOP;
+}
+
+// 'd' for a directory, a kind of finding, 0 for what is of no interest, or 'e' with
+// errno for what cannot be looked at.
 static char kind_of(const search *state, int directory, const struct dirent *entry) {
     switch (entry->d_type) {
     case DT_SOCK: return 's';
@@ -81,7 +87,9 @@ static char kind_of(const search *state, int directory, const struct dirent *ent
     default: return 0;
     }
     struct stat status;
-    if (fstatat(directory, entry->d_name, &status, AT_SYMLINK_NOFOLLOW)) return 0;
+    if (fstatat(directory, entry->d_name, &status, AT_SYMLINK_NOFOLLOW)) {
+        return is_gone(errno) ? 0 : 'e';
+    }
     return kind_of_status(&status, state->files);
 }
 
@@ -93,6 +101,7 @@ static vj_status visit_entry(search *state, int directory, const struct dirent *
     if (!state->entries_left--) return refuse(state, 0, "too many files to look through");
     char kind = kind_of(state, directory, entry);
     if (!kind) return VJ_OK;
+    if (kind == 'e') return refuse(state, errno, "a file cannot be looked at");
     size_t name_length = strlen(entry->d_name);
     if (length + name_length + 2 > sizeof state->path) {
         return refuse(state, ENAMETOOLONG, "a folder is nested too deep to look through");
@@ -112,7 +121,10 @@ static vj_status visit_entry(search *state, int directory, const struct dirent *
 static vj_status visit_closed(search *state, int parent, const char *name,
                               size_t length) {
     struct stat status;
-    if (fstatat(parent, name, &status, AT_SYMLINK_NOFOLLOW)) return VJ_OK;
+    if (fstatat(parent, name, &status, AT_SYMLINK_NOFOLLOW)) {
+        return is_gone(errno) ? VJ_OK
+                              : refuse(state, errno, "a folder cannot be looked at");
+    }
     bool enters = faccessat(parent, name, X_OK, AT_EACCESS) == 0;
     if (!enters && status.st_uid != geteuid()) return VJ_OK;
     return remember(state, 'u', length);
@@ -121,13 +133,14 @@ static vj_status visit_closed(search *state, int parent, const char *name,
 static vj_status visit(search *state, int parent, const char *name, size_t length) {
     int directory = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (directory < 0) {
-        switch (errno) {
-        case ENOENT: // gone, or replaced by something that is no directory
-        case ENOTDIR:
-        case ELOOP: return VJ_OK;
-        case EACCES: return visit_closed(state, parent, name, length);
-        default: return refuse(state, errno, "a folder cannot be looked through");
-        }
+        if (is_gone(errno)) return VJ_OK;
+        if (errno == EACCES) return visit_closed(state, parent, name, length);
+        return refuse(state, errno, "a folder cannot be looked through");
+    }
+    // Listed but not entered, nothing in it could be looked at or covered.
+    if (faccessat(parent, name, X_OK, AT_EACCESS)) {
+        close(directory);
+        return visit_closed(state, parent, name, length);
     }
     DIR *stream = fdopendir(directory);
     if (!stream) {

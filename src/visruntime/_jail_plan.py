@@ -28,7 +28,7 @@ from visruntime.errors import PolicyError, PolicyUnsupported
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
     from visruntime.policy import JailPolicy, Limits, Rule
@@ -114,6 +114,7 @@ def make_plan(
     rules += [("deny_write", path, False, False) for path in plan.protected]
     rules += [("deny", path, False, False) for path, _ in plan.masked]
     facts = _facts((path for _, path, _, _ in rules), resolver)
+    _check_present([*plan.protected, *(path for path, _ in plan.masked)], facts)
     plan.rules = [(kind, path) for kind, path, _, _ in rules]
     plan.host_rules = [(kind, path) for kind, path, private, _ in rules if not private]
     plan.acts = _denied_paths(written, plan, rules, facts)[:MOST_PATHS]
@@ -276,8 +277,14 @@ def _facts(paths: Iterable[str], resolver: Resolver) -> dict[str, tuple[str, int
 def _status(path: str) -> os.stat_result | None:
     try:
         return os.lstat(path)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        raise PolicyUnsupported(
+            f"{path}: it cannot be looked at ({error.strerror}), so nothing can be said of it; "
+            "open the folders above it to yourself",
+            value=path,
+        ) from None
 
 
 def _fact(found: os.stat_result | None) -> tuple[str, int, int]:
@@ -307,6 +314,15 @@ def _check_facts(written: Sequence[Rule], resolver: Resolver) -> None:
                 f"{rule.origin}: {rule.path} is neither a folder nor a regular file",
                 field=rule.origin,
                 value=rule.path,
+            )
+
+
+def _check_present(paths: Iterable[str], facts: Mapping[str, tuple[str, int, int]]) -> None:
+    for path in paths:
+        if facts[path][0] == "absent":
+            raise PolicyUnsupported(
+                f"{path} must be covered, but went away while the jail opened; try again",
+                value=path,
             )
 
 

@@ -24,9 +24,20 @@ def host_files(config_files: Iterable[str]) -> Iterator[tuple[str, str]]:
     seen = set()
     for path, what in _candidates(config_files):
         real = os.path.realpath(path)
-        if real not in seen and os.path.lexists(real):
+        if real not in seen and not _is_missing(real):
             seen.add(real)
             yield real, what
+
+
+def _is_missing(path: str) -> bool:
+    """Tell whether nothing is there; what cannot be looked at is not missing."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _candidates(config_files: Iterable[str]) -> Iterator[tuple[str, str]]:

@@ -42,13 +42,14 @@ def listener(workspace: Path) -> Iterator[Path]:
     folder.chmod(0o755)
 
 
-@pytest.mark.parametrize("mode", [0o755, 0o311, 0o000])
+@pytest.mark.parametrize("mode", [0o755, 0o311, 0o000, 0o400, 0o600])
 @pytest.mark.parametrize("kind", ["read", "write"])
 def test_a_socket_in_a_folder_that_cannot_be_listed(listener: Path, kind: str, mode: int) -> None:
     """A guest must not reach a socket because the folder around it hides it from the search."""
     connect = CONNECT.format(path=str(listener))
     assert outside(connect) == 0
     listener.parent.chmod(mode)
+    # An earlier guest may have prepared the folder; this one opens it again, if it may.
     open_up = f"attempt(os.chmod, {str(listener.parent)!r}, 0o755)\n"
     grant = [listener.parents[1]]
     policy = JailPolicy(read=grant) if kind == "read" else JailPolicy(write=grant)
@@ -202,3 +203,31 @@ def test_installed_code_that_is_linked_into_other_environments(workspace: Path) 
         assert jail.report.mechanisms(f"protected {packages}") == ("mount",)
         assert [note for note in jail.report.notes if note.startswith("linked_outside: 1 ")]
     assert (workspace / "host.py").read_text() == "original"
+
+
+@pytest.mark.parametrize("mode", [0o400, 0o000])
+def test_a_protected_folder_that_an_earlier_guest_closed(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    """What the host trusts below a grant is protected, or the grant refused, however it is hidden."""
+    cache = workspace / "c" / "uv"
+    cache.mkdir(parents=True)
+    monkeypatch.setenv("UV_CACHE_DIR", str(cache))
+    text = f"""
+attempt(os.chmod, {str(cache.parent)!r}, 0o755)
+answer(attempt(os.mkdir, {str(cache / "evil")!r}))
+"""
+    assert outside(text) == 0
+    (cache / "evil").rmdir()
+    cache.parent.chmod(mode)
+    try:
+        with Jail(JailPolicy(write=[workspace])) as jail:
+            got = inside(jail, text)
+    except PolicyUnsupported as error:
+        assert str(cache.parent) in str(error)
+        assert not is_root()  # root looks anywhere
+    else:
+        assert got in (errno.EROFS, errno.EACCES)
+    finally:
+        cache.parent.chmod(0o755)
+    assert not (cache / "evil").exists()
