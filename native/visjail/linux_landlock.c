@@ -85,6 +85,9 @@ void vj_landlock_prepare(vj_setup *setup) {
         const char *path = vj_plan_string(setup->plan, rules[i].path);
         VJ_AUTO_FD place =
             (int)sys(SYS_openat, AT_FDCWD, path, O_PATH | O_CLOEXEC | O_NOFOLLOW, 0);
+        // A folder above it that the guest may not enter: without a rule Landlock
+        // allows less, not more.
+        if (place == -EACCES) continue;
         if (place < 0) vj_setup_fail(setup, VJ_STAGE_LANDLOCK, place);
         struct landlock_path_beneath_attr beneath = {
             .allowed_access = rights_of(&rules[i]) & attributes.handled_access_fs,

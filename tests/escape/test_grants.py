@@ -68,7 +68,9 @@ def test_a_socket_of_the_hosts_root_that_was_bound_by_a_relative_name(listener: 
         connect = CONNECT.format(path=f"{place}/folder/s")
         assert outside(connect) == 0
         with Jail(JailPolicy(system="host")) as jail:
-            assert inside(jail, connect) == errno.EACCES
+            # A home below a private place is not there at all.
+            private = place.startswith(("/tmp/", "/var/tmp/"))
+            assert inside(jail, connect) == (errno.ENOENT if private else errno.EACCES)
     finally:
         shutil.rmtree(place)
 
@@ -220,14 +222,14 @@ answer(attempt(os.mkdir, {str(cache / "evil")!r}))
     assert outside(text) == 0
     (cache / "evil").rmdir()
     cache.parent.chmod(mode)
+    policy = JailPolicy(write=[workspace])
     try:
-        with Jail(JailPolicy(write=[workspace])) as jail:
-            got = inside(jail, text)
-    except PolicyUnsupported as error:
-        assert str(cache.parent) in str(error)
-        assert not is_root()  # root looks anywhere
-    else:
-        assert got in (errno.EROFS, errno.EACCES)
+        if is_root():  # root looks anywhere
+            with Jail(policy) as jail:
+                assert inside(jail, text) == errno.EROFS
+        else:
+            with pytest.raises(PolicyUnsupported, match=str(cache.parent)):
+                Jail(policy)
     finally:
         cache.parent.chmod(0o755)
     assert not (cache / "evil").exists()
