@@ -106,7 +106,7 @@ def make_plan(
     copied, system = _system_rules(resolved)
     rules += system
     rules += _mount_rules(written, rules)
-    plan.protected = _protect(rules, grants, config_files, plan.notes)
+    plan.protected = _protect(rules, grants, (*config_files, *policy.files), plan.notes)
     findings = look_through(written, rules, host_root=host_root)
     plan.masked = findings.masked
     plan.protected += findings.read_only

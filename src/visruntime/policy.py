@@ -96,7 +96,18 @@ PROTECTED_NAMES = (
 writing them."""
 
 
-class JailPolicy(Frozen):
+class _FromFiles(Frozen):
+    """What a policy remembers but does not say: ``files``, where it was read from.
+
+    Not compared, not in the digest, not in `to_dict`. A jail keeps these files from its
+    guests: what they say next time is for the owner to write.
+    """
+
+    __slots__ = ("files",)
+    files: tuple[str, ...]
+
+
+class JailPolicy(_FromFiles):
     """What a guest may read, write, execute, reach and use.
 
     Args:
@@ -183,6 +194,7 @@ class JailPolicy(Frozen):
         limits: Limits | None = None,
     ) -> None:
         given = (read, write, deny, deny_read, deny_write, deny_exec)
+        self._set(files=())
         self._set(**_check_rules(dict(zip(KINDS, given, strict=True))))
         for field, paths in (("reveal", reveal), ("caches", caches), ("sockets", sockets)):
             self._set(**{field: _check_paths(field, paths, MAX_NAMES)})
@@ -260,7 +272,9 @@ class JailPolicy(Frozen):
 
         data = read_config(path)
         with errors_named(path):
-            return cls.from_dict(data, folder=os.path.dirname(os.path.abspath(path)))
+            policy = cls.from_dict(data, folder=os.path.dirname(os.path.abspath(path)))
+        policy._set(files=(os.path.abspath(path),))
+        return policy
 
     def replace(self, **changes: Any) -> JailPolicy:
         """Return the same policy with *changes*, which are given as to the constructor.
@@ -269,7 +283,9 @@ class JailPolicy(Frozen):
             PolicyError: for a name that is no field, or a wrong value.
         """
         _check_known(changes)
-        return JailPolicy(**(self._named() | changes))
+        policy = JailPolicy(**(self._named() | changes))
+        policy._set(files=self.files)
+        return policy
 
     def narrow(self, other: JailPolicy) -> JailPolicy:
         """Return a policy that grants nothing that *self* or *other* does not grant.
@@ -279,7 +295,9 @@ class JailPolicy(Frozen):
         """
         from visruntime._narrow import narrow
 
-        return narrow(self, other)
+        policy = narrow(self, other)
+        policy._set(files=tuple(dict.fromkeys((*self.files, *other.files))))
+        return policy
 
     @property
     def digest(self) -> str:

@@ -233,3 +233,16 @@ answer(attempt(os.mkdir, {str(cache / "evil")!r}))
     finally:
         cache.parent.chmod(0o755)
     assert not (cache / "evil").exists()
+
+
+def test_the_file_that_a_policy_was_read_from(workspace: Path) -> None:
+    """A guest must not write the policy of the next jail, though its file lies in the grant."""
+    file = workspace / "visruntime.toml"
+    file.write_text('write = ["."]\n')
+    text = f"answer([opened({str(file)!r}, os.O_WRONLY), opened({str(workspace / 'f')!r}, os.O_CREAT)])"
+    assert outside(text) == [0, 0]
+    loaded = JailPolicy.load(file)
+    assert loaded == JailPolicy.from_dict(loaded.to_dict())
+    for policy in (loaded, loaded.replace(system="minimal"), loaded.narrow(loaded)):
+        with Jail(policy) as jail:
+            assert inside(jail, text) == [errno.EROFS, 0]
