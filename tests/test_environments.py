@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from visruntime.environments import CORE, LOADER, find_interpreter
+from visruntime.elf import Program
+from visruntime.environments import CORE, LOADER, _find_library, find_interpreter
 from visruntime.errors import PolicyError, WorkerDied
 from visruntime.processes import TrustedStart
 from visruntime.runtime import TrustedRuntime
@@ -358,12 +359,99 @@ def test_a_venv_inside_a_write_grant_widens_nothing(tmp_path: Path) -> None:
     )
     paths = [path for path, _ in written.grants]
     assert not any(path.startswith(str(tmp_path)) for path in paths)
-    # A guest that turns the link to a program of its choice gets no grant for that either.
-    (project / "venv" / "bin" / "python").unlink()
-    shutil.copy("/bin/sh", secret / "python")
-    (project / "venv" / "bin" / "python").symlink_to(secret / "python")
-    with pytest.raises(PolicyError, match="neither uses a libpython"):
-        find_interpreter(environment=project / "venv", write=[str(project)], probe=refuse_probe)
+
+
+def copy_installation(prefix: Path) -> Path:
+    """Make an installation of the host's interpreter in *prefix* and return its program."""
+    program = Path(os.path.realpath(sys.executable))
+    standard = prefix / "lib" / f"python3.{sys.version_info.minor}"
+    standard.mkdir(parents=True)
+    (standard / "os.py").touch()
+    (prefix / "bin").mkdir()
+    shutil.copy(program, prefix / "bin" / "python3")
+    library = Path(sys.base_prefix) / "lib" / str(sysconfig.get_config_var("INSTSONAME"))
+    if library.exists():
+        shutil.copy(library, prefix / "lib" / library.name)
+    return prefix / "bin" / "python3"
+
+
+VERSION_ANSWER = repr(("cpython", sys.version_info[:2], sys.version, True)).encode()
+
+
+def test_a_link_to_an_environment_inside_a_write_grant_grants_nothing(tmp_path: Path) -> None:
+    """A guest that turns the environment into a link to a folder must not get that folder."""
+    project, secret = tmp_path / "project", tmp_path / "secret"
+    project.mkdir()
+    (secret / "bin").mkdir(parents=True)
+    (secret / "pyvenv.cfg").touch()
+    (secret / "bin" / "python").symlink_to(os.path.realpath(sys.executable))
+    (project / ".venv").symlink_to(secret)
+    (tmp_path / "alias").symlink_to(project / ".venv")
+    for environment in (project / ".venv", tmp_path / "alias"):
+        trusted = find_interpreter(environment=environment, probe=refuse_probe)
+        assert (str(secret), "Python environment") in trusted.grants
+        written = find_interpreter(
+            environment=environment, write=[str(project)], probe=refuse_probe
+        )
+        assert not any(path.startswith(str(tmp_path)) for path, _ in written.grants)
+
+
+def test_a_link_inside_a_write_grant_chooses_no_interpreter(tmp_path: Path) -> None:
+    """Another installation behind a guest's link is refused; the host's own and /usr's are not."""
+    project = tmp_path / "project"
+    (project / ".venv" / "bin").mkdir(parents=True)
+    python = project / ".venv" / "bin" / "python"
+    other = copy_installation(tmp_path / "other")
+    python.symlink_to(other)
+    (tmp_path / "alias").symlink_to(project)
+    asked: list[str] = []
+
+    def probe(argv: list[str], _: Sequence[tuple[str, str]]) -> tuple[int, bytes]:
+        asked.append(argv[0])
+        return 0, VERSION_ANSWER
+
+    trusted = find_interpreter(python, probe=probe)
+    assert str(tmp_path / "other") in [path for path, _ in trusted.grants]
+    assert asked == [str(other)]
+    for write in (project, tmp_path / "alias"):
+        for name in (python, tmp_path / "alias" / ".venv" / "bin" / "python"):
+            with pytest.raises(PolicyError, match="may have chosen it"):
+                find_interpreter(name, write=[str(write)], probe=probe)
+    assert asked == [str(other)]
+    python.unlink()
+    python.symlink_to(os.path.realpath(sys.executable))
+    own = find_interpreter(python, write=[str(project)], probe=refuse_probe)
+    assert own.program == os.path.realpath(sys.executable)
+
+
+def test_the_hosts_own_name_is_trusted_only_for_what_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When a guest has changed the link that started the host, its new target is refused."""
+    python = tmp_path / "python"
+    python.symlink_to(copy_installation(tmp_path.parent / f"{tmp_path.name}-other"))
+    monkeypatch.setattr(sys, "executable", str(python))
+    trusted = find_interpreter(probe=refuse_probe)
+    assert trusted.name == str(python)
+    with pytest.raises(PolicyError, match="may have chosen it"):
+        find_interpreter(write=[str(tmp_path)], probe=refuse_probe)
+
+
+def test_a_library_inside_a_write_grant_is_refused(tmp_path: Path) -> None:
+    """A libpython that a guest may have replaced, or whose link it may have, is not loaded."""
+    library = Path("/proc/self/exe").resolve()  # any ELF file will do
+    (tmp_path / "lib").mkdir()
+    shutil.copy(library, tmp_path / "lib" / "libpython3.99.so")
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "libpython3.99.so").symlink_to(tmp_path / "lib" / "libpython3.99.so")
+    elf = Program(str(library))
+    elf.needed = ["libpython3.99.so"]
+    for place in ("lib", "links"):
+        elf.search = [str(tmp_path / place)]
+        found = _find_library(elf, [])
+        assert found == str(tmp_path / "lib" / "libpython3.99.so")
+        with pytest.raises(ValueError, match="may have replaced it"):
+            _find_library(elf, [str(tmp_path / place)])
 
 
 def test_a_python_in_a_home_directory_does_not_grant_the_home(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import stat
 import threading
 import time
@@ -11,9 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from jail_helpers import PYTHON, Jail, JailPolicy, inside
+from jail_helpers import PYTHON, Jail, JailPolicy, Limits, children_of, inside, until
 
-from visruntime.errors import LimitExceeded, OutputLimitExceeded, PathDenied
+from visruntime import _jail_files
+from visruntime.errors import (
+    CommandTimeout,
+    JailClosed,
+    LimitExceeded,
+    OutputLimitExceeded,
+    PathDenied,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -380,3 +388,92 @@ def test_list_dir_drops_no_name(jail: Jail, workspace: Path) -> None:
     with pytest.raises(OutputLimitExceeded, match=f"longer than {size - 1} bytes") as caught:
         jail.list_dir(workspace, max_bytes=size - 1)
     assert (caught.value.kind, caught.value.limit) == ("max_bytes", size - 1)
+
+
+def test_listing_stops_at_its_limit(jail: Jail, workspace: Path) -> None:
+    """A folder without end must not be read to its end when few names are wanted."""
+    code = f"for i in range(400): open({str(workspace)!r} + '/' + 'n' * 200 + str(i), 'w').close()"
+    jail.run([PYTHON, "-c", code], check=True)
+    assert jail._file_operation("LIST", str(workspace), limit=1 << 20).stdout_total > 80_000
+    assert jail._file_operation("LIST", str(workspace), limit=1000).stdout_total <= 1000 + 256
+
+
+def test_writing_above_the_limit_of_a_file(workspace: Path) -> None:
+    """More than file_size must be an EFBIG that says so, and nothing beyond it is written."""
+    with Jail(JailPolicy(write=[workspace], limits=Limits(file_size=4096))) as jail:
+        jail.write_bytes(workspace / "f", b"x" * 4096)
+        with pytest.raises(OSError, match="File too large") as caught:
+            jail.write_bytes(workspace / "f", b"y" * 4097)
+        assert caught.value.errno == errno.EFBIG
+        assert (workspace / "f").stat().st_size <= 4096
+        assert jail.read_bytes(workspace / "f") == b"y" * 4096
+
+
+def test_an_operation_has_an_end(jail: Jail, workspace: Path) -> None:
+    """An operation that takes too long must end as a TimeoutError, and the jail goes on."""
+    assert 0 < _jail_files.FILE_TIMEOUT_SECONDS <= 60
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_jail_files, "FILE_TIMEOUT_SECONDS", 1e-9)
+        with pytest.raises(TimeoutError, match="was ended after") as caught:
+            jail.read_bytes(workspace / "kept")
+    assert isinstance(caught.value, CommandTimeout)
+    assert jail.read_bytes(workspace / "kept") == b"kept"
+
+
+def end_during_write(jail: Jail, workspace: Path, end: Any) -> BaseException:
+    """Write a lot; call *end* with the pids of the jail while it is written; return the error."""
+    before = set(children_of(os.getpid()))
+    caught: list[BaseException] = []
+    started = threading.Event()
+
+    def write() -> None:
+        started.set()
+        try:
+            while True:
+                jail.write_bytes(workspace / "f", bytes(64 << 20))
+        except BaseException as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    assert started.wait(5)
+    assert until(lambda: _end(end, before) or caught)
+    thread.join(20)
+    assert not thread.is_alive()
+    (error,) = caught
+    return error
+
+
+def _end(end: Any, before: set[int]) -> bool:
+    fresh = [pid for pid in children_of(os.getpid()) if pid not in before]
+    return bool(fresh) and end(fresh)
+
+
+def test_an_operation_that_is_killed(jail: Jail, workspace: Path) -> None:
+    """The death of the confined child must be an EIO, not an error number that nobody knows."""
+
+    def kill_file_child(fresh: list[int]) -> bool:
+        for pid in fresh:
+            name = Path(f"/proc/{pid}/fd/0")
+            try:
+                if os.readlink(name).startswith("pipe:"):
+                    os.kill(pid, signal.SIGKILL)
+                    return True
+            except OSError:
+                continue
+        return False
+
+    error = end_during_write(jail, workspace, kill_file_child)
+    assert isinstance(error, OSError)
+    assert error.errno == errno.EIO
+    assert "signal 9" in str(error)
+
+
+def test_an_operation_whose_jail_is_closed(jail: Jail, workspace: Path) -> None:
+    """The end of the jail during an operation must be JailClosed."""
+
+    def close(_: list[int]) -> bool:
+        jail.close()
+        return True
+
+    assert isinstance(end_during_write(jail, workspace, close), JailClosed)

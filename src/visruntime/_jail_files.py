@@ -13,7 +13,13 @@ import stat
 import struct
 
 from visruntime import _native
-from visruntime.errors import LimitExceeded, OutputLimitExceeded, PathDenied
+from visruntime.errors import (
+    CommandTimeout,
+    JailClosed,
+    LimitExceeded,
+    OutputLimitExceeded,
+    PathDenied,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +30,8 @@ __all__ = ["FileStatus", "JailFiles"]
 DENIED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ELOOP, errno.EXDEV)
 STATUS = struct.Struct("=QqII")
 DEFAULT_MAX_BYTES = 64 << 20
+FILE_TIMEOUT_SECONDS = 60.0
+"""How long one operation may take: a guest's file system may be one that never answers."""
 
 
 class FileStatus:
@@ -39,7 +47,17 @@ class FileStatus:
 
 
 class JailFiles:
-    """The file verbs of a jail; `Jail` inherits them."""
+    """The file verbs of a jail; `Jail` inherits them.
+
+    Besides what each names, all of them raise `JailClosed` when the jail has ended,
+    `CommandTimeout` (a `TimeoutError`) after `FILE_TIMEOUT_SECONDS`, and `OSError`, with EIO
+    where the operation was ended before it was done.
+    """
+
+    @property
+    def closed(self) -> bool:
+        """Whether the jail has ended."""
+        raise NotImplementedError
 
     def _file_operation(
         self, operation: str, path: str, *, data: bytes = b"", limit: int = 0
@@ -59,7 +77,16 @@ class JailFiles:
             raise OutputLimitExceeded(
                 f"{name}: the answer is longer than {limit} bytes", kind="max_bytes", limit=limit
             )
-        number = result.exit_code or errno.EIO
+        if result.stopped_by == "timeout":
+            raise CommandTimeout(
+                f"{name}: the operation was ended after {FILE_TIMEOUT_SECONDS:g} s", result=result
+            )
+        if result.stopped_by == "closed" or (result.exit_code is None and self.closed):
+            raise JailClosed("the jail has ended")
+        if result.exit_code is None:
+            text = f"the operation was ended by signal {result.signal}"
+            raise OSError(errno.EIO, text, name)
+        number = result.exit_code
         if number in DENIED:
             reason = "is a link" if number == errno.ELOOP else os.strerror(number)
             raise PathDenied(f"{name}: {reason} (in the jail)", path=name)
@@ -87,7 +114,13 @@ class JailFiles:
         return data
 
     def write_bytes(self, path: str | os.PathLike[str], data: bytes) -> None:
-        """Make *data* the content of a regular file, which is made if it is not there."""
+        """Make *data* the content of a regular file, which is made if it is not there.
+
+        Raises:
+            PathDenied: the jail may not write it, or it is a link.
+            OSError: as `open` and `write` would; EFBIG above the limit ``file_size``, and the
+                file then holds what is below it.
+        """
         self._do("WRITE", path, data=bytes(data))
 
     def stat(self, path: str | os.PathLike[str]) -> FileStatus:

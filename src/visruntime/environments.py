@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from visruntime import _native
+from visruntime._jail_resolve import Resolver
 from visruntime.elf import Program
 from visruntime.errors import PolicyError
 
@@ -97,7 +98,7 @@ def find_interpreter(
     Args:
         python: path of an interpreter.
         environment: directory of a venv; not together with *python*.
-        write: the write grants of the policy; nothing inside one is trusted.
+        write: the write grants of the policy; no file and no link inside one is trusted.
         probe: asks an interpreter that is not the host's for its version.
 
     Raises:
@@ -116,14 +117,20 @@ def find_interpreter(
                 "this process does not know its interpreter; give python=", field=field
             )
     name = os.path.abspath(os.fspath(python))
-    program = os.path.realpath(name)
+    write = tuple(dict.fromkeys([*write, *map(os.path.realpath, write)]))
+    program, link = _follow(name, write)
     if not os.path.isfile(program) or not os.access(program, os.X_OK):
         raise PolicyError(f"{field}: {name} is not an executable file", field=field, value=name)
     _refuse_written(name, program, write, field)
-    own = program == os.path.realpath(sys.executable)
+    if link is None:
+        own = program == os.path.realpath(sys.executable)
+    else:
+        # The host's own name may be that very link; the kernel knows what really runs here.
+        own = program == os.path.realpath("/proc/self/exe")
+        _refuse_link(name, program, link, own=own, field=field)
     try:
         elf = Program(program)
-        library = _find_library(elf)
+        library = _find_library(elf, write)
     except (OSError, ValueError) as problem:
         raise PolicyError(
             f"{field}: {name} cannot be a worker: {problem}", field=field, value=name
@@ -163,6 +170,36 @@ def _inside(path: str, trees: Sequence[str]) -> str | None:
     return None
 
 
+def _follow(path: str, write: Sequence[str]) -> tuple[str, str | None]:
+    """Where *path* leads, and what on the way a guest may have made or replaced, if anything."""
+    resolver = Resolver()
+    real = resolver(path)
+    if _inside(path, write) is not None:
+        return real, path
+    changeable = (link for link, _ in resolver.links[path] if _inside(link, write) is not None)
+    return real, next(changeable, None)
+
+
+def _refuse_link(name: str, program: str, link: str, *, own: bool, field: str) -> None:
+    """Refuse a program that a guest may have chosen, unless it is one that it gets anyway."""
+    if own or _is_system(program):
+        return
+    raise PolicyError(
+        f"{field}: {name} leads to {program} through {link}, which lies inside a write grant, so "
+        "an earlier guest may have chosen it; use an environment outside of every write grant, "
+        "or one of the interpreter that runs here or of the system's",
+        field=field,
+        value=name,
+    )
+
+
+def _is_system(program: str) -> bool:
+    if _inside(program, ["/usr"]) is None:
+        return False
+    status = os.stat(program)
+    return status.st_uid == 0 and not status.st_mode & 0o022
+
+
 def _refuse_written(name: str, program: str, write: Sequence[str], field: str) -> None:
     tree = _inside(program, write)
     if tree is not None:
@@ -174,7 +211,7 @@ def _refuse_written(name: str, program: str, write: Sequence[str], field: str) -
         )
 
 
-def _find_library(elf: Program) -> str | None:
+def _find_library(elf: Program, write: Sequence[str]) -> str | None:
     """The libpython that *elf* is linked with; None when it contains its interpreter."""
     if not elf.dynamic:
         raise ValueError("it is statically linked, so nothing can be loaded into it")
@@ -195,7 +232,13 @@ def _find_library(elf: Program) -> str | None:
     ]
     tried = []
     for place in places:
-        candidate = os.path.realpath(os.path.join(place, names[0]))
+        candidate, link = _follow(os.path.abspath(os.path.join(place, names[0])), write)
+        changeable = link or _inside(candidate, write)
+        if changeable is not None and os.path.lexists(candidate):
+            raise ValueError(
+                f"its library {candidate} is reached through or lies inside a write grant "
+                f"({changeable}), so an earlier guest may have replaced it"
+            )
         try:
             Program(candidate)
         except (OSError, ValueError) as problem:
@@ -210,8 +253,8 @@ def _grants(
 ) -> tuple[Grant, ...]:
     """What a worker has to read, from the places of real files only.
 
-    Neither what the interpreter says nor a file that a guest may have written (pyvenv.cfg
-    inside a write grant) leads to a grant.
+    Neither what the interpreter says nor a file or link that a guest may have written (an
+    environment inside a write grant) leads to a grant.
     """
     # Trees first: what lies inside one of them needs no grant of its own.
     wanted: list[Grant] = [
@@ -220,9 +263,9 @@ def _grants(
     ]
     if library is not None:
         wanted.append((library, "Python library"))
-    environment = os.path.dirname(os.path.dirname(name))
-    if os.path.isfile(os.path.join(environment, "pyvenv.cfg")):
-        wanted.append((os.path.realpath(environment), "Python environment"))
+    environment, link = _follow(os.path.dirname(os.path.dirname(name)), write)
+    if link is None and os.path.isfile(os.path.join(environment, "pyvenv.cfg")):
+        wanted.append((environment, "Python environment"))
     wanted += [(LOADER, "worker loader"), (CORE, "worker core")]
     kept: list[Grant] = []
     for path, reason in wanted:

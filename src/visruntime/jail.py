@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 
-from visruntime import _native
+from visruntime import _jail_files, _native
 from visruntime._environment_names import check_env
 from visruntime._jail_canaries import judge
 from visruntime._jail_diagnose import as_public_error, init_path
@@ -19,6 +19,7 @@ from visruntime._jail_process import (
     DEVNULL,
     PIPE,
     STDOUT,
+    STOP_NAMES,
     CommandResult,
     JailProcess,
     set_terminal_size,
@@ -402,14 +403,15 @@ class Jail(JailFiles):
         end = None
         while end is None:
             end = run.communicate(output, None, None)
+        code = os.waitstatus_to_exitcode(end["status"])
         return CommandResult(
-            exit_code=os.waitstatus_to_exitcode(end["status"]),
-            signal=None,
+            exit_code=code if code >= 0 else None,
+            signal=-code if code < 0 else None,
             stdout=output.value(),
             stdout_total=output.total(),
             stderr=b"",
             stderr_total=0,
-            stopped_by=None,
+            stopped_by=STOP_NAMES[end["stop"]],
             usage=None,
             violations=(),
             report=None,
@@ -427,6 +429,7 @@ class Jail(JailFiles):
                 descriptors=streams.child,
                 file=operation,
                 limit=limit,
+                timeout_ns=_nanoseconds(_jail_files.FILE_TIMEOUT_SECONDS),
             )
         except BaseException:
             streams.close_all()
