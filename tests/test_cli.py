@@ -401,6 +401,22 @@ def test_doctor_follows_no_link_to_write_its_page(
     assert (outside / "precious").read_text() == "precious"
 
 
+def test_doctor_writes_its_page_to_a_regular_file_only(
+    here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A named pipe or a device as the page must be refused at once, not waited for or written."""
+    os.mkfifo(here / "pipe")
+    reader = os.open(here / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        for path in (str(here / "pipe"), "/dev/null"):
+            assert main(["doctor", "--html", path]) == 125
+            assert f"--html {path}: it must be a regular file" in capfd.readouterr().err
+    finally:
+        os.close(reader)
+    assert main(["doctor", "--html", str(here / "pipe")]) == 125
+    assert "it must be a regular file" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("command", ["exec", "shell"])
 def test_help_warns_of_raw_terminal_output(
     command: str, capsys: pytest.CaptureFixture[str]

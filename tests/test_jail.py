@@ -11,7 +11,7 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from jail_helpers import PYTHON, Jail, JailPolicy, Limits, errno, inside, is_root, policy_of
+from jail_helpers import PYTHON, Jail, JailPolicy, Limits, errno, inside, is_root, policy_of, spawn
 
 import visruntime.jail as jail_module
 from visruntime import _native
@@ -99,6 +99,16 @@ def test_a_timeout_raises_with_the_output_so_far(jail: Jail) -> None:
     assert isinstance(caught.value, TimeoutError)
     assert caught.value.result.stdout == b"so far\n"
     assert caught.value.result.stopped_by == "timeout"
+
+
+def test_an_infinite_timeout_is_no_limit(jail: Jail) -> None:
+    """Infinity, which `wait` of other libraries takes for ever, must not be refused."""
+    endless = float("inf")
+    assert jail.run(["sh", "-c", "sleep 0.2; echo done"], timeout=endless).stdout == b"done\n"
+    with spawn(jail, ["sh", "-c", "sleep 0.2; exit 5"], timeout=endless) as process:
+        assert process.wait(timeout=endless) == 5
+    with spawn(jail, ["true"], timeout=1e300) as process:
+        assert process.wait(timeout=1e300) == 0
 
 
 @pytest.mark.parametrize("timeout", [-1, -0.001, float("nan")])

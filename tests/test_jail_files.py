@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
@@ -24,7 +25,7 @@ from visruntime.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
 
@@ -420,50 +421,48 @@ def test_an_operation_has_an_end(jail: Jail, workspace: Path) -> None:
     assert jail.read_bytes(workspace / "kept") == b"kept"
 
 
-def end_during_write(jail: Jail, workspace: Path, end: Any) -> BaseException:
-    """Write a lot; call *end* with the pids of the jail while it is written; return the error."""
-    before = set(children_of(os.getpid()))
+def end_during_write(jail: Jail, workspace: Path, end: Callable[[], None]) -> BaseException:
+    """Write again and again, call *end* again and again; return the error that this makes."""
     caught: list[BaseException] = []
-    started = threading.Event()
 
     def write() -> None:
-        started.set()
         try:
             while True:
-                jail.write_bytes(workspace / "f", bytes(64 << 20))
+                jail.write_bytes(workspace / "f", bytes(16 << 20))
         except BaseException as error:
             caught.append(error)
 
+    def ended() -> bool:
+        end()
+        return bool(caught)
+
     thread = threading.Thread(target=write)
     thread.start()
-    assert started.wait(5)
-    assert until(lambda: _end(end, before) or caught)
-    thread.join(20)
-    assert not thread.is_alive()
-    (error,) = caught
-    return error
+    try:
+        assert until(ended, seconds=20)
+    finally:
+        jail.close()
+        thread.join(20)
+    return caught[0]
 
 
-def _end(end: Any, before: set[int]) -> bool:
-    fresh = [pid for pid in children_of(os.getpid()) if pid not in before]
-    return bool(fresh) and end(fresh)
+def file_children(jail: Jail) -> list[int]:
+    """Return the pids of what runs in *jail*: below pid 1 are keepers, below those their runs."""
+    table = children_of(os.getpid())
+    first = jail._handle.info["pid"]
+    keepers = {pid for pid, status in table.items() if int(status["PPid"]) == first}
+    return [pid for pid, status in table.items() if int(status["PPid"]) in keepers]
 
 
 def test_an_operation_that_is_killed(jail: Jail, workspace: Path) -> None:
     """The death of the confined child must be an EIO, not an error number that nobody knows."""
 
-    def kill_file_child(fresh: list[int]) -> bool:
-        for pid in fresh:
-            name = Path(f"/proc/{pid}/fd/0")
-            try:
-                if os.readlink(name).startswith("pipe:"):
-                    os.kill(pid, signal.SIGKILL)
-                    return True
-            except OSError:
-                continue
-        return False
+    def kill() -> None:
+        for pid in file_children(jail):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
-    error = end_during_write(jail, workspace, kill_file_child)
+    error = end_during_write(jail, workspace, kill)
     assert isinstance(error, OSError)
     assert error.errno == errno.EIO
     assert "signal 9" in str(error)
@@ -472,8 +471,8 @@ def test_an_operation_that_is_killed(jail: Jail, workspace: Path) -> None:
 def test_an_operation_whose_jail_is_closed(jail: Jail, workspace: Path) -> None:
     """The end of the jail during an operation must be JailClosed."""
 
-    def close(_: list[int]) -> bool:
-        jail.close()
-        return True
+    def close() -> None:
+        if file_children(jail):
+            jail.close()
 
     assert isinstance(end_during_write(jail, workspace, close), JailClosed)

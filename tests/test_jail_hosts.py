@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def run_host(script: str) -> str:
@@ -78,3 +82,53 @@ def test_a_forked_host_does_not_end_the_jail_of_its_parent() -> None:
         "jail.close()\n"
     )
     assert shown == repr(b"alive\n")
+
+
+FAILING_INIT = """\
+import ctypes, os, signal, socket, struct, sys, time
+CLONE_PARENT, CLONE_PIDFD = 0x8000, 0x1000
+process = ctypes.c_int(-1)
+clone = 56 if os.uname().machine == "x86_64" else 220
+arguments = [ctypes.c_long(clone), ctypes.c_long(CLONE_PARENT | CLONE_PIDFD), ctypes.c_long(0)]
+pid = ctypes.CDLL(None).syscall(*arguments, ctypes.byref(process), ctypes.c_long(0), ctypes.c_long(0))
+while pid == 0:
+    signal.pause()
+
+def message(kind, stage=0, error=0, pid=0):
+    # vj_message of message.h
+    head = (kind, 0, stage, error, -1, pid, 0, 0, 0, 0, 0, 0, 0, 0)
+    return struct.pack("=3I4i7I5Q3I16iI", *head, *[0] * 25)
+
+control = socket.socket(fileno=3)
+control.sendmsg([message(3, stage=9, error=28)])  # FAILED: mount, ENOSPC
+time.sleep(0.2)
+rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", process.value))
+control.sendmsg([message(1, pid=pid)], [rights])  # PROCESS
+time.sleep(float(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("linger", [0, 25])
+def test_a_start_that_fails_leaves_no_child(tmp_path: Path, linger: int) -> None:
+    """A failure that overtakes the news of pid 1 must leave neither it nor its maker behind."""
+    init = tmp_path / "init.py"
+    init.write_text(FAILING_INIT)
+    program = tmp_path / "visjail-init"
+    program.write_text(f"#!/bin/sh\nexec /usr/bin/python3 -IBS {init} {linger}\n")
+    program.chmod(0o755)
+    shown = run_host(
+        "import os, time\n"
+        "from visruntime import JailPolicy, _native\n"
+        "from visruntime._jail_plan import make_plan\n"
+        "begin = time.monotonic()\n"
+        "try:\n"
+        f"    _native.JailHandle({str(program)!r}, make_plan(JailPolicy()).blob)\n"
+        "except _native.NativeError as error:\n"
+        "    seen = [error.stage, error.errno, time.monotonic() - begin < 10]\n"
+        "try:\n"
+        "    seen.append(os.waitpid(-1, os.WNOHANG))\n"
+        "except ChildProcessError:\n"
+        "    seen.append('no child')\n"
+        "os.write(9, repr(seen).encode())\n"
+    )
+    assert shown == repr(["mount", 28, True, "no child"])

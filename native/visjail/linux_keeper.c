@@ -357,7 +357,8 @@ static void report_exit(vj_keeper *keeper) {
 _Noreturn void vj_keeper_run(const vj_setup *setup, int channel) {
     vj_keeper keeper = {.setup = setup, .channel = channel};
     uint64_t child_signal = 1ull << (SIGCHLD - 1);
-    sys(SYS_prctl, PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    // Without it descendants would slip away to pid 1.
+    if (sys(SYS_prctl, PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0) vj_exit_process(1);
     keeper.signals = (int)sys(SYS_signalfd4, -1, &child_signal, SIGNAL_SET_SIZE,
                               O_CLOEXEC | O_NONBLOCK);
     if (keeper.signals < 0) vj_exit_process(1);

@@ -26,6 +26,9 @@
 
 #define OPEN_TIMEOUT_MS 30000
 
+// After a failure, for the process that made pid 1 to tell of it and to end.
+#define LEAVE_TIMEOUT_MS 2000
+
 // Pid 1 answers within microseconds, a keeper as soon as execve has returned. An
 // answer that does not come means that something hinders them: the jail ends.
 #define ANSWER_TIMEOUT_MS 30000
@@ -174,7 +177,9 @@ static int sealed_memory(const char *name, const void *data, size_t size) {
     }
     int seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
     if (done == size && fcntl(memory, F_ADD_SEALS, seals) == 0) return memory;
+    int saved = errno;
     close(memory);
+    errno = saved;
     return -1;
 }
 
@@ -217,11 +222,6 @@ static int start_init(const char *path, int control, int host, int plan, pid_t *
     }
     posix_spawn_file_actions_destroy(&actions);
     return result;
-}
-
-static void wait_for(pid_t pid) {
-    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
-    }
 }
 
 static void kill_and_wait(int process) {
@@ -267,6 +267,7 @@ static vj_status await_ready(vj_jail *jail, vj_jail_info *info, vj_error *error)
         } else if (message.kind == VJ_MESSAGE_KEEPER && count == 1) {
             jail->spare = descriptors[0];
         } else {
+            for (uint32_t i = 0; i < count; i++) close(descriptors[i]);
             return vj_fail(error, VJ_SYSTEM, message.stage, message.error,
                            vj_stage_name(message.stage));
         }
@@ -274,29 +275,85 @@ static vj_status await_ready(vj_jail *jail, vj_jail_info *info, vj_error *error)
     return VJ_OK;
 }
 
+// Take the pid 1 of a failed start, whose failure overtook the news of its birth.
+static void find_process(vj_jail *jail) {
+    vj_status status = VJ_OK;
+    while (jail->process < 0 && (status == VJ_OK || status == VJ_INTERRUPTED)) {
+        vj_error ignored; // nothing more to come, or the other end is gone
+        vj_message message;
+        int descriptors[VJ_DESCRIPTORS_MAX];
+        uint32_t count;
+        int32_t answers[VJ_ANSWERS_MAX];
+        status = receive_with(jail->control, MSG_DONTWAIT, &message, answers,
+                              sizeof answers, descriptors, &count, &ignored);
+        if (status != VJ_OK) continue;
+        if (message.kind == VJ_MESSAGE_PROCESS && count == 1) {
+            jail->process = descriptors[0];
+        } else {
+            for (uint32_t i = 0; i < count; i++) close(descriptors[i]);
+        }
+    }
+}
+
+// End the process that made pid 1. After a failure it first gets time to end by
+// itself: killed between the birth and the news of it, it would leave a pid 1
+// that nobody knows.
+static void end_outer(int outer, bool failed) {
+    int64_t deadline = vj_now_ns() + (int64_t)LEAVE_TIMEOUT_MS * 1000000;
+    struct pollfd event = {.fd = outer, .events = POLLIN};
+    while (failed) {
+        int64_t left = (deadline - vj_now_ns()) / 1000000;
+        if (left <= 0 || poll(&event, 1, (int)left) > 0) break;
+    }
+    kill_and_wait(outer);
+    close(outer);
+}
+
+// Start visjail-init: `*outer` gets a pidfd of it. Returns 0 or an errno.
+static int start_outer(const char *init_path, int host, int memory, vj_jail *jail,
+                       int *outer) {
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) return errno;
+    int result = 0;
+    pid_t pid = -1;
+    jail->control = above_reserved(pair[0]);
+    if (jail->control < 0) result = errno;
+    int control = above_reserved(pair[1]);
+    if (control < 0 && !result) result = errno;
+    if (!result) result = start_init(init_path, control, host, memory, &pid);
+    if (control >= 0) close(control);
+    if (result) return result;
+    *outer = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (*outer >= 0) return 0;
+    result = errno;
+    kill(pid, SIGKILL);
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
+    }
+    return result;
+}
+
 static vj_status start_jail(const char *init_path, const void *plan, size_t plan_size,
                             vj_jail *jail, vj_jail_info *info, vj_error *error) {
-    int pair[2] = {-1, -1};
-    int host = above_reserved((int)syscall(SYS_pidfd_open, getpid(), 0));
-    int memory = above_reserved(sealed_memory("visjail-plan", plan, plan_size));
-    pid_t outer = -1;
+    int outer = -1;
     int result = 0;
-    if (host < 0 || memory < 0 ||
-        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
-        result = errno;
-    } else {
-        jail->control = above_reserved(pair[0]);
-        pair[1] = above_reserved(pair[1]);
-        result = jail->control < 0 || pair[1] < 0
-                     ? errno
-                     : start_init(init_path, pair[1], host, memory, &outer);
+    int memory = -1;
+    int host = above_reserved((int)syscall(SYS_pidfd_open, getpid(), 0));
+    if (host < 0) result = errno;
+    if (!result) {
+        memory = above_reserved(sealed_memory("visjail-plan", plan, plan_size));
+        if (memory < 0) result = errno;
     }
+    if (!result) result = start_outer(init_path, host, memory, jail, &outer);
     if (host >= 0) close(host);
     if (memory >= 0) close(memory);
-    if (pair[1] >= 0) close(pair[1]);
-    if (result) return vj_fail(error, VJ_SYSTEM, VJ_STAGE_HOST, result, init_path);
-    vj_status status = await_ready(jail, info, error);
-    wait_for(outer);
+    vj_status status = VJ_SYSTEM;
+    if (result) {
+        vj_fail(error, status, VJ_STAGE_HOST, result, init_path);
+    } else {
+        status = await_ready(jail, info, error);
+        end_outer(outer, status != VJ_OK);
+    }
+    if (status != VJ_OK && jail->control >= 0) find_process(jail);
     return status;
 }
 

@@ -41,6 +41,8 @@ BINARY_DIRECTORY = os.path.dirname(os.path.abspath(_viscore.__file__))
 
 PATH_MAX = 4096
 """Longest path that C takes, its NUL included."""
+MOST_SECONDS = float(1 << 32)
+"""A longer wait has no end: its nanoseconds might not fit in 64 bits."""
 RULE_KINDS = ("read", "write", "deny", "deny_read", "deny_write", "deny_exec")
 RIGHTS = ("read", "write", "exec")
 STATUS_NAMES = {
@@ -371,7 +373,10 @@ class RunHandle:
         """
         result = ffi.new("vj_exit *")
         error = ffi.new("vj_error *")
-        deadline = -1 if timeout is None else max(0, int(timeout * 1e9))
+        if timeout is None or timeout > MOST_SECONDS:
+            deadline = -1
+        else:
+            deadline = max(0, int(timeout * 1e9))
         while True:
             status = lib.vj_run_communicate(
                 self._run,

@@ -496,11 +496,12 @@ def _arguments(command: Sequence[str | os.PathLike[str]]) -> list[bytes]:
 
 
 def _nanoseconds(seconds: float | None) -> int:
-    if seconds is None:
+    """The time of a request; 0, which means none, for ``None`` and for infinity."""
+    if seconds is None or seconds > _native.MOST_SECONDS:
         return 0
-    if not seconds >= 0:
+    if not seconds >= 0:  # NaN as well
         raise ValueError(f"timeout: {seconds}")
-    return max(1, min(int(seconds * 1e9), 1 << 62))
+    return max(1, int(seconds * 1e9))
 
 
 def _end_of(result: CommandResult) -> str:

@@ -124,11 +124,6 @@ class Channel:
         """Return the socket's descriptor, for a caller that waits on several things."""
         return self._sock.fileno()
 
-    @property
-    def buffered(self) -> bool:
-        """Whether `receive` has a frame already and will not read the socket."""
-        return bool(self._frames)
-
     def close(self) -> None:
         """End the connection: the worker, and a thread that waits in `receive`, see its end.
 

@@ -7,7 +7,7 @@ import sys
 
 from visruntime.cli.flags import Parser
 from visruntime.cli.messages import Refusal, clean
-from visruntime.cli.report import plain
+from visruntime.cli.report import open_for_caller, plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,7 +59,9 @@ def main(words: Sequence[str]) -> int:
     options, rest = parser.split(words)
     if rest:
         raise Refusal(f"doctor takes no {rest[0]!a}")
-    page = _open_page(options.html) if options.html else None
+    page = None
+    if options.html:
+        page = open_for_caller(options.html, f"--html {options.html}", 0o644)
 
     from visruntime.doctor import doctor
 
@@ -71,11 +73,3 @@ def main(words: Sequence[str]) -> int:
         with os.fdopen(page, "w", encoding="utf-8") as file:
             file.write(PAGE.format(text=html.escape(text), data=html.escape(data)))
     return 0 if report.ok else 1
-
-
-def _open_page(path: str) -> int:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        return os.open(path, flags, 0o644)
-    except OSError as error:
-        raise Refusal(f"--html {path}: {error.strerror}; it must be a file and no link") from None

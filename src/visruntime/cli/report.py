@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from visruntime.policy import JailPolicy
 
-__all__ = ["ReportFile"]
+__all__ = ["ReportFile", "open_for_caller", "plain"]
 
 
 class ReportFile:
@@ -92,15 +92,25 @@ def _open(path: str, policy: JailPolicy) -> int:
             f"--report {path}: the guest could change it ({decision.rule.origin}); "
             "choose a file outside of what it can write"
         )
+    return open_for_caller(real, f"--report {path}", 0o600)
+
+
+def open_for_caller(path: str, option: str, mode: int) -> int:
+    """Open a new or regular file to be written from its start; return the descriptor.
+
+    Nothing is emptied, and nothing waited for, before it is known to be a regular file.
+
+    Raises:
+        Refusal: it is a link or something else; the message starts with *option*.
+    """
+    refusal = "it must be a regular file or new, and no link"
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     try:
-        descriptor = os.open(real, flags, 0o600)
+        descriptor = os.open(path, flags, mode)
     except OSError as error:
-        raise Refusal(
-            f"--report {path}: {error.strerror}; it must be a regular file or new, and no link"
-        ) from None
+        raise Refusal(f"{option}: {error.strerror}; {refusal}") from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise Refusal(f"--report {path}: it must be a regular file or new, and no link")
+        raise Refusal(f"{option}: {refusal}")
     os.ftruncate(descriptor, 0)
     return descriptor
