@@ -157,20 +157,23 @@ static long ignore_size_signal(void) {
     return sys(SYS_rt_sigaction, SIGXFSZ, &action, 0, SIGNAL_SET_SIZE);
 }
 
-int vj_file_operation(const vj_request *request) {
+static long do_operation(const vj_request *request) {
     // The path is the only argument; it stands behind the directory.
     const char *path = request->data + strlen(request->data) + 1;
-    long result = ignore_size_signal();
-    if (result < 0) return (int)-result;
-    result = -EINVAL;
     switch ((vj_file)request->message.file) {
-    case VJ_FILE_READ: result = do_read(path, request->message.limit); break;
-    case VJ_FILE_WRITE: result = do_write(path); break;
-    case VJ_FILE_STAT: result = do_stat(path); break;
-    case VJ_FILE_LIST: result = do_list(path, request->message.limit); break;
-    case VJ_FILE_MAKE_DIRECTORY: result = sys(SYS_mkdirat, AT_FDCWD, path, 0755); break;
-    case VJ_FILE_REMOVE: result = do_remove(path); break;
-    case VJ_FILE_REALPATH: result = do_realpath(path); break;
+    case VJ_FILE_READ: return do_read(path, request->message.limit);
+    case VJ_FILE_WRITE: return do_write(path);
+    case VJ_FILE_STAT: return do_stat(path);
+    case VJ_FILE_LIST: return do_list(path, request->message.limit);
+    case VJ_FILE_MAKE_DIRECTORY: return sys(SYS_mkdirat, AT_FDCWD, path, 0755);
+    case VJ_FILE_REMOVE: return do_remove(path);
+    case VJ_FILE_REALPATH: return do_realpath(path);
     }
+    return -EINVAL;
+}
+
+int vj_file_operation(const vj_request *request) {
+    long result = ignore_size_signal();
+    if (result == 0) result = do_operation(request);
     return result < 0 ? (int)-result : 0;
 }
