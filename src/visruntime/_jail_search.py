@@ -91,18 +91,25 @@ def look_through(
             if kind == "h":
                 linked.append(path)
             else:
-                _judge(findings, plain, kind, path)
+                _judge(findings, rules, plain, kind, path)
     _judge_linked(findings, plain, linked)
     for path in _bound_elsewhere(plain):
         if path not in seen:
             seen.add(path)
-            _judge(findings, plain, "s", path)
+            _judge(findings, rules, plain, "s", path)
     return findings
 
 
-def _judge(findings: Findings, plain: list[tuple[str, str]], kind: str, path: str) -> None:
-    if not _native.decide(plain, "read", path)[0]:
-        return  # out of sight
+def _judge(
+    findings: Findings,
+    rules: Sequence[tuple[str, str, bool, bool]],
+    plain: list[tuple[str, str]],
+    kind: str,
+    path: str,
+) -> None:
+    readable, index = _native.decide([rule[:2] for rule in rules], "read", path)
+    if not readable or rules[index][2]:
+        return  # out of sight: denied, or behind a place of the jail's own
     writable = _native.decide(plain, "write", path)[0]
     if kind == "i":
         if writable:
