@@ -413,10 +413,13 @@ def test_writing_above_the_limit_of_a_file(workspace: Path) -> None:
 def test_an_operation_has_an_end(jail: Jail, workspace: Path) -> None:
     """An operation that takes too long must end as a TimeoutError, and the jail goes on."""
     assert 0 < _jail_files.FILE_TIMEOUT_SECONDS <= 60
+    size = 8 << 30  # of zeros, and seconds to read
+    with (workspace / "endless").open("wb") as file:
+        file.truncate(size)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_jail_files, "FILE_TIMEOUT_SECONDS", 1e-9)
+        patch.setattr(_jail_files, "FILE_TIMEOUT_SECONDS", 0.01)
         with pytest.raises(TimeoutError, match="was ended after") as caught:
-            jail.read_bytes(workspace / "kept")
+            jail.read_bytes(workspace / "endless", max_bytes=size)
     assert isinstance(caught.value, CommandTimeout)
     assert jail.read_bytes(workspace / "kept") == b"kept"
 
