@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import termios
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -156,15 +157,19 @@ def test_a_stream_that_somebody_else_holds_is_not_waited_for(heir: str) -> None:
     """Whoever got hold of the program's stdout, silent or flooding, may not keep us."""
     with relay("sh", "-c", f"echo first; {heir} & echo $! >&2") as process:
         assert process.stderr is not None
+        assert process.stdout is not None
+        out: list[bytes] = []
+        # Beside the other stream: a flood that nobody takes would hold up both.
+        reader = threading.Thread(target=lambda stream=process.stdout: out.append(stream.read()))
+        reader.start()
         other = int(process.stderr.readline())
         try:
-            assert process.stdout is not None
             before = time.monotonic()
-            out = process.stdout.read()
             assert process.wait(timeout=10) == 0
+            reader.join(10)
             assert time.monotonic() - before < 10
             os.kill(other, 0)  # it still runs
-            assert out.startswith(b"first\n")
+            assert out[0].startswith(b"first\n")
         finally:
             os.kill(other, signal.SIGKILL)
 

@@ -304,6 +304,12 @@ def test_a_killed_init_closes_the_jail() -> None:
 
 def stop(table: dict[int, dict[str, str]], name: str) -> tuple[int, int]:
     """Return the pids of the keeper and of pid 1 above the process *name*."""
+    # Its parent goes on as soon as it executes; its name follows a moment later.
+    for _ in range(100):
+        if any(s["Name"] == name for s in table.values()):
+            break
+        time.sleep(0.01)
+        table = children_of(os.getpid())
     keeper = int(next(s for s in table.values() if s["Name"] == name)["PPid"])
     return keeper, int(table[keeper]["PPid"])
 
