@@ -219,7 +219,7 @@ def test_a_broken_found_file_stops_a_policy(here: Path, capfd: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [
-        (["--write", ".", "write", "x"], 0, "allowed: the guest can change"),
+        (["--write", ".", "write", "x"], 0, "allowed: the policy lets the guest change"),
         (["read", "/srv/x"], 1, "denied: the guest cannot read"),
         (["connect", "example.org:443"], 1, "egress is off"),
         (["--net", "open", "connect", "example.org:443"], 0, "egress is open"),

@@ -253,6 +253,12 @@ def test_grants_of_odd_objects_are_refused(workspace: Path) -> None:
         Jail(JailPolicy(read=[workspace / "fifo"]))
 
 
+def test_a_missing_grant_is_named_as_it_is() -> None:
+    """A grant at the top of the root that does not exist must be refused by its own name."""
+    with pytest.raises(PolicyError, match=r"read\[0\]: /no-such/there does not exist"):
+        Jail(JailPolicy(read=["/no-such/there"]))
+
+
 def test_a_link_out_of_its_folder_is_refused(workspace: Path, outside: Path) -> None:
     """A grant that is a link to elsewhere must be refused, naming where it leads."""
     (workspace / "out").symlink_to(outside)

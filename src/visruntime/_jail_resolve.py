@@ -73,7 +73,7 @@ class Resolver:
                 descriptor = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
             except (FileNotFoundError, NotADirectoryError, PermissionError):
                 missing = "/".join([part, *reversed(todo)])
-                return os.path.normpath(f"{here}/{missing}"), None
+                return os.path.normpath(f"{here.rstrip('/')}/{missing}"), None
             if not stat.S_ISLNK(os.fstat(descriptor).st_mode):
                 walked.append((part, descriptor))
                 continue

@@ -39,7 +39,10 @@ def why(policy: JailPolicy, op: str, target: object) -> Decision:
         rule, allowed = _decide(resolved, op, real)
     shown = visible(path) if real == path else f"{visible(path)} (which is {visible(real)})"
     if allowed:
-        reason = f"the guest can {VERBS[op]} {shown}: {_origin(rule)}{_hidden(op, path, rule)}"
+        reason = (
+            f"the policy lets the guest {VERBS[op]} {shown}: "
+            f"{_origin(rule)}{_hidden(op, path, rule)}"
+        )
     else:
         reason = _cannot(op, shown, real, rule)
     return Decision(allowed=allowed, rule=rule, reason=reason)

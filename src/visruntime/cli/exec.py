@@ -6,7 +6,7 @@ import os
 
 from visruntime._paths import resolve_beside
 from visruntime.cli.flags import Parser, check_backend, make_policy, refuse_unsupported, seconds
-from visruntime.cli.messages import EXIT_TIMEOUT, Refusal
+from visruntime.cli.messages import EXIT_TIMEOUT, Refusal, complain
 from visruntime.cli.report import ReportFile
 from visruntime.errors import CommandTimeout, VisRuntimeError
 
@@ -117,5 +117,6 @@ def _relay(process: JailProcess, *, tty: bool) -> int:
     except CommandTimeout:
         return EXIT_TIMEOUT
     if process.stopped_by in ("timeout", "wall"):
+        complain("timed out; the program and all that it started were ended")
         return EXIT_TIMEOUT
     return code if code >= 0 else 128 - code
