@@ -18,6 +18,8 @@
 #include "message.h"
 #include "plan.h"
 
+#define VJ_COVERS_MAX 256
+
 typedef struct {
     const vj_plan *plan;
     int *trees;  // per operation: the detached mount of its source, or -1
@@ -31,6 +33,9 @@ typedef struct {
     int map;
     uint32_t map_owner;
     uint32_t map_group;
+    // Mount ids of the masks over folders that were closed to this process.
+    uint64_t covers[VJ_COVERS_MAX];
+    uint32_t cover_count;
 } vj_setup;
 
 // Report and end. `error` is a negative errno, as the kernel returned it.

@@ -215,12 +215,29 @@ static void write_file(vj_setup *setup, const char *path, const void *data, size
     }
 }
 
-// A folder above that this process may not enter, the guest, with the same
-// identity and fewer rights, may not enter either: there is nothing to cover.
+static uint64_t mount_of(vj_setup *setup, int folder) {
+    struct statx status = {0};
+    long result = sys(SYS_statx, folder, "", AT_EMPTY_PATH, STATX_MNT_ID, &status);
+    if (result < 0) vj_setup_fail(setup, VJ_STAGE_MOUNT_POINT, result);
+    return status.stx_mnt_id;
+}
+
+static int is_covered(vj_setup *setup, int folder) {
+    uint64_t present = mount_of(setup, folder);
+    for (uint32_t i = 0; i < setup->cover_count; i++) {
+        if (setup->covers[i] == present) return 1;
+    }
+    return 0;
+}
+
+static void cover(vj_setup *setup, int folder, const char *path);
+
+// Whether a folder above `path` is closed to this process. The guest, with the same
+// identity and fewer rights, may not enter it either, but its owner may open it
+// later. So it is covered itself, empty and closed for good: it shows nothing now.
 static int is_out_of_reach(vj_setup *setup, const char *path) {
     VJ_AUTO_FD point = (int)open_no_links(setup->root, relative(path));
-    if (point != -EACCES) return 0;
-    // Unless the folder is the guest's own, which could open it again.
+    if (point != -EACCES && point != -ENOENT) return 0;
     char prefix[VJ_PATH_MAX];
     size_t length = strlen(path);
     if (length >= sizeof prefix)
@@ -231,10 +248,9 @@ static int is_out_of_reach(vj_setup *setup, const char *path) {
         prefix[length > 1 ? --length : length] = 0;
         VJ_AUTO_FD folder = (int)open_no_links(setup->root, relative(prefix));
         if (folder < 0) continue;
-        struct statx status = {0};
-        long result = sys(SYS_statx, folder, "", AT_EMPTY_PATH, STATX_UID, &status);
-        if (result == 0 && status.stx_uid == setup->guest_id) result = -EACCES;
-        if (result < 0) vj_setup_fail(setup, VJ_STAGE_MOUNT_POINT, result);
+        if (is_covered(setup, folder)) return 1;
+        if (point == -ENOENT) return 0; // went away: for the caller to refuse
+        cover(setup, folder, prefix);
         return 1;
     }
 }
@@ -272,6 +288,19 @@ static void mount_tmpfs(vj_setup *setup, int point, unsigned mode, uint64_t size
     vj_text_string(&text, ",nr_inodes=");
     vj_text_number(&text, size ? size / BYTES_PER_INODE + INODES_LEAST : 0, 10);
     mount_at(setup, "tmpfs", point, PRIVATE_MOUNT | flags, options, VJ_STAGE_MOUNT);
+}
+
+static void cover(vj_setup *setup, int folder, const char *path) {
+    if (setup->cover_count == VJ_COVERS_MAX) {
+        vj_setup_fail(setup, VJ_STAGE_MOUNT_POINT, -E2BIG);
+    }
+    mount_tmpfs(setup, folder, 0, 65536, MS_NOEXEC);
+    VJ_AUTO_FD mask = open_point(setup, path);
+    struct mount_attr attributes = {.attr_set = MOUNT_ATTR_RDONLY};
+    long result =
+        sys(SYS_mount_setattr, mask, "", AT_EMPTY_PATH, &attributes, sizeof attributes);
+    if (result < 0) vj_setup_fail(setup, VJ_STAGE_MOUNT, result);
+    setup->covers[setup->cover_count++] = mount_of(setup, mask);
 }
 
 // ---- operations ------------------------------------------------------------

@@ -108,11 +108,17 @@ class Streams:
             raise ValueError(f"{name}: a folder's descriptor shows the host's own view; grant it")
         if stat.S_ISREG(mode):
             path = os.readlink(f"/proc/self/fd/{descriptor}")
-            inside = any(is_within(path, grant) for grant in jail.policy.write)
-            if inside and not _native.decide(jail._host_rules, "write", path)[0]:
+            rules = jail._host_rules
+            closed = [
+                right
+                for right, kinds in (("write", ("write",)), ("read", ("read", "write")))
+                if any(kind in kinds and is_within(path, top) for kind, top in rules)
+                and not _native.decide(rules, right, path)[0]
+            ]
+            if closed:
                 raise PathDenied(
-                    f"{name}: {path} may not be written, but through this descriptor the guest "
-                    "could; pass its bytes by input= or a pipe",
+                    f"{name}: the policy does not let the guest {closed[0]} {path}, but through "
+                    "this descriptor it could; pass its bytes by input= or a pipe",
                     path=path,
                 )
         self.child[number] = descriptor

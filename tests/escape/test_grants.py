@@ -246,3 +246,40 @@ def test_the_file_that_a_policy_was_read_from(workspace: Path) -> None:
     for policy in (loaded, loaded.replace(system="minimal"), loaded.narrow(loaded)):
         with Jail(policy) as jail:
             assert inside(jail, text) == [errno.EROFS, 0]
+
+
+def test_a_folder_that_is_closed_only_while_the_jail_opens(workspace: Path) -> None:
+    """Who may close a folder may open it again: what is denied in it must stay denied."""
+    folder = workspace / "folder"
+    folder.mkdir()
+    (folder / "secret").write_text("secret")
+    text = f"answer(opened({str(folder / 'secret')!r}))"
+    assert outside(text) == 0
+    if is_root():
+        os.chown(folder, 1000, 1000)  # another uid than the guest's
+    folder.chmod(0o700 if is_root() else 0)
+    policy = JailPolicy(read=[workspace], deny=[folder / "secret"])
+    try:
+        if is_root():
+            with Jail(policy) as jail:
+                assert inside(jail, text) == errno.EACCES
+                folder.chmod(0o755)
+                assert inside(jail, text) == errno.EACCES
+        else:
+            with pytest.raises(PolicyUnsupported):
+                Jail(policy)
+    finally:
+        folder.chmod(0o755)
+
+
+def test_a_descriptor_of_a_file_that_may_not_be_read(workspace: Path) -> None:
+    """A log that the guest writes by a descriptor must not be readable through it."""
+    log = workspace / "log"
+    log.write_text("secret")
+    policy = JailPolicy(read=[workspace], deny=[log])
+    with (
+        Jail(policy) as jail,
+        log.open("ab") as stream,
+        pytest.raises(PathDenied, match="stdout"),
+    ):
+        jail.spawn(["true"], stdout=stream)
