@@ -276,6 +276,8 @@ def test_a_descriptor_of_a_file_that_may_not_be_read(workspace: Path) -> None:
     """A log that the guest writes by a descriptor must not be readable through it."""
     log = workspace / "log"
     log.write_text("secret")
+    with log.open("ab") as stream:  # for writing only; opened anew, it is read
+        assert outside("answer(opened('/proc/self/fd/0'))", stdin=stream) == 0
     policy = JailPolicy(read=[workspace], deny=[log])
     with (
         Jail(policy) as jail,
