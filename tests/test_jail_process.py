@@ -376,3 +376,117 @@ def test_a_program_that_closes_its_output_is_seen_to_have_done_so() -> None:
             process.stdin.write(b"x" * 1_000_000)
         assert time.monotonic() - start < 10
         assert process.poll() is None
+
+
+# ---- the tree: listing, suspending, stopping -------------------------------------------
+
+
+def states(jail: Jail) -> dict[str, str]:
+    """Return the state of each process of the jail by its arguments' name."""
+    return {f"{process.name}{process.pid}": process.state for process in jail.processes()}
+
+
+def test_the_processes_of_a_jail_are_listed(jail: Jail) -> None:
+    """Each process must be there with its parent and its run, and those of the jail not."""
+    assert jail.processes() == ()
+    with (
+        spawn(jail, ["sh", "-c", "sleep 60 & wait"]) as first,
+        spawn(jail, [PYTHON, "-c", "b = b'x' * (64 << 20)\nwhile True: pass"]) as second,
+    ):
+        assert until(lambda: len(jail.processes()) == 3)
+        assert until(lambda: any(p.cpu_seconds > 0 for p in jail.processes()))
+        shell, sleep, busy = sorted(jail.processes(), key=lambda p: (p.run, p.pid))
+        assert (shell.pid, shell.run, shell.name) == (first.pid, first.pid, "sh")
+        assert (sleep.parent, sleep.run, sleep.name) == (first.pid, first.pid, "sleep")
+        assert (busy.pid, busy.run, busy.state) == (second.pid, second.pid, "R")
+        assert until(lambda: max(p.memory for p in jail.processes()) > 64 << 20)
+    assert jail.processes() == ()
+
+
+def test_a_daemon_is_listed_under_its_run(jail: Jail) -> None:
+    """A process that left its parent and its session must still be listed as of the run."""
+    with spawn(jail, ["sh", "-c", "setsid sh -c 'sleep 60 &' ; sleep 50"]) as process:
+        assert until(lambda: len(jail.processes()) == 3)
+        assert {found.run for found in jail.processes()} == {process.pid}
+
+
+def test_names_cannot_break_the_listing(jail: Jail) -> None:
+    """A process may call itself anything, parentheses, spaces and newlines too."""
+    code = "import time; open('/proc/self/comm','w').write(') S 1 1 (\\n'); time.sleep(60)"
+    with spawn(jail, [PYTHON, "-c", code]) as process:
+        assert until(lambda: [p.name for p in jail.processes()] == [") S 1 1 (\n"])
+        (found,) = jail.processes()
+        assert (found.pid, found.run, found.state) == (process.pid, process.pid, "S")
+
+
+def test_suspend_stops_the_whole_run_and_nothing_else(jail: Jail) -> None:
+    """All of one run must stand still at once, daemons too, and go on afterwards."""
+    fork = "while :; do sleep 0.01 & sleep 0.01; done"
+    with (
+        spawn(jail, ["sh", "-c", f"setsid sh -c '{fork}' & {fork}"]) as process,
+        spawn(jail, ["sleep", "60"]) as other,
+    ):
+        assert until(lambda: len(jail.processes()) > 4)
+        process.suspend()
+        process.suspend()
+        first = jail.processes()
+        assert {p.state for p in first if p.run == process.pid} <= {"T", "Z"}
+        assert {p.state for p in first if p.run == other.pid} == {"S"}
+        time.sleep(0.1)
+        assert jail.processes() == first
+        process.resume()
+        assert until(lambda: {p.pid for p in jail.processes()} != {p.pid for p in first})
+        process.suspend()
+        process.kill()
+        assert process.wait(10) == -signal.SIGKILL
+        assert [p.run for p in jail.processes()] == [other.pid]
+        process.suspend()
+        process.resume()
+
+
+def test_resume_leaves_what_job_control_had_stopped(jail: Jail) -> None:
+    """A job that was stopped before must still be stopped after a resume."""
+    with spawn(jail, ["sh", "-c", "sleep 60 & kill -STOP $!; wait"]) as process:
+        assert until(lambda: "T" in {p.state for p in jail.processes()})
+        process.suspend()
+        assert {p.state for p in jail.processes()} == {"T"}
+        process.resume()
+        assert until(lambda: sorted(p.state for p in jail.processes()) == ["S", "T"])
+        time.sleep(0.05)
+        assert sorted(p.state for p in jail.processes()) == ["S", "T"]
+
+
+def test_suspending_while_another_thread_waits(jail: Jail) -> None:
+    """The answer of the keeper must be told from the end of the run, whoever reads it."""
+    with spawn(jail, ["sleep", "60"], stdout=PIPE) as process:
+        waiter = threading.Thread(target=process.communicate)
+        waiter.start()
+        for _ in range(100):
+            process.suspend()
+            assert [p.state for p in jail.processes()] == ["T"]
+            process.resume()
+        process.kill()
+        waiter.join(10)
+        assert process.returncode == -signal.SIGKILL
+
+
+def test_a_suspended_run_still_times_out(jail: Jail) -> None:
+    """A time limit must hold for what stands still."""
+    with spawn(jail, ["sleep", "60"], timeout=0.3) as process:
+        process.suspend()
+        assert process.wait(10) == -signal.SIGKILL
+        assert process.stopped_by == "timeout"
+
+
+def test_stop_asks_first(jail: Jail) -> None:
+    """`stop` must let a program end by itself, and end one that does not."""
+    polite = ["sh", "-c", "trap 'exit 4' TERM; while :; do sleep 0.01; done"]
+    with spawn(jail, polite) as process:
+        assert until(lambda: len(jail.processes()) > 0)
+        time.sleep(0.1)
+        assert process.stop() == 4
+        assert process.stopped_by is None
+    with spawn(jail, ["sh", "-c", "trap '' TERM; while :; do sleep 0.01; done"]) as process:
+        time.sleep(0.1)
+        assert process.stop(grace=0.2) == -signal.SIGKILL
+        assert process.stopped_by == "killed"

@@ -15,8 +15,8 @@ PUBLIC = """
 Canary Clause CommandError CommandFailed CommandNotExecutable CommandNotFound CommandResult
 CommandTimeout Decision DoctorReport Egress EnforcementReport GuestError Jail JailClosed
 JailPolicy JailProcess JailUnavailable LimitExceeded Limits OutputLimitExceeded PathDenied
-PolicyError PolicyUnsupported ProtocolViolation Rule RunResult Runtime Secret TrustedRuntime
-Usage Violation VisRuntimeError WorkerDied doctor
+PolicyError PolicyUnsupported ProcessInfo ProtocolViolation Rule RunResult Runtime Secret
+TerminalPreview TerminalSession TrustedRuntime Usage Violation VisRuntimeError WorkerDied doctor
 """.split()
 
 HEAVY = ("asyncio", "argparse", "dataclasses", "inspect", "sqlite3", "typing", "re", "hashlib")

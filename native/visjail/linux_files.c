@@ -6,6 +6,7 @@
 // never waits for one. The exit code is 0 or an errno.
 
 #include "linux_init.h"
+#include "linux_tree.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -168,6 +169,7 @@ static long do_operation(const vj_request *request) {
     case VJ_FILE_MAKE_DIRECTORY: return sys(SYS_mkdirat, AT_FDCWD, path, 0755);
     case VJ_FILE_REMOVE: return do_remove(path);
     case VJ_FILE_REALPATH: return do_realpath(path);
+    case VJ_FILE_PROCESSES: return vj_tree_list(1, request->message.limit);
     }
     return -EINVAL;
 }

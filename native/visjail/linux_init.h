@@ -6,6 +6,7 @@
 //   linux_landlock.c    the ruleset of each program
 //   linux_seccomp.c     the filter of the whole jail
 //   linux_keeper.c      one process per run: owns the run's tree, and ends it
+//   linux_tree.c        which processes a run has; signals to all of them
 //   linux_spawn.c       from a request to a running program
 //   linux_files.c       file operations of the host, under the jail's rights
 //   linux_canary.c      forbidden acts, tried when the jail opens

@@ -7,6 +7,7 @@
 // guest cannot signal them. If one is killed all the same, pid 1 ends the jail.
 
 #include "linux_init.h"
+#include "linux_tree.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,15 +21,10 @@
 #include <sys/wait.h>
 
 #define SIGNAL_SET_SIZE 8
-#define TREE_MAX        16384 // processes looked at in one pass
-#define STOP_PASSES     64
 #define NANOSECONDS     1000000000ull
 #define END_TURNS       500      // ten seconds, if nothing ends
 #define KILL_WAIT_NS    20000000 // between passes over a tree that is ending
 #define DEATHS_NS       200000000
-
-// In /proc/PID/stat num_threads is field 20 and the parent field 4.
-#define THREADS_BEHIND_PARENT 16
 
 typedef struct {
     const vj_setup *setup;
@@ -37,16 +33,10 @@ typedef struct {
     int pid; // of the direct child, 0 once it has been reaped
     int status;
     vj_stop stop;
+    int suspended;
     uint32_t killed;
     uint64_t deadline; // CLOCK_MONOTONIC, 0: none
 } vj_keeper;
-
-typedef struct {
-    int pid;
-    int parent;
-    int descendant;
-    int stopped;
-} tree_entry;
 
 static uint64_t now(void) {
     struct __kernel_timespec time = {0};
@@ -56,120 +46,6 @@ static uint64_t now(void) {
 
 static void reply(vj_keeper *keeper, vj_message *message) {
     vj_message_send(keeper->channel, message, 0, 0, 0, 0);
-}
-
-// ---- the tree --------------------------------------------------------------
-
-// The number that starts `skip` spaces behind `*at`, which ends up behind it.
-static long field(const char *line, long size, long *at, int skip) {
-    long number = 0;
-    while (*at < size && skip > 0) skip -= line[(*at)++] == ' ';
-    while (*at < size && line[*at] >= '0' && line[*at] <= '9') {
-        number = number * 10 + (line[(*at)++] - '0');
-    }
-    return number;
-}
-
-// The parent in /proc/PID/stat: the second field after the name, which may
-// itself hold parentheses. -1 for what is gone or dead: a zombie has no children.
-// But a first thread that has ended looks like a zombie while others run on.
-static int parent_of(int proc, const char *name) {
-    char path[32];
-    vj_text text = {.data = path, .capacity = sizeof path};
-    vj_text_string(&text, name);
-    vj_text_string(&text, "/stat");
-    if (text.overflow) return -1;
-    VJ_AUTO_FD file = (int)sys(SYS_openat, proc, path, O_RDONLY | O_CLOEXEC, 0);
-    if (file < 0) return -1;
-    char line[512] = {0};
-    long size = sys(SYS_read, file, line, sizeof line);
-    long at = size;
-    while (at > 0 && line[at - 1] != ')') at--;
-    if (at <= 0 || at + 1 >= size) return -1;
-    char state = line[at + 1];
-    long parent = field(line, size, &at, 2);
-    long threads = field(line, size, &at, THREADS_BEHIND_PARENT);
-    if ((state == 'Z' || state == 'X') && threads <= 1) return -1;
-    return (int)parent;
-}
-
-static int number_of(const char *name) {
-    int number = 0;
-    for (; *name; name++) {
-        if (*name < '0' || *name > '9' || number > 100000000) return 0;
-        number = number * 10 + (*name - '0');
-    }
-    return number;
-}
-
-static uint32_t read_processes(tree_entry *table) {
-    typedef struct {
-        unsigned long inode;
-        unsigned long offset;
-        unsigned short size;
-        unsigned char type;
-        char name[];
-    } entry;
-    static char data[32768] __attribute__((aligned(8)));
-    VJ_AUTO_FD proc =
-        (int)sys(SYS_openat, AT_FDCWD, "/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    uint32_t count = 0;
-    for (;;) {
-        long size = proc < 0 ? 0 : sys(SYS_getdents64, proc, data, sizeof data);
-        if (size <= 0) return count;
-        for (long at = 0; at < size;) {
-            const entry *found = (const void *)(data + at);
-            at += found->size;
-            int pid = number_of(found->name);
-            if (!pid || count == TREE_MAX) continue;
-            int parent = parent_of(proc, found->name);
-            if (parent < 0) continue;
-            table[count++] = (tree_entry){.pid = pid, .parent = parent};
-        }
-    }
-}
-
-// Mark all processes that descend from `root`.
-static void mark_descendants(tree_entry *table, uint32_t count, int root) {
-    int changed = 1;
-    while (changed) {
-        changed = 0;
-        for (uint32_t i = 0; i < count; i++) {
-            if (table[i].descendant) continue;
-            int inside = table[i].parent == root;
-            for (uint32_t j = 0; !inside && j < count; j++) {
-                inside = table[j].descendant && table[j].pid == table[i].parent;
-            }
-            if (inside) table[i].descendant = changed = 1;
-        }
-    }
-}
-
-static int was_stopped(const tree_entry *before, uint32_t count, int pid) {
-    for (uint32_t i = 0; i < count; i++) {
-        if (before[i].pid == pid && before[i].stopped) return 1;
-    }
-    return 0;
-}
-
-// One pass: look at the tree, send `signal` to every descendant that has not
-// had it. Returns how many were new.
-static uint32_t signal_tree(tree_entry *table, tree_entry *before, uint32_t *before_count,
-                            int root, int signal) {
-    uint32_t count = read_processes(table);
-    mark_descendants(table, count, root);
-    uint32_t fresh = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        if (!table[i].descendant) continue;
-        if (!was_stopped(before, *before_count, table[i].pid)) {
-            sys(SYS_kill, table[i].pid, signal);
-            fresh++;
-        }
-        table[i].stopped = 1;
-    }
-    memcpy(before, table, count * sizeof *table);
-    *before_count = count;
-    return fresh;
 }
 
 static int reap(vj_keeper *keeper) {
@@ -200,25 +76,28 @@ static void await_deaths(vj_keeper *keeper) {
     }
 }
 
-// End everything that is left. Stopping first keeps a fork bomb from growing
-// while it is being counted; a stopped process cannot fork, and dies of
-// SIGKILL like any other.
+// End everything that is left.
 static void end_tree(vj_keeper *keeper) {
-    static tree_entry table[TREE_MAX];
-    static tree_entry stopped[TREE_MAX];
-    static tree_entry ended[TREE_MAX]; // kept, so that nothing is counted twice
-    uint32_t ended_count = 0;
-    int self = (int)sys(SYS_getpid);
     for (int turn = 0; reap(keeper); turn++) {
         // Ending as a failure makes pid 1 end the jail, and this run with it.
         if (turn == END_TURNS) vj_exit_process(1);
-        uint32_t stopped_count = 0;
-        for (int pass = 0; pass < STOP_PASSES; pass++) {
-            if (!signal_tree(table, stopped, &stopped_count, self, SIGSTOP)) break;
-        }
-        keeper->killed += signal_tree(table, ended, &ended_count, self, SIGKILL);
+        keeper->killed += vj_tree_kill();
         await_deaths(keeper);
     }
+}
+
+static void suspend(vj_keeper *keeper, int suspended) {
+    // Once is enough: a second look would take all for stopped by job control.
+    if (keeper->suspended != suspended) {
+        if (suspended) {
+            vj_tree_suspend();
+        } else {
+            vj_tree_resume();
+        }
+    }
+    keeper->suspended = suspended;
+    vj_message done = {.kind = VJ_MESSAGE_DONE};
+    reply(keeper, &done);
 }
 
 // ---- the run ---------------------------------------------------------------
@@ -302,6 +181,8 @@ static void handle_host(vj_keeper *keeper) {
     if (request.message.kind == VJ_MESSAGE_SIGNAL && keeper->pid) {
         sys(SYS_kill, keeper->pid, request.message.status);
     }
+    if (request.message.kind == VJ_MESSAGE_SUSPEND) suspend(keeper, 1);
+    if (request.message.kind == VJ_MESSAGE_RESUME) suspend(keeper, 0);
 }
 
 // Wait until the direct child has ended, time is up or the host wants the end.

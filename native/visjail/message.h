@@ -27,6 +27,9 @@ typedef enum {
     VJ_MESSAGE_STARTED,     // keeper -> host: the program has been executed
     VJ_MESSAGE_SIGNAL,      // host -> keeper: send `status` to the direct child
     VJ_MESSAGE_KILL,        // host -> keeper: end the whole run
+    VJ_MESSAGE_SUSPEND,     // host -> keeper: stop the whole run; answered by DONE
+    VJ_MESSAGE_RESUME,      // host -> keeper: continue it; answered by DONE
+    VJ_MESSAGE_DONE,        // keeper -> host
     VJ_MESSAGE_EXITED,      // keeper -> host: nothing of the run is left
 } vj_message_kind;
 
@@ -88,7 +91,8 @@ typedef enum {
     VJ_FILE_LIST,     // names, each ended by NUL, to descriptor 1
     VJ_FILE_MAKE_DIRECTORY,
     VJ_FILE_REMOVE,
-    VJ_FILE_REALPATH, // the path without links, to descriptor 1
+    VJ_FILE_REALPATH,  // the path without links, to descriptor 1
+    VJ_FILE_PROCESSES, // /proc/PID/stat of each process, ended by NUL, to descriptor 1
 } vj_file;
 
 typedef struct {

@@ -35,7 +35,8 @@
 
 // A keeper ends its run within milliseconds. A guest that found a way to hinder
 // it (a lower priority, a starved processor) loses the whole jail instead.
-#define END_GRACE_NS 10000000000
+#define END_GRACE_NS    10000000000
+#define ANSWER_SLICE_MS 10
 
 struct vj_jail {
     pid_t owner; // the process that opened it
@@ -638,6 +639,7 @@ vj_status vj_run_start(vj_jail *jail, const vj_spawn *spawn, vj_run **out, int32
     run->owner = getpid();
     run->channel = channel;
     pthread_mutex_init(&run->lock, NULL);
+    pthread_mutex_init(&run->ordering, NULL);
     if (spawn->timeout_ns) order_end(run, 1, (int64_t)spawn->timeout_ns);
     *out = run;
     return VJ_OK;
@@ -652,6 +654,10 @@ static void collect(vj_run *run) {
         vj_receive(run->channel, MSG_DONTWAIT, &message, descriptors, &count, &ignored);
     if (status == VJ_TIMED_OUT || status == VJ_INTERRUPTED) return;
     for (uint32_t i = 0; i < count; i++) close(descriptors[i]);
+    if (status == VJ_OK && message.kind == VJ_MESSAGE_DONE) {
+        run->done++;
+        return;
+    }
     run->ended = true;
     if (status == VJ_OK && message.kind == VJ_MESSAGE_FAILED) {
         run->result =
@@ -715,6 +721,32 @@ vj_status vj_run_kill(vj_run *run) {
     return tell_keeper(run, VJ_MESSAGE_KILL, 0);
 }
 
+vj_status vj_run_suspend(vj_run *run, bool suspended, vj_error *error) {
+    pthread_mutex_lock(&run->ordering);
+    pthread_mutex_lock(&run->lock);
+    uint32_t wanted = run->done + 1;
+    pthread_mutex_unlock(&run->lock);
+    vj_status status =
+        tell_keeper(run, suspended ? VJ_MESSAGE_SUSPEND : VJ_MESSAGE_RESUME, 0);
+    int64_t deadline = vj_now_ns() + END_GRACE_NS;
+    bool over = false;
+    while (status == VJ_OK && !over) {
+        struct pollfd event = {.fd = run->channel, .events = POLLIN};
+        // Another thread that waits for the run may take the answer first.
+        poll(&event, 1, ANSWER_SLICE_MS);
+        pthread_mutex_lock(&run->lock);
+        if (!run->ended && run->done != wanted && event.revents) collect(run);
+        over = run->ended || run->done == wanted;
+        pthread_mutex_unlock(&run->lock);
+        if (!over && vj_now_ns() >= deadline) {
+            status = vj_fail(error, VJ_TIMED_OUT, VJ_STAGE_HOST, 0,
+                             "the run's keeper does not answer");
+        }
+    }
+    pthread_mutex_unlock(&run->ordering);
+    return status;
+}
+
 int vj_run_descriptor(const vj_run *run) {
     return run->channel;
 }
@@ -726,5 +758,6 @@ void vj_run_free(vj_run *run) {
     if (run->owner == getpid()) vj_run_kill(run);
     close(run->channel);
     pthread_mutex_destroy(&run->lock);
+    pthread_mutex_destroy(&run->ordering);
     free(run);
 }

@@ -14,8 +14,10 @@ struct vj_run {
     vj_jail *jail; // outlives the run
     pid_t owner;   // the process that started it
     int channel;
-    pthread_mutex_t lock; // over everything below: one waits, another may kill
+    pthread_mutex_t ordering; // one order that is answered at a time
+    pthread_mutex_t lock;     // over everything below: one waits, another may kill
     bool ended;
+    uint32_t done;    // orders that the keeper has carried out
     int64_t must_end; // when even a hindered keeper has ended it; 0: no order given
     uint32_t order;   // what ended it then: 1 timeout, 2 killed
     vj_exit result;

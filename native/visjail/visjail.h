@@ -7,6 +7,7 @@
 #ifndef VISJAIL_H
 #define VISJAIL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "error.h"
@@ -76,6 +77,9 @@ typedef struct {
 vj_status vj_run_wait(vj_run *run, int64_t timeout_ns, vj_exit *result, vj_error *error);
 vj_status vj_run_signal(vj_run *run, int32_t signal_number);
 vj_status vj_run_kill(vj_run *run);
+// Stop every process of the run, or continue those that this stopped; done when it
+// returns. Nothing for a run that has ended. Its time limit goes on.
+vj_status vj_run_suspend(vj_run *run, bool suspended, vj_error *error);
 // The descriptor that becomes readable when the run has ended, for event loops.
 int vj_run_descriptor(const vj_run *run);
 void vj_run_free(vj_run *run); // ends the run if it has not ended
@@ -95,6 +99,12 @@ vj_status vj_run_communicate(vj_run *run, const char *input, uint64_t input_size
                              uint64_t *input_offset, int *input_descriptor,
                              vj_capture *output, vj_capture *errors, int64_t timeout_ns,
                              vj_exit *result, vj_error *error);
+
+// Read what a terminal's non-blocking master has, up to `capacity` (at least 4 KiB).
+// VJ_TIMED_OUT: nothing came. VJ_INTERRUPTED: a signal, or `wakeup` (-1: none) became
+// readable. VJ_CLOSED: every program has let go of the terminal, and all was read.
+vj_status vj_terminal_read(int descriptor, int wakeup, int64_t timeout_ns, char *data,
+                           uint64_t capacity, uint64_t *size, vj_error *error);
 
 enum {
     VJ_SEARCH_SET_ID = 1 << 0, // files with a set-id bit

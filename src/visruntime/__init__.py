@@ -17,6 +17,8 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from visruntime._jail_processes import ProcessInfo
+    from visruntime._jail_terminal import TerminalPreview, TerminalSession
     from visruntime.doctor import DoctorReport, doctor
     from visruntime.errors import (
         CommandError,
@@ -67,11 +69,14 @@ __all__ = [
     "PathDenied",
     "PolicyError",
     "PolicyUnsupported",
+    "ProcessInfo",
     "ProtocolViolation",
     "Rule",
     "RunResult",
     "Runtime",
     "Secret",
+    "TerminalPreview",
+    "TerminalSession",
     "TrustedRuntime",
     "Usage",
     "Violation",
@@ -81,6 +86,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "_jail_processes": ("ProcessInfo",),
+    "_jail_terminal": ("TerminalPreview", "TerminalSession"),
     "doctor": ("DoctorReport", "doctor"),
     "events": ("Canary", "Clause", "EnforcementReport", "Usage", "Violation"),
     "jail": ("CommandResult", "Jail", "JailProcess"),

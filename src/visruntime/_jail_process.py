@@ -242,6 +242,31 @@ class JailProcess:
         if self.poll() is None:
             self._run.kill()
 
+    def stop(self, grace: float = 5.0) -> int:
+        """Ask the program to end (SIGTERM), and after *grace* seconds end the whole run.
+
+        Returns the exit code, as `wait`.
+        """
+        self.terminate()
+        try:
+            return self.wait(grace)
+        except CommandTimeout:
+            self.kill()
+            return self.wait()
+
+    def suspend(self) -> None:
+        """Stop every process of the run (SIGSTOP); all stand still when this returns.
+
+        Time limits go on. Nothing for a run that has ended.
+        """
+        if self.poll() is None:
+            self._run.suspend(suspended=True)
+
+    def resume(self) -> None:
+        """Continue what `suspend` stopped, but not what job control had stopped before."""
+        if self.poll() is None:
+            self._run.suspend(suspended=False)
+
     def resize(self, rows: int, columns: int) -> None:
         """Set the size of the terminal; the programs on it get SIGWINCH."""
         if self.pty is None:

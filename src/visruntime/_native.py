@@ -23,6 +23,7 @@ __all__ = [
     "JailHandle",
     "NativeError",
     "RunHandle",
+    "TerminalReader",
     "compile_plan",
     "decide",
     "decode",
@@ -340,6 +341,37 @@ class Capture:
         return int(lib.vj_capture_total(self._capture))
 
 
+class TerminalReader:
+    """Reads the non-blocking master of a terminal in large pieces."""
+
+    __slots__ = ("_buffer", "_descriptor")
+
+    SIZE = 1 << 18
+
+    def __init__(self, descriptor: int) -> None:
+        os.set_blocking(descriptor, False)
+        self._descriptor = descriptor
+        self._buffer = bytearray(self.SIZE)
+
+    def read(self, wakeup: int, timeout: float | None) -> bytes | None:
+        """Return what is there; ``b""`` when nothing came in *timeout* seconds or *wakeup* did.
+
+        ``None`` is the end: every program has let go of the terminal.
+        """
+        size = ffi.new("uint64_t *")
+        error = ffi.new("vj_error *")
+        deadline = -1 if timeout is None else int(timeout * 1e9)
+        buffer = ffi.from_buffer(self._buffer)
+        status = lib.vj_terminal_read(
+            self._descriptor, wakeup, deadline, buffer, self.SIZE, size, error
+        )
+        if status == lib.VJ_CLOSED:
+            return None
+        if status not in (lib.VJ_TIMED_OUT, lib.VJ_INTERRUPTED):
+            _check(status, error)
+        return bytes(self._buffer[: size[0]])
+
+
 class RunHandle:
     """One run. Freeing it ends the run if it has not ended."""
 
@@ -416,6 +448,11 @@ class RunHandle:
     def kill(self) -> None:
         """Order the end of the whole run."""
         lib.vj_run_kill(self._run)
+
+    def suspend(self, *, suspended: bool) -> None:
+        """Stop every process of the run, or continue them; done when it returns."""
+        error = ffi.new("vj_error *")
+        _check(lib.vj_run_suspend(self._run, suspended, error), error)
 
     def descriptor(self) -> int:
         """Return a descriptor that becomes readable when the run has ended."""

@@ -24,6 +24,7 @@ from visruntime._jail_process import (
     JailProcess,
     set_terminal_size,
 )
+from visruntime._jail_processes import parse_processes
 from visruntime._jail_report import IDENTITY_ROOT, make_report
 from visruntime._jail_streams import Streams
 from visruntime._policy_values import Secret
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any, Self
 
+    from visruntime._jail_processes import ProcessInfo
+    from visruntime._jail_terminal import TerminalSession
     from visruntime.events import EnforcementReport
 
 __all__ = ["DEVNULL", "PIPE", "STDOUT", "CommandResult", "Jail", "JailProcess"]
@@ -53,6 +56,7 @@ BACKENDS = ("auto", "namespaces")
 LATER_BACKENDS = ("bubblewrap", "landlock")
 SEARCH_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 NOT_FOUND = (2, 20)  # ENOENT, ENOTDIR
+PROCESS_LIST_MAX = 8 << 20
 SPAWN_STRINGS_MAX = 2 << 20
 """Bytes of argv, environment and working directory together."""
 
@@ -298,7 +302,49 @@ class Jail(JailFiles):
             **streams.parent,
         )
 
+    def terminal(
+        self,
+        command: Sequence[str | os.PathLike[str]],
+        *,
+        rows: int = 24,
+        cols: int = 80,
+        cwd: str | os.PathLike[str] | None = None,
+        env: Mapping[str, str | Secret] | None = None,
+        timeout: float | None = None,
+        max_bytes: int = 1 << 20,
+        max_lines: int = 10_000,
+    ) -> TerminalSession:
+        """Return a session in which *command* can be run on a terminal; nothing starts yet.
+
+        Args:
+            max_bytes, max_lines: of the output that are kept, the last ones.
+
+        The other arguments are those of `spawn`.
+        """
+        from visruntime._jail_terminal import TerminalSession
+
+        return TerminalSession(
+            self,
+            tuple(map(os.fsdecode, _arguments(command))),
+            rows=rows,
+            cols=cols,
+            cwd=cwd,
+            env=env,
+            timeout=timeout,
+            max_bytes=max_bytes,
+            max_lines=max_lines,
+        )
+
     # ---- state ------------------------------------------------------------------
+
+    def processes(self) -> tuple[ProcessInfo, ...]:
+        """Return the guests' processes, in the order of their pids.
+
+        Raises:
+            OutputLimitExceeded: their list is longer than 8 MiB.
+            JailClosed: the jail has ended.
+        """
+        return parse_processes(self._do("PROCESSES", "/proc", limit=PROCESS_LIST_MAX))
 
     @property
     def report(self) -> EnforcementReport:
@@ -439,10 +485,16 @@ class Jail(JailFiles):
             run.feed(data, streams.parent["stdin"])
         return run, _native.Capture(streams.parent["stdout"], max(limit, 2))
 
-    def _result(self, process: JailProcess, stdout: bytes, stderr: bytes) -> CommandResult:
+    def _result(
+        self,
+        process: JailProcess,
+        stdout: bytes,
+        stderr: bytes,
+        totals: tuple[int, int] | None = None,
+    ) -> CommandResult:
         code = process.returncode
         assert code is not None
-        totals = process.totals()
+        totals = totals or process.totals()
         return CommandResult(
             exit_code=code if code >= 0 else None,
             signal=-code if code < 0 else None,

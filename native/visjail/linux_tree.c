@@ -1,0 +1,224 @@
+// The tree of a run: which processes there are, and signals to all of them.
+//
+// Everything here is about the descendants of the calling process, which as
+// child subreaper keeps them however often they fork or change their session.
+
+#include "linux_tree.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+
+#define TREE_MAX    16384 // processes looked at in one pass
+#define STOP_PASSES 64
+
+// In /proc/PID/stat num_threads is field 20 and the parent field 4.
+#define THREADS_BEHIND_PARENT 16
+
+typedef struct {
+    int pid;
+    int parent;
+    unsigned char descendant;
+    unsigned char signalled;
+    unsigned char stopped; // in state T, when it was first seen
+} tree_entry;
+
+typedef struct {
+    uint32_t count;
+    tree_entry entries[TREE_MAX];
+} tree;
+
+// The number that starts `skip` spaces behind `*at`, which ends up behind it.
+static long field(const char *line, long size, long *at, int skip) {
+    long number = 0;
+    while (*at < size && skip > 0) skip -= line[(*at)++] == ' ';
+    while (*at < size && line[*at] >= '0' && line[*at] <= '9') {
+        number = number * 10 + (line[(*at)++] - '0');
+    }
+    return number;
+}
+
+static long read_status(int proc, const char *name, char *line, size_t size) {
+    char path[32];
+    vj_text text = {.data = path, .capacity = sizeof path};
+    vj_text_string(&text, name);
+    vj_text_string(&text, "/stat");
+    if (text.overflow) return -ENAMETOOLONG;
+    VJ_AUTO_FD file = (int)sys(SYS_openat, proc, path, O_RDONLY | O_CLOEXEC, 0);
+    return file < 0 ? file : sys(SYS_read, file, line, size);
+}
+
+// Parent and state are the second and first field after the name, which may itself
+// hold parentheses. False for what is gone or dead: a zombie has no children. But
+// a first thread that has ended looks like a zombie while others run on.
+static int read_entry(int proc, const char *name, tree_entry *entry) {
+    char line[512] = {0};
+    long size = read_status(proc, name, line, sizeof line);
+    long at = size;
+    while (at > 0 && line[at - 1] != ')') at--;
+    if (at <= 0 || at + 1 >= size) return 0;
+    char state = line[at + 1];
+    entry->parent = (int)field(line, size, &at, 2);
+    entry->stopped = state == 'T';
+    long threads = field(line, size, &at, THREADS_BEHIND_PARENT);
+    return (state != 'Z' && state != 'X') || threads > 1;
+}
+
+static int number_of(const char *name) {
+    int number = 0;
+    for (; *name; name++) {
+        if (*name < '0' || *name > '9' || number > 100000000) return 0;
+        number = number * 10 + (*name - '0');
+    }
+    return number;
+}
+
+// Call `visit` with the name of each process, until it returns a negative number.
+static long each_process(long (*visit)(int proc, const char *name, void *context),
+                         void *context) {
+    typedef struct {
+        unsigned long inode;
+        unsigned long offset;
+        unsigned short size;
+        unsigned char type;
+        char name[];
+    } entry;
+    static char data[32768] __attribute__((aligned(8)));
+    VJ_AUTO_FD proc =
+        (int)sys(SYS_openat, AT_FDCWD, "/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    if (proc < 0) return proc;
+    for (;;) {
+        long size = sys(SYS_getdents64, proc, data, sizeof data);
+        if (size <= 0) return size;
+        for (long at = 0; at < size;) {
+            const entry *found = (const void *)(data + at);
+            at += found->size;
+            if (!number_of(found->name)) continue;
+            long result = visit(proc, found->name, context);
+            if (result < 0) return result;
+        }
+    }
+}
+
+static long add_entry(int proc, const char *name, void *context) {
+    tree *table = context;
+    tree_entry entry = {.pid = number_of(name)};
+    if (table->count == TREE_MAX) return -E2BIG;
+    if (read_entry(proc, name, &entry)) table->entries[table->count++] = entry;
+    return 0;
+}
+
+// Mark all processes that descend from `root`.
+static void mark_descendants(tree *table, int root) {
+    int changed = 1;
+    while (changed) {
+        changed = 0;
+        for (uint32_t i = 0; i < table->count; i++) {
+            tree_entry *entry = &table->entries[i];
+            if (entry->descendant) continue;
+            int inside = entry->parent == root;
+            for (uint32_t j = 0; !inside && j < table->count; j++) {
+                inside = table->entries[j].descendant &&
+                         table->entries[j].pid == entry->parent;
+            }
+            if (inside) entry->descendant = 1;
+            if (inside) changed = 1;
+        }
+    }
+}
+
+static const tree_entry *find_entry(const tree *table, int pid) {
+    for (uint32_t i = 0; i < table->count; i++) {
+        if (table->entries[i].pid == pid) return &table->entries[i];
+    }
+    return 0;
+}
+
+static const tree *look(void) {
+    static tree table;
+    table.count = 0;
+    each_process(add_entry, &table);
+    mark_descendants(&table, (int)sys(SYS_getpid));
+    return &table;
+}
+
+// One pass: send `signal` to every descendant that has not had it according to
+// `known`, which then knows it. Returns how many were new.
+static uint32_t signal_tree(tree *known, int signal) {
+    const tree *now = look();
+    static tree next;
+    next.count = 0;
+    uint32_t fresh = 0;
+    for (uint32_t i = 0; i < now->count; i++) {
+        tree_entry entry = now->entries[i];
+        if (!entry.descendant) continue;
+        const tree_entry *before = find_entry(known, entry.pid);
+        if (!before || !before->signalled) {
+            sys(SYS_kill, entry.pid, signal);
+            fresh++;
+        } else {
+            entry.stopped = before->stopped;
+        }
+        entry.signalled = 1;
+        next.entries[next.count++] = entry;
+    }
+    known->count = next.count;
+    memcpy(known->entries, next.entries, next.count * sizeof next.entries[0]);
+    return fresh;
+}
+
+// A stopped process cannot fork: pass after pass finds fewer, until none is new.
+static void stop(tree *known) {
+    known->count = 0;
+    for (int pass = 0; pass < STOP_PASSES; pass++) {
+        if (!signal_tree(known, SIGSTOP)) return;
+    }
+}
+
+uint32_t vj_tree_kill(void) {
+    static tree stopped;
+    static tree killed; // kept, so that nothing is counted twice
+    stop(&stopped);
+    return signal_tree(&killed, SIGKILL);
+}
+
+static tree suspended;
+
+void vj_tree_suspend(void) {
+    stop(&suspended);
+}
+
+void vj_tree_resume(void) {
+    const tree *now = look();
+    for (uint32_t i = 0; i < now->count; i++) {
+        const tree_entry *entry = &now->entries[i];
+        const tree_entry *before = find_entry(&suspended, entry->pid);
+        if (entry->descendant && !(before && before->stopped)) {
+            sys(SYS_kill, entry->pid, SIGCONT);
+        }
+    }
+}
+
+typedef struct {
+    int descriptor;
+    uint64_t left;
+} listing;
+
+static long write_status(int proc, const char *name, void *context) {
+    listing *list = context;
+    if (number_of(name) == (int)sys(SYS_getpid)) return 0; // not of the guests
+    char line[1024];
+    long size = read_status(proc, name, line, sizeof line - 1);
+    if (size <= 0) return 0; // it has just ended
+    line[size++] = '\0';
+    if ((uint64_t)size > list->left) return -E2BIG;
+    list->left -= (uint64_t)size;
+    long result = sys(SYS_write, list->descriptor, line, (size_t)size);
+    return result < 0 ? result : 0;
+}
+
+long vj_tree_list(int descriptor, uint64_t limit) {
+    listing list = {.descriptor = descriptor, .left = limit};
+    long result = each_process(write_status, &list);
+    return result == -E2BIG ? 0 : result;
+}

@@ -1,0 +1,21 @@
+// The tree of a run. See linux_tree.c.
+#ifndef VJ_LINUX_TREE_H
+#define VJ_LINUX_TREE_H
+
+#include "linux_system.h"
+
+// Stop all descendants of the caller, then send each SIGKILL. Stopping first keeps
+// a fork bomb from growing while it is being counted. Returns how many were not
+// yet killed by an earlier call.
+uint32_t vj_tree_kill(void);
+
+// Stop all descendants; continue them, but those that had been stopped before, by
+// job control for instance. Both take effect before they return.
+void vj_tree_suspend(void);
+void vj_tree_resume(void);
+
+// Write the /proc/PID/stat of every process in the pid namespace, each ended by
+// NUL, `limit` bytes at most.
+long vj_tree_list(int descriptor, uint64_t limit);
+
+#endif
