@@ -44,6 +44,23 @@ RECIPES = [
 ]
 
 
+@pytest.mark.parametrize("code", readme.blocks("python", "doc/how-to.md"))
+def test_python_recipe_prints_what_it_says(code: str, tmp_path: Path) -> None:
+    """Each recipe in Python prints what stands behind its print calls."""
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=50,
+    )
+    assert result.returncode == 0, result.stderr
+    said = re.findall(r"print\(.*\)  # (.+)$", code, re.MULTILINE)
+    assert said
+    assert result.stdout.splitlines() == said
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """Return a small project like the one that the recipes work on."""

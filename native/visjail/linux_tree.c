@@ -7,10 +7,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/time_types.h>
 #include <signal.h>
 
-#define TREE_MAX    16384 // processes looked at in one pass
-#define STOP_PASSES 64
+#define TREE_MAX      16384 // processes looked at in one pass
+#define STOP_PASSES   64
+#define STILL_TURNS   50
+#define STILL_WAIT_NS 1000000
 
 // In /proc/PID/stat num_threads is field 20 and the parent field 4.
 #define THREADS_BEHIND_PARENT 16
@@ -184,8 +187,22 @@ uint32_t vj_tree_kill(void) {
 
 static tree suspended;
 
+static int all_stand_still(void) {
+    const tree *now = look();
+    for (uint32_t i = 0; i < now->count; i++) {
+        if (now->entries[i].descendant && !now->entries[i].stopped) return 0;
+    }
+    return 1;
+}
+
 void vj_tree_suspend(void) {
     stop(&suspended);
+    // A signal takes a moment to arrive. Not for ever: a process that waits for its
+    // vfork child, or for a device, stands still without being in state T.
+    for (int turn = 0; turn < STILL_TURNS && !all_stand_still(); turn++) {
+        struct __kernel_timespec moment = {.tv_nsec = STILL_WAIT_NS};
+        sys(SYS_nanosleep, &moment, 0);
+    }
 }
 
 void vj_tree_resume(void) {
