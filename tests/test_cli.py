@@ -245,7 +245,7 @@ def test_why_refuses_what_is_no_question(
     assert capfd.readouterr().err.count("\n") == 1
 
 
-@pytest.mark.parametrize("command", ["exec", "run", "shell", "why", "doctor"])
+@pytest.mark.parametrize("command", ["exec", "run", "shell", "why", "doctor", "schema"])
 def test_help_teaches_with_examples(command: str) -> None:
     """Each sub-command's help shows how it is used, and exits with 0."""
     done = subprocess.run(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 import visruntime as vr
+from visruntime._config_lines import line_of
 from visruntime.config import (
     MAX_CONFIG_BYTES,
     find_config,
@@ -83,6 +85,87 @@ def test_a_wrong_file_is_refused_by_name(workspace: Path, text: str, word: str) 
     with pytest.raises(vr.PolicyError, match=word) as caught:
         narrow_by_config(vr.JailPolicy(), file)
     assert str(file) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "field"),
+    [
+        ("read = ['/a']\n\n# why\nreed = []\n", 4, "reed"),
+        ("read = [\n  '/a',\n  5,\n]\n", 1, "read[1]"),
+        ("write = []\n[limits]\nprocesses = 5\nmemory = 'much'\n", 4, "limits.memory"),
+        ("write = []\nlimits.memry = 5\n", 2, "limits.memry"),
+        ("limits = { cpus = 1, processes = 0 }\n", 1, "limits.processes"),
+        ('deny = ["""/a\n[limits]\nmemory = 5"""]\n[limits]\nmemory = -1', 4 + 1, "limits.memory"),
+        ("[env]\nLANG = 'C'\n'API_KEY' = 'x'\n", 3, "env['API_KEY']"),
+        ("[inbound]\n80 = 1\nhttp = 5\n", 1, "inbound"),
+        ("\r\n[egress]\r\nallow = [\r\n 'a.test',\r\n '-:x']", 3, "egress.allow[1]"),
+        ("read = []\nwrite = [\n", 2, "policy"),
+        ("read = []\nwrite = [ ;\n", 2, "policy"),
+    ],
+)
+def test_an_error_says_file_line_and_field(
+    workspace: Path, text: str, line: int, field: str
+) -> None:
+    """The reader of an error must not have to search for what it is about."""
+    file = workspace / "visruntime.toml"
+    file.write_bytes(text.encode())
+    with pytest.raises(vr.PolicyError) as caught:
+        vr.JailPolicy.load(file)
+    assert (caught.value.file, caught.value.line) == (str(file), line), str(caught.value)
+    assert caught.value.field == field
+    assert f"line {line}" in str(caught.value)
+    with pytest.raises(vr.PolicyError) as narrowing:
+        narrow_by_config(vr.JailPolicy(), file)
+    assert str(narrowing.value) == str(caught.value)
+    inside = "[tool.visruntime." if "\n[" in text or text.startswith("[") else None
+    if inside is None:
+        tool = workspace / "pyproject.toml"
+        tool.write_text(f"[tool.visruntime]\n{text}")
+        with pytest.raises(vr.PolicyError) as caught:
+            vr.JailPolicy.load(tool)
+        assert (caught.value.file, caught.value.line) == (str(tool), line + 1)
+
+
+def test_the_search_for_a_line_is_bounded() -> None:
+    """A file made to be slow to search must cost an error its line, not the host its time."""
+    text = "read = [\n" + "'/a',\n" * 100_000 + "5]\nreed = 1\n"
+    started = time.monotonic()
+    assert line_of(text, "reed") is None
+    assert time.monotonic() - started < 20
+    assert line_of("a = 1\nreed = 1\n", "reed") == 2
+    assert line_of("a = 1\n", "reed") is None
+
+
+def test_a_pyproject_whose_entry_is_no_table_is_refused(workspace: Path) -> None:
+    """A policy that cannot be understood must not be taken for none."""
+    file = workspace / "pyproject.toml"
+    file.write_text("[tool]\nvisruntime = 5\n")
+    with pytest.raises(vr.PolicyError, match="no table"):
+        find_config(workspace)
+    with pytest.raises(vr.PolicyError, match="no table"):
+        vr.JailPolicy.load(file)
+
+
+def test_no_limit_is_written_none(workspace: Path) -> None:
+    """TOML has no null, and a file must be able to say what Python says by None."""
+    file = workspace / "visruntime.toml"
+    file.write_text('[limits]\nprocesses = "none"\noutput = "none"\n')
+    assert vr.JailPolicy.load(file).limits == vr.Limits(processes=None, output=None)
+    owner = vr.JailPolicy(limits=vr.Limits(processes=7))
+    assert narrow_by_config(owner, file).limits == owner.limits
+    file.write_text('[limits]\nmemory_by = "none"\n')
+    with pytest.raises(vr.PolicyError, match="memory_by"):
+        vr.JailPolicy.load(file)
+
+
+def test_the_files_in_use_are_remembered(workspace: Path) -> None:
+    """A file that narrowed a policy must be kept from guests like the one that gave it."""
+    mine, found = workspace / "mine.toml", workspace / "visruntime.toml"
+    mine.write_text('write = ["."]\n')
+    found.write_text("deny_write = []\n")
+    policy = vr.JailPolicy.load(mine)
+    assert policy.files == (str(mine),)
+    assert narrow_by_config(policy, found).files == (str(mine), str(found))
 
 
 def test_a_file_that_is_no_text_or_too_large_is_refused(workspace: Path) -> None:

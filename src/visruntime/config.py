@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 __all__ = [
     "CONFIG_NAMES",
     "MAX_CONFIG_BYTES",
-    "errors_named",
+    "SCHEMAS",
+    "ConfigFile",
     "find_config",
     "narrow_by_config",
     "parse_size",
     "read_config",
+    "schema",
 ]
 
 CONFIG_NAMES = ("visruntime.toml", "pyproject.toml")
@@ -29,6 +31,12 @@ CONFIG_NAMES = ("visruntime.toml", "pyproject.toml")
 
 MAX_CONFIG_BYTES = 1024**2
 """Largest policy file that is read, in bytes."""
+
+NO_LIMIT = "none"
+"""How a file writes that there is no limit; TOML has no null."""
+
+SCHEMAS = ("policy",)
+"""What a JSON Schema is shipped for: policy files."""
 
 UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
 SIZE_LIMITS = ("memory", "file_size", "scratch", "output")
@@ -54,31 +62,78 @@ def parse_size(text: str, field: str) -> int:
     return int(digits) * UNITS[unit]
 
 
-def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the policy table of the TOML file *path*, as plain data.
+class ConfigFile:
+    """One policy file, read once: its table, and how errors about it are told.
 
-    Sizes in ``[limits]`` may be text such as "512MiB".
+    Args:
+        path: a ``visruntime.toml``, or a ``pyproject.toml`` with ``[tool.visruntime]``.
+
+    Attributes:
+        name: the absolute path.
+        table: the policy as plain data; sizes in text, such as "512MiB", are numbers.
 
     Raises:
         PolicyError: for a file that is too large, no TOML, or a pyproject.toml without
             ``[tool.visruntime]``.
         OSError: if it cannot be read.
     """
-    name = os.fspath(path)
-    data = _parse(name)
-    if os.path.basename(name) == "pyproject.toml":
-        table = _tool_table(data)
-        if table is None:
-            raise PolicyError(f"{name!a} has no [tool.visruntime] table", field="policy")
-        data = table
-    limits = data.get("limits")
-    if not isinstance(limits, dict):
-        return data
-    with errors_named(name):
-        for limit in SIZE_LIMITS:
-            if isinstance(limits.get(limit), str):
-                limits[limit] = parse_size(limits[limit], f"limits.{limit}")
-    return data
+
+    __slots__ = ("_place", "_text", "name", "table")
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.name = os.path.abspath(path)
+        self._text, self.table = _parse(self.name)
+        self._place: tuple[str, ...] = ()
+        if os.path.basename(self.name) == "pyproject.toml":
+            table = _tool_table(self.name, self.table)
+            if table is None:
+                raise PolicyError(
+                    f"{self.name!a} has no [tool.visruntime] table", field="policy", file=self.name
+                )
+            self.table, self._place = table, ("tool", "visruntime")
+        with self.errors_named():
+            _read_limits(self.table.get("limits"))
+
+    @contextmanager
+    def errors_named(self) -> Iterator[None]:
+        """Say in each PolicyError of the block which file it is about, and which line."""
+        try:
+            yield
+        except PolicyError as error:
+            from visruntime._config_lines import line_of
+
+            line = line_of(self._text, error.field, self._place) if error.field else None
+            where = f"{self.name!a}, line {line}" if line else f"{self.name!a}"
+            raise type(error)(
+                f"{where}: {error}",
+                field=error.field,
+                value=error.value,
+                file=self.name,
+                line=line,
+            ) from None
+
+    def policy(self) -> JailPolicy:
+        """Return the policy that the file alone gives; relative paths start at its folder.
+
+        Raises:
+            PolicyError: naming the file, the line and the field.
+        """
+        from visruntime.policy import JailPolicy
+
+        with self.errors_named():
+            policy = JailPolicy.from_dict(self.table, folder=os.path.dirname(self.name))
+        policy._set(files=(self.name,))
+        return policy
+
+
+def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the policy table of the TOML file *path*, as plain data.
+
+    Raises:
+        PolicyError: as `ConfigFile` does.
+        OSError: if it cannot be read.
+    """
+    return ConfigFile(path).table
 
 
 def find_config(folder: str | os.PathLike[str]) -> str | None:
@@ -94,7 +149,7 @@ def find_config(folder: str | os.PathLike[str]) -> str | None:
         path = os.path.join(os.fspath(folder), name)
         if not os.path.isfile(path):
             continue
-        if name != "pyproject.toml" or _tool_table(_parse(path)) is not None:
+        if name != "pyproject.toml" or _tool_table(path, _parse(path)[1]) is not None:
             return path
     return None
 
@@ -110,43 +165,71 @@ def narrow_by_config(owner: JailPolicy, path: str | os.PathLike[str]) -> JailPol
     """
     from visruntime.policy import fields_from_dict
 
-    data = read_config(path)
-    with errors_named(path):
+    file = ConfigFile(path)
+    data = dict(file.table)
+    with file.errors_named():
         limits = data.pop("limits", None)
-        given = fields_from_dict(data, folder=os.path.dirname(os.path.abspath(path)))
+        given = fields_from_dict(data, folder=os.path.dirname(file.name))
         if limits is not None:
             checked = fields_from_dict({"limits": limits})["limits"]
             named = {name: getattr(checked, name) for name in limits}
             given["limits"] = owner.limits.replace(**named)
-        return owner.narrow(owner.replace(**given))
+        narrowed = owner.narrow(owner.replace(**given))
+    narrowed._set(files=tuple(dict.fromkeys((*narrowed.files, file.name))))
+    return narrowed
 
 
-@contextmanager
-def errors_named(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Say in each PolicyError of the block that it is about the file *path*."""
-    try:
-        yield
-    except PolicyError as error:
-        raise type(error)(
-            f"{os.fspath(path)!a}: {error}", field=error.field, value=error.value
-        ) from None
+def schema(name: str) -> dict[str, Any]:
+    """Return one of the JSON Schemas that the package holds: see `SCHEMAS`."""
+    import json
+
+    if name not in SCHEMAS:
+        raise ValueError(f"schema: one of {', '.join(SCHEMAS)}, not {name!a}")
+    path = os.path.join(os.path.dirname(__file__), "schemas", f"{name}.schema.json")
+    with open(path, encoding="utf-8") as file:
+        content: dict[str, Any] = json.load(file)
+    return content
 
 
-def _parse(name: str) -> dict[str, Any]:
+def _read_limits(limits: object) -> None:
+    """Turn the texts in the table [limits] into what `Limits` takes."""
+    if not isinstance(limits, dict):
+        return
+    for limit, value in limits.items():
+        if value == NO_LIMIT and limit != "memory_by":
+            limits[limit] = None
+        elif limit in SIZE_LIMITS and isinstance(value, str):
+            limits[limit] = parse_size(value, f"limits.{limit}")
+
+
+def _parse(name: str) -> tuple[str, dict[str, Any]]:
+    """Return the text of a file, and the data in it."""
     import tomllib
 
     with open(name, "rb") as file:
         content = file.read(MAX_CONFIG_BYTES + 1)
     if len(content) > MAX_CONFIG_BYTES:
-        raise PolicyError(f"{name!a}: larger than {MAX_CONFIG_BYTES} bytes", field="policy")
+        raise PolicyError(
+            f"{name!a}: larger than {MAX_CONFIG_BYTES} bytes", field="policy", file=name
+        )
+    text = content.decode("utf-8", "replace").replace("\r\n", "\n")
     try:
-        return tomllib.loads(content.decode("utf-8"))
+        content.decode("utf-8")
+        return text, tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise PolicyError(f"{name!a} is no TOML: {error}", field="policy") from None
+        from visruntime._config_lines import line_of_fault
+
+        line = line_of_fault(text, error)
+        where = f"{name!a}, line {line}" if line else f"{name!a}"
+        raise PolicyError(
+            f"{where}: no TOML: {error}", field="policy", file=name, line=line
+        ) from None
 
 
-def _tool_table(data: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the [tool.visruntime] table of a pyproject.toml."""
+def _tool_table(name: str, data: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the [tool.visruntime] table of the pyproject.toml *name*, if it has one."""
     tool = data.get("tool")
     table = tool.get("visruntime") if isinstance(tool, dict) else None
-    return table if isinstance(table, dict) else None
+    if table is None or isinstance(table, dict):
+        return table
+    raise PolicyError(f"{name!a}: tool.visruntime is no table", field="policy", file=name)

@@ -57,12 +57,23 @@ class PolicyError(VisRuntimeError, ValueError):
     """The policy is wrong, so nothing was started.
 
     ``field`` names the policy field (``"write[0]"``, ``"limits.memory"``) and ``value`` what it held.
+    ``file`` and ``line`` (from 1) say where it was written, if it came from a policy file.
     """
 
-    def __init__(self, message: str, *, field: str | None = None, value: object = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        field: str | None = None,
+        value: object = None,
+        file: str | None = None,
+        line: int | None = None,
+    ) -> None:
         super().__init__(message)
         self.field = field
         self.value = value
+        self.file = file
+        self.line = line
 
 
 class PolicyUnsupported(PolicyError):

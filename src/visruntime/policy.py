@@ -70,6 +70,9 @@ MAX_SOCKET_BYTES = 107
 KINDS = ("read", "write", "deny", "deny_read", "deny_write", "deny_exec")
 """The kinds of rules; each is also the name of its field."""
 
+PATH_FIELDS = (*KINDS, "reveal", "caches", "sockets")
+"""The fields that are lists of paths; in a file, relative ones start at its folder."""
+
 PROTECTED_NAMES = (
     ".git/hooks",
     ".git/config",
@@ -265,16 +268,22 @@ class JailPolicy(_FromFiles):
         ``[tool.visruntime]`` table. Relative paths start at the file's folder.
 
         Raises:
-            PolicyError: naming the file, for wrong TOML or a wrong policy.
+            PolicyError: naming the file and the line, for wrong TOML or a wrong policy.
             OSError: if the file cannot be read.
         """
-        from visruntime.config import errors_named, read_config
+        from visruntime.config import ConfigFile
 
-        data = read_config(path)
-        with errors_named(path):
-            policy = cls.from_dict(data, folder=os.path.dirname(os.path.abspath(path)))
-        policy._set(files=(os.path.abspath(path),))
-        return policy
+        return ConfigFile(path).policy()
+
+    @staticmethod
+    def json_schema() -> dict[str, Any]:
+        """Return the JSON Schema (2020-12) of a policy file, for editors and other checkers.
+
+        What it refuses, `load` refuses too; the reverse cannot be: a schema knows no links.
+        """
+        from visruntime.config import schema
+
+        return schema("policy")
 
     def replace(self, **changes: Any) -> JailPolicy:
         """Return the same policy with *changes*, which are given as to the constructor.
@@ -483,7 +492,7 @@ def fields_from_dict(
     _check_known(data)
     fields = dict(data)
     if folder is not None:
-        for name in (*KINDS, "reveal", "caches", "sockets"):
+        for name in PATH_FIELDS:
             if name in fields:
                 fields[name] = [
                     resolve_beside(path, os.fspath(folder), f"{name}[{index}]")
@@ -497,7 +506,7 @@ def fields_from_dict(
     if "inbound" in fields:
         _check_table("inbound", fields["inbound"])
         fields["inbound"] = {
-            int(port) if isinstance(port, str) and port.isdigit() else port: to
+            int(port) if isinstance(port, str) and port.isascii() and port.isdigit() else port: to
             for port, to in fields["inbound"].items()
         }
     if "env" in fields:

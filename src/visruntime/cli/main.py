@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-COMMANDS = ("exec", "run", "shell", "why", "doctor")
+COMMANDS = ("exec", "run", "shell", "why", "doctor", "schema")
 
 HELP = """\
-usage: visruntime exec|run|shell|why|doctor [OPTIONS] ...
+usage: visruntime exec|run|shell|why|doctor|schema [OPTIONS] ...
 
 Run programs and Python that you do not trust, jailed by the kernel of this machine.
 
@@ -32,6 +32,7 @@ Run programs and Python that you do not trust, jailed by the kernel of this mach
   shell   a jailed shell           visruntime shell --write .
   why     what a policy allows     visruntime why --write . write .git/hooks/pre-commit
   doctor  what this machine can enforce, tried for real
+  schema  the JSON Schema of policy files, --report and doctor --json
 
 A guest sees the system's programs and libraries, empty private /tmp and HOME, no network,
 and what you grant:
