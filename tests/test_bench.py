@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+ROWS = "1 2 4 5 8 9 13a 13b 13c 14a 14b 15 16".split()
+
+
 @pytest.mark.timeout(120)
 def test_every_row_is_measured(tmp_path: Path, tool: Callable[[str], str]) -> None:
     """No row fails or is left out, and each has its baseline, goal and ratio."""
@@ -30,7 +33,7 @@ def test_every_row_is_measured(tmp_path: Path, tool: Callable[[str], str]) -> No
     assert result.returncode == 0, result.stderr
     report = json.loads(file.read_text())
     assert report["not_measured"] == {}
-    assert [row["number"] for row in report["rows"]] == ["1", "2", "4", "5", "8", "9", "15"]
+    assert [row["number"] for row in report["rows"]] == ROWS
     for row in report["rows"]:
         assert row["goal"] > 0
         assert row["ratio"] > 0

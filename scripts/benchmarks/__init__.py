@@ -1,0 +1,1 @@
+"""The rows of the table that scripts/bench.py prints, one file per topic."""
