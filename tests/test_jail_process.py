@@ -491,3 +491,54 @@ def test_stop_asks_first(jail: Jail) -> None:
         time.sleep(0.1)
         assert process.stop(grace=0.2) == -signal.SIGKILL
         assert process.stopped_by == "killed"
+
+
+# ---- one keeper after another run --------------------------------------------------------
+
+
+def test_a_run_is_measured_without_the_one_before() -> None:
+    """What a run used, left behind or had stopped must not show in the next one."""
+    heavy = "import os\nb = b'x' * (200 << 20)\nfor _ in range(3):\n    os.fork()\n"
+    with Jail(JailPolicy()) as jail:
+        first = jail.run([PYTHON, "-c", heavy + "sum(range(10**7))"])
+        assert first.usage.max_memory > 200 << 20
+        assert first.usage.cpu_seconds > 0.05
+        with spawn(jail, ["sh", "-c", "sleep 60 & sleep 60 & sleep 60"]) as process:
+            assert until(lambda: len(jail.processes()) >= 3)
+            process.suspend()
+        assert process.usage.killed >= 3
+        second = jail.run(["true"])
+        assert second.exit_code == 0
+        assert second.usage.max_memory < 50 << 20
+        assert second.usage.cpu_seconds < first.usage.cpu_seconds
+        assert second.usage.killed == 0
+
+
+def test_orders_that_come_too_late_reach_no_other_run(jail: Jail) -> None:
+    """A signal, a kill or a suspension of a run that just ended must not hit the next one."""
+    orders = ("kill", "signal", "suspend")
+    for number in range(150):
+        process = spawn(jail, ["true"])
+        time.sleep(number % 10 / 5000)  # it ends about now, and nobody has looked yet
+        order = orders[number % 3]
+        if order == "kill":
+            process._run.kill()
+        elif order == "signal":
+            process._run.signal(signal.SIGKILL)
+        else:
+            process._run.suspend(suspended=True)
+            process._run.kill()
+        process.wait(10)
+        result = jail.run(["sh", "-c", "echo whole"])
+        assert (result.exit_code, result.stdout, result.stopped_by) == (0, b"whole\n", None)
+
+
+def test_a_descriptor_that_was_asked_for_stays(jail: Jail) -> None:
+    """The descriptor of a run in an event loop must not become that of another run."""
+    with spawn(jail, ["true"]) as process:
+        number = process.fileno()
+        assert process.wait(10) == 0
+        before = os.fstat(number).st_ino
+        with spawn(jail, ["sleep", "60"]) as other:
+            assert other.fileno() != number
+            assert os.fstat(number).st_ino == before

@@ -115,7 +115,7 @@ def test_restart_forgets_what_was_shown(jail: Jail) -> None:
         assert first.returncode == -9
         assert sees(session, b"shell")
         assert session.output.count(b"shell") == 1
-        assert {process.name for process in jail.processes()} == {"sh", "sleep"}
+        assert until(lambda: {found.name for found in jail.processes()} == {"sh", "sleep"})
         result = session.kill()
         assert result is not None
         assert (result.exit_code, result.signal, result.stopped_by) == (None, 9, "killed")

@@ -146,7 +146,7 @@ vj_status vj_run_wait(vj_run *run, int64_t timeout_ns, vj_exit *result, vj_error
 vj_status vj_run_signal(vj_run *run, int32_t signal_number);
 vj_status vj_run_kill(vj_run *run);
 vj_status vj_run_suspend(vj_run *run, bool suspended, vj_error *error);
-int vj_run_descriptor(const vj_run *run);
+int vj_run_descriptor(vj_run *run);
 void vj_run_free(vj_run *run);
 
 vj_capture *vj_capture_new(int descriptor, uint64_t limit);

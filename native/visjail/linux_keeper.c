@@ -1,6 +1,7 @@
-// A keeper: one process per run, which owns the run's tree and ends it.
+// A keeper: a process that owns the tree of one run at a time, and ends it.
 //
-// Keepers are forked ahead by pid 1 and wait for one request. As child
+// Keepers are forked ahead by pid 1 and wait for a request. When nothing of a run is
+// left a keeper can take the next one, which saves a fork and an exit. As child
 // subreaper a keeper inherits every descendant whose parent ended, however
 // often it forked or changed its session, so "no child left" means that
 // nothing of the run is left. Keepers are outside the guest's Landlock domain: a
@@ -36,6 +37,9 @@ typedef struct {
     int suspended;
     uint32_t killed;
     uint64_t deadline; // CLOCK_MONOTONIC, 0: none
+    uint64_t user_us;  // of all that was reaped
+    uint64_t system_us;
+    uint64_t resident_kib; // the largest
 } vj_keeper;
 
 static uint64_t now(void) {
@@ -48,12 +52,24 @@ static void reply(vj_keeper *keeper, vj_message *message) {
     vj_message_send(keeper->channel, message, 0, 0, 0, 0);
 }
 
+static uint64_t microseconds(const struct timeval *time) {
+    return (uint64_t)time->tv_sec * 1000000 + (uint64_t)time->tv_usec;
+}
+
 static int reap(vj_keeper *keeper) {
     for (;;) {
         int status = 0;
-        long pid = sys(SYS_wait4, -1, &status, WNOHANG, 0);
+        struct rusage usage;
+        memset(&usage, 0, sizeof usage);
+        long pid = sys(SYS_wait4, -1, &status, WNOHANG, &usage);
         if (pid == -ECHILD) return 0;
         if (pid <= 0) return 1;
+        // With what it had waited for itself.
+        keeper->user_us += microseconds(&usage.ru_utime);
+        keeper->system_us += microseconds(&usage.ru_stime);
+        if ((uint64_t)usage.ru_maxrss > keeper->resident_kib) {
+            keeper->resident_kib = (uint64_t)usage.ru_maxrss;
+        }
         if (pid == keeper->pid) {
             keeper->status = status;
             keeper->pid = 0;
@@ -158,12 +174,15 @@ static void close_descriptors(vj_request *request) {
 
 static long start(vj_keeper *keeper, vj_request *request, vj_stage *stage) {
     *stage = VJ_STAGE_REQUEST;
-    if (request->message.kind != VJ_MESSAGE_SPAWN) return -EINVAL;
+    const char *inside = request->data;
     long result = map_strings(request);
     if (result == 0 && request->descriptor_count != request->message.descriptor_count) {
         result = -EBADF;
     }
     if (result == 0) result = vj_program_start(keeper->setup, request, stage);
+    if (request->data != inside) {
+        sys(SYS_munmap, request->data, request->message.data_size);
+    }
     return result;
 }
 
@@ -217,36 +236,32 @@ static void watch(vj_keeper *keeper) {
 }
 
 static void report_exit(vj_keeper *keeper) {
-    struct rusage usage;
-    memset(&usage, 0, sizeof usage);
-    // All of the run has been reaped by this process, and nothing else has.
-    sys(SYS_getrusage, RUSAGE_CHILDREN, &usage);
     vj_message exited = {
         .kind = VJ_MESSAGE_EXITED,
         .status = keeper->status,
         .stop = keeper->stop,
         .killed = keeper->killed,
-        .user_us =
-            (uint64_t)usage.ru_utime.tv_sec * 1000000 + (uint64_t)usage.ru_utime.tv_usec,
-        .system_us =
-            (uint64_t)usage.ru_stime.tv_sec * 1000000 + (uint64_t)usage.ru_stime.tv_usec,
-        .resident_kib = (uint64_t)usage.ru_maxrss,
+        .user_us = keeper->user_us,
+        .system_us = keeper->system_us,
+        .resident_kib = keeper->resident_kib,
     };
     reply(keeper, &exited);
 }
 
-_Noreturn void vj_keeper_run(const vj_setup *setup, int channel) {
-    vj_keeper keeper = {.setup = setup, .channel = channel};
-    uint64_t child_signal = 1ull << (SIGCHLD - 1);
-    // Without it descendants would slip away to pid 1.
-    if (sys(SYS_prctl, PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0) vj_exit_process(1);
-    keeper.signals = (int)sys(SYS_signalfd4, -1, &child_signal, SIGNAL_SET_SIZE,
-                              O_CLOEXEC | O_NONBLOCK);
-    if (keeper.signals < 0) vj_exit_process(1);
+// Wait for the next request. Orders to a run that had just ended may come before it.
+static long next_request(vj_keeper *keeper, vj_request *request) {
+    for (;;) {
+        long size = receive(keeper, request, 1);
+        if (size == 0 || size == -ECONNRESET) vj_exit_process(0); // no longer needed
+        if (size < 0 || request->message.kind == VJ_MESSAGE_SPAWN) return size;
+        close_descriptors(request);
+    }
+}
 
+static void serve(const vj_setup *setup, int channel, int signals) {
+    vj_keeper keeper = {.setup = setup, .channel = channel, .signals = signals};
     vj_request request = {0};
-    long size = receive(&keeper, &request, 1);
-    if (size == 0 || size == -ECONNRESET) vj_exit_process(0); // never needed
+    long size = next_request(&keeper, &request);
     vj_stage stage = VJ_STAGE_REQUEST;
     long result = size < 0 ? size : start(&keeper, &request, &stage);
     if (size > 0) close_descriptors(&request);
@@ -254,7 +269,7 @@ _Noreturn void vj_keeper_run(const vj_setup *setup, int channel) {
         vj_message failed = {
             .kind = VJ_MESSAGE_FAILED, .stage = stage, .error = (int32_t)-result};
         reply(&keeper, &failed);
-        vj_exit_process(0);
+        return;
     }
     keeper.pid = (int)result;
     if (request.message.timeout_ns) keeper.deadline = now() + request.message.timeout_ns;
@@ -266,5 +281,17 @@ _Noreturn void vj_keeper_run(const vj_setup *setup, int channel) {
     watch(&keeper);
     end_tree(&keeper);
     report_exit(&keeper);
-    vj_exit_process(0);
+}
+
+_Noreturn void vj_keeper_run(const vj_setup *setup, int channel) {
+    uint64_t child_signal = 1ull << (SIGCHLD - 1);
+    // Without it descendants would slip away to pid 1.
+    if (sys(SYS_prctl, PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0) vj_exit_process(1);
+    int signals = (int)sys(SYS_signalfd4, -1, &child_signal, SIGNAL_SET_SIZE,
+                           O_CLOEXEC | O_NONBLOCK);
+    if (signals < 0) vj_exit_process(1);
+    for (;;) {
+        vj_tree_forget();
+        serve(setup, channel, signals);
+    }
 }

@@ -178,14 +178,18 @@ static void stop(tree *known) {
     }
 }
 
+static tree suspended;
+static tree killed; // kept, so that nothing is counted twice
+
+void vj_tree_forget(void) {
+    suspended.count = killed.count = 0;
+}
+
 uint32_t vj_tree_kill(void) {
     static tree stopped;
-    static tree killed; // kept, so that nothing is counted twice
     stop(&stopped);
     return signal_tree(&killed, SIGKILL);
 }
-
-static tree suspended;
 
 static int all_stand_still(void) {
     const tree *now = look();

@@ -4,6 +4,9 @@
 
 #include "linux_system.h"
 
+// Forget the run that was looked at before.
+void vj_tree_forget(void);
+
 // Stop all descendants of the caller, then send each SIGKILL. Stopping first keeps
 // a fork bomb from growing while it is being counted. Returns how many were not
 // yet killed by an earlier call.

@@ -202,7 +202,7 @@ vj_status vj_run_communicate(vj_run *run, const char *input, uint64_t input_size
             }
             if (*input_descriptor >= 0) close(*input_descriptor);
             *input_descriptor = -1;
-            vj_jail_prepare(run->jail);
+            vj_jail_prepare(run);
             return VJ_OK;
         }
         struct pollfd events[4] = {

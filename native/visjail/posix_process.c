@@ -508,9 +508,28 @@ static vj_status take_keeper(vj_jail *jail, int *channel, vj_error *error) {
     return status;
 }
 
-void vj_jail_prepare(vj_jail *jail) {
+// The keeper of a run that has ended serves the next one, if none waits already.
+static void give_back(vj_run *run) {
+    vj_jail *jail = run->jail;
+    pthread_mutex_lock(&run->lock);
+    int channel = run->reusable && !run->watched ? run->channel : -1;
+    if (channel >= 0) run->channel = -1;
+    pthread_mutex_unlock(&run->lock);
+    if (channel < 0) return;
+    pthread_mutex_lock(&jail->lock);
+    if (jail->spare < 0 && !atomic_load(&jail->closed)) {
+        jail->spare = channel;
+        channel = -1;
+    }
+    pthread_mutex_unlock(&jail->lock);
+    close_slot(&channel);
+}
+
+void vj_jail_prepare(vj_run *run) {
+    vj_jail *jail = run->jail;
     vj_error ignored; // the next start finds out for itself
     if (check_owner(jail, &ignored) != VJ_OK) return;
+    give_back(run);
     pthread_mutex_lock(&jail->lock);
     if (!atomic_load(&jail->closed) && jail->spare < 0 && !jail->keepers_asked &&
         ask(jail, VJ_MESSAGE_KEEPER, &ignored) == VJ_OK) {
@@ -660,6 +679,7 @@ static void collect(vj_run *run) {
     }
     run->ended = true;
     if (status == VJ_OK && message.kind == VJ_MESSAGE_FAILED) {
+        run->reusable = true;
         run->result =
             (vj_exit){.failed_stage = message.stage, .failed_errno = message.error};
         return;
@@ -669,6 +689,7 @@ static void collect(vj_run *run) {
         run->result = (vj_exit){.status = SIGKILL, .stop = 3};
         return;
     }
+    run->reusable = true;
     run->result = (vj_exit){
         .status = message.status,
         .stop = message.stop,
@@ -747,8 +768,12 @@ vj_status vj_run_suspend(vj_run *run, bool suspended, vj_error *error) {
     return status;
 }
 
-int vj_run_descriptor(const vj_run *run) {
-    return run->channel;
+int vj_run_descriptor(vj_run *run) {
+    pthread_mutex_lock(&run->lock);
+    run->watched = true;
+    int descriptor = run->channel;
+    pthread_mutex_unlock(&run->lock);
+    return descriptor;
 }
 
 void vj_run_free(vj_run *run) {
@@ -756,7 +781,7 @@ void vj_run_free(vj_run *run) {
     // The keeper takes the end of the channel as the order to end the run, but a
     // forked child of the host may hold it open.
     if (run->owner == getpid()) vj_run_kill(run);
-    close(run->channel);
+    close_slot(&run->channel);
     pthread_mutex_destroy(&run->lock);
     pthread_mutex_destroy(&run->ordering);
     free(run);

@@ -81,7 +81,7 @@ vj_status vj_run_kill(vj_run *run);
 // returns. Nothing for a run that has ended. Its time limit goes on.
 vj_status vj_run_suspend(vj_run *run, bool suspended, vj_error *error);
 // The descriptor that becomes readable when the run has ended, for event loops.
-int vj_run_descriptor(const vj_run *run);
+int vj_run_descriptor(vj_run *run);
 void vj_run_free(vj_run *run); // ends the run if it has not ended
 
 // Output of one stream: the first and the last bytes, `limit` in all.

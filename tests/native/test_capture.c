@@ -53,8 +53,8 @@ bool vj_run_ended(vj_run *run, bool readable, vj_exit *result) {
     return true;
 }
 
-void vj_jail_prepare(vj_jail *jail) {
-    (void)jail;
+void vj_jail_prepare(vj_run *run) {
+    (void)run;
     prepared++;
 }
 
