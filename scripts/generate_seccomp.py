@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Generate ``native/visjail/seccomp_programs.h``, the system call filters of every jail.
 
-The rules below are compiled by libseccomp into one BPF program per architecture and network
-mode. The result is committed, so that building visruntime needs no libseccomp; ``--check``
-fails when the committed file is not what these rules generate.
+The rules below are compiled by libseccomp into one BPF program per architecture and purpose:
+the filter of each network mode, the small ones that hand calls to a jail's broker, and the
+list of what the broker itself may call. The result is committed, so that building visruntime
+needs no libseccomp; ``--check`` fails when the committed file is not what these rules generate.
 
 Two things decide the order of the rules. Rules on one system call never overlap with
 different answers, because libseccomp does not promise which of them wins. And whatever takes
@@ -35,6 +36,12 @@ LAST_SYSCALL_NAME = "set_mempolicy_home_node"
 
 ARCHITECTURES = {"x86_64": pyseccomp.Arch.X86_64, "aarch64": pyseccomp.Arch.AARCH64}
 VARIANTS = ("network_off", "network_open")
+TRAPS = ("trap_sockets",)
+"""Installed over a variant where a clause needs the broker. Of the answers of several filters
+the kernel takes the strictest, so a trap opens nothing that the variant refuses."""
+HELPERS = ("broker",)
+"""Lists of what the jail's own helpers may call; everything else is EPERM."""
+PROGRAMS = (*VARIANTS, *TRAPS, *HELPERS)
 
 ABSENT = {
     "x86_64": frozenset(),
@@ -104,6 +111,18 @@ SOCK_STREAM, SOCK_DGRAM, SOCK_SEQPACKET = 1, 2, 5
 INTERNET_PROTOCOLS = (0, 6, 17)  # any, TCP, UDP
 NETLINK_ROUTE = 0
 MSG_FASTOPEN = 0x20000000
+
+BROKER = (
+    "read write close ppoll recvmsg sendmsg statx readlinkat fcntl getpid exit_group wait4 kill"
+    " rt_sigreturn restart_syscall"
+    # What a trapped call means: the guest's memory and descriptors.
+    " process_vm_readv pidfd_open pidfd_getfd getsockopt"
+    # The calls that it makes for guests.
+    " connect"
+).split()
+SECCOMP_IOCTLS = (0xC0502100, 0xC0182101, 0x40082102, 0x80082102, 0x40182103)
+"""NOTIF_RECV, NOTIF_SEND, NOTIF_ID_VALID (headers before Linux 5.9 had another number for it)
+and NOTIF_ADDFD of seccomp_unotify(2)."""
 SEND_FLAGS_ARGUMENT = {"sendto": 3, "sendmsg": 2, "sendmmsg": 3}
 
 
@@ -113,6 +132,10 @@ class Test(NamedTuple):
     argument: int
     value: int
     mask: int | None = None
+
+
+NOTIFY, ALLOWED = -1, 0
+"""In the place of an error: the broker answers the call, or it goes through."""
 
 
 class Rule(NamedTuple):
@@ -214,8 +237,41 @@ def socket_rules(variant: str) -> list[Rule]:
     return rules
 
 
+def trap_rules() -> list[Rule]:
+    """Hand connections to the broker, and refuse the AF_UNIX sockets that need none.
+
+    A datagram socket, which SOCK_RAW makes as well (unix(7)), is given an address with each
+    send, where no filter can see it; so is either end of a pair of them.
+    """
+    kinds = [k for k in range(SOCKET_TYPE_MASK + 1) if k not in (SOCK_STREAM, SOCK_SEQPACKET)]
+    rules = [Rule("connect", NOTIFY)]
+    rules += [
+        Rule(name, errno.EPROTONOSUPPORT, (equals(0, AF_UNIX), Test(1, kind, SOCKET_TYPE_MASK)))
+        for name in ("socket", "socketpair")
+        for kind in kinds
+    ]
+    return rules
+
+
+def helper_rules() -> list[Rule]:
+    """Return what the broker may call: answer, look at a guest, connect, and start a child."""
+    rules = [Rule(name, ALLOWED) for name in BROKER]
+    rules += [Rule("ioctl", ALLOWED, (equals(1, code),)) for code in SECCOMP_IOCTLS]
+    any_namespace = 0
+    for bit in CLONE_FLAGS.values():
+        any_namespace |= bit
+    rules.append(Rule("clone", ALLOWED, (Test(0, 0, any_namespace),)))
+    any_creation = CREATING_FLAGS[0] | CREATING_FLAGS[1]
+    rules.append(Rule("openat", ALLOWED, (Test(2, 0, any_creation),)))
+    return rules
+
+
 def rules_of(variant: str) -> list[Rule]:
-    """Return the whole table of one network mode, for all architectures."""
+    """Return the whole table of one program, for all architectures."""
+    if variant in TRAPS:
+        return trap_rules()
+    if variant in HELPERS:
+        return helper_rules()
     rules = [Rule(name, errno.EPERM) for name in REFUSED]
     rules += [Rule(name, errno.ENOSYS) for name in UNSUPPORTED]
     for bit in (*CLONE_FLAGS.values(), CLONE_NEWTIME):
@@ -328,7 +384,8 @@ def compile_rules(arch: str, variant: str) -> list[Instruction]:
     """Return the complete program for one architecture and network mode."""
     if number_of(arch, LAST_SYSCALL_NAME) != LAST_SYSCALL:
         raise SystemExit(f"{LAST_SYSCALL_NAME} is not number {LAST_SYSCALL} on {arch}")
-    program = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
+    otherwise = pyseccomp.ERRNO(errno.EPERM) if variant in HELPERS else pyseccomp.ALLOW
+    program = pyseccomp.SyscallFilter(otherwise)
     program.set_attr(pyseccomp.Attr.ACT_BADARCH, pyseccomp.KILL_PROCESS)
     program.set_attr(pyseccomp.Attr.CTL_OPTIMIZE, 2)
     native = pyseccomp.system_arch()
@@ -338,8 +395,9 @@ def compile_rules(arch: str, variant: str) -> list[Instruction]:
     for rule in rules_of(variant):
         if number_of(arch, rule.syscall) is None:
             continue
+        special = {NOTIFY: pyseccomp.NOTIFY, ALLOWED: pyseccomp.ALLOW}
         program.add_rule(
-            pyseccomp.ERRNO(rule.error),
+            special.get(rule.error) or pyseccomp.ERRNO(rule.error),
             rule.syscall,
             *(
                 pyseccomp.Arg(test.argument, pyseccomp.GT, test.value)
@@ -380,7 +438,7 @@ def render(programs: dict[tuple[str, str], list[Instruction]]) -> str:
     ]
     for position, arch in enumerate(ARCHITECTURES):
         lines += ["", f"#{'el' if position else ''}if defined(__{arch}__)"]
-        for variant in VARIANTS:
+        for variant in PROGRAMS:
             code = programs[arch, variant]
             lines += ["", f"// {len(code)} instructions"]
             lines.append(f"static const struct sock_filter seccomp_{variant}[] = {{")
@@ -426,7 +484,7 @@ def main() -> int:
             f"cannot compare: {options.output.name} was made with libseccomp {made_with[1]} and "
             f"this machine has {library_version()}; check where the versions are the same"
         )
-    text = render({(a, v): compile_rules(a, v) for a in ARCHITECTURES for v in VARIANTS})
+    text = render({(a, v): compile_rules(a, v) for a in ARCHITECTURES for v in PROGRAMS})
     if not options.check:
         options.output.write_text(text)
         return 0

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 __all__ = [
+    "PYTHON",
     "Egress",
     "Jail",
     "JailPolicy",

@@ -22,6 +22,7 @@ LAYERS = {
     "base": (
         "errors", "policy", "config", "protocol", "_native", "_paths", "_policy_values",
         "_config_lines", "_environment_names", "_narrow", "_unsupported", "_why",
+        "_socket_names",
     ),
 }  # fmt: skip
 ORDER = list(LAYERS)

@@ -26,6 +26,7 @@ PROBE = Path(__file__).with_name("seccomp_probe.py")
 
 ALLOW = 0x7FFF0000
 KILL_PROCESS = 0x80000000
+NOTIFY = 0x7FC00000
 HIGH = 1 << 32
 BAD_POINTER = 8
 
@@ -116,8 +117,10 @@ def test_check_notices_an_edit(tmp_path: Path) -> None:
 
 def test_header_holds_a_program_for_each_architecture_and_mode() -> None:
     """No architecture or mode is missing, and each program ends within the kernel's limit."""
-    assert sorted(programs) == sorted(EVERYWHERE)
-    assert all(100 < len(code) < 4096 for code in programs.values())
+    arches = generator.ARCHITECTURES
+    assert sorted(programs) == sorted((a, v) for a in arches for v in generator.PROGRAMS)
+    assert all(100 < len(programs[each]) < 4096 for each in EVERYWHERE)
+    assert all(20 < len(code) < 4096 for code in programs.values())
 
 
 @every_program
@@ -263,6 +266,51 @@ def test_fast_open(arch: str, variant: str) -> None:
             assert ask(arch, variant, name, *before, flags) == refused(errno.EOPNOTSUPP)
         for flags in (0, 0x4000, 0x40, 0x8000, 0x5FFFFFFF & ~0x20000000):
             assert ask(arch, variant, name, *before, flags) == ALLOW
+
+
+BROKER_MAY = """
+    read write close ppoll recvmsg sendmsg statx readlinkat fcntl getpid exit_group wait4 kill
+    process_vm_readv pidfd_open pidfd_getfd getsockopt connect
+""".split()
+BROKER_MAY_NOT = """
+    execve execveat socket socketpair bind listen accept4 sendto mmap mprotect ptrace
+    process_vm_writev unlinkat setns unshare mount seccomp prctl memfd_create dup3 io_uring_setup
+    setsockopt kexec_load bpf landlock_restrict_self
+""".split()
+
+
+@pytest.mark.parametrize("arch", generator.ARCHITECTURES)
+def test_a_trap_hands_over_connections_only(arch: str) -> None:
+    """The trap notifies of each connect, and nothing of this family but streams can be made."""
+    trap = "trap_sockets"
+    assert ask(arch, trap, "connect", 3, BAD_POINTER, 16) == NOTIFY
+    for name in ("socket", "socketpair"):
+        for kind in range(16):
+            for flags in (0, 0o2000000, 0o4000, HIGH):
+                wanted = ALLOW if kind in (1, 5) else refused(errno.EPROTONOSUPPORT)
+                assert ask(arch, trap, name, 1, kind | flags) == wanted
+                assert ask(arch, trap, name, 1 | HIGH, kind | flags) == wanted
+            assert ask(arch, trap, name, 2, kind) == ALLOW
+    assert {ask(arch, trap, name) for name in UNTOUCHED if name != "connect"} == {ALLOW}
+
+
+@pytest.mark.parametrize("arch", generator.ARCHITECTURES)
+def test_the_broker_may_call_little(arch: str) -> None:
+    """The broker makes only the calls of its work: no program, no namespace, no file."""
+    assert {ask(arch, "broker", name) for name in BROKER_MAY} == {ALLOW}
+    assert {ask(arch, "broker", name) for name in BROKER_MAY_NOT} == {refused(errno.EPERM)}
+    for code in (0xC0502100, 0xC0182101, 0x40082102, 0x40182103):
+        assert ask(arch, "broker", "ioctl", 1, code) == ALLOW
+    for code in (0x5412, 0x8910, 0xC0182101 + 1):
+        assert ask(arch, "broker", "ioctl", 1, code) == refused(errno.EPERM)
+    for flags in (0, 0o2000000, 0o12000000):
+        assert ask(arch, "broker", "openat", 0, BAD_POINTER, flags) == ALLOW
+        for creating in (0o100, 0o20000000):
+            wanted = refused(errno.EPERM)
+            assert ask(arch, "broker", "openat", 0, BAD_POINTER, flags | creating) == wanted
+    assert ask(arch, "broker", "clone", 17) == ALLOW
+    for bit in (17, 25, 26, 27, 28, 29, 30):
+        assert ask(arch, "broker", "clone", 1 << bit | 17) == refused(errno.EPERM)
 
 
 def run_probe(variant: str | None, request: dict[str, Any]) -> subprocess.CompletedProcess[str]:

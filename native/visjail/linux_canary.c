@@ -10,9 +10,13 @@
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <linux/in.h>
+#include <linux/prctl.h>
 #include <linux/sched.h>
+#include <signal.h>
+#include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 
 #define NOT_APPLICABLE  (-1)
 #define CANARY_NAME     "/.visruntime-canary"
@@ -33,6 +37,15 @@ static long connect_outside(void) {
     address.sin_family = AF_INET;
     address.sin_port = 0x0900; // discard, in network order
     address.sin_addr.s_addr = __builtin_bswap32(0xc0000201);
+    return sys(SYS_connect, socket, &address, sizeof address);
+}
+
+static long connect_unix(const char *path) {
+    VJ_AUTO_FD socket = (int)sys(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (socket < 0) return socket;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    vj_text text = {.data = address.sun_path, .capacity = sizeof address.sun_path};
+    vj_text_string(&text, path);
     return sys(SYS_connect, socket, &address, sizeof address);
 }
 
@@ -90,6 +103,11 @@ static uint32_t fixed_acts(const vj_setup *setup, int32_t *answers) {
                            : NOT_APPLICABLE;
     answers[count++] = answer(sys(SYS_ptrace, PTRACE_ATTACH, 1, 0, 0));
     answers[count++] = answer(hold_no_capability());
+    // No socket: the kernel would refuse the connection, only the broker denies it.
+    int brokered = (setup->plan->flags & VJ_PLAN_BROKER_SOCKETS) != 0;
+    answers[count++] = brokered ? answer(connect_unix("/proc")) : NOT_APPLICABLE;
+    answers[count++] =
+        brokered ? answer(sys(SYS_socket, AF_UNIX, SOCK_DGRAM, 0)) : NOT_APPLICABLE;
     return count;
 }
 
@@ -134,14 +152,48 @@ static int try_all(void *argument) {
     return 0;
 }
 
-uint32_t vj_canaries_try(const vj_setup *setup, int32_t answers[VJ_ANSWERS_MAX]) {
-    static char stack[32768] __attribute__((aligned(16)));
-    trial state = {.setup = setup, .answers = answers};
-    long pid = vj_spawn_shared(try_all, &state, stack + sizeof stack);
-    if (pid < 0) vj_setup_fail(setup, VJ_STAGE_CANARIES, pid);
+// Wait for the child that tries, and end the opening if it could not.
+static void finish(const trial *state, long pid) {
+    if (pid < 0) vj_setup_fail(state->setup, VJ_STAGE_CANARIES, pid);
     int status = 0;
     sys(SYS_wait4, pid, &status, 0, 0);
-    if (state.error < 0) vj_setup_fail(setup, state.stage, state.error);
-    if (status != 0) vj_setup_fail(setup, VJ_STAGE_CANARIES, -EIO);
+    if (state->error < 0) vj_setup_fail(state->setup, state->stage, state->error);
+    if (status != 0) vj_setup_fail(state->setup, VJ_STAGE_CANARIES, -EIO);
+}
+
+// A child with a memory of its own, but for `state` and the answers, which it
+// shares: the broker must be able to read it, and pid 1 must not be readable.
+static long start_readable(trial *state) {
+    long pid = sys(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    if (pid != 0) return pid;
+    sys(SYS_prctl, PR_SET_DUMPABLE, 1, 0, 0, 0);
+    vj_exit_process(try_all(state));
+}
+
+typedef struct {
+    trial state;
+    int32_t answers[VJ_ANSWERS_MAX];
+} shared_trial;
+
+static uint32_t try_with_broker(const vj_setup *setup, int32_t *answers) {
+    long address = vj_call(SYS_mmap, 0, sizeof(shared_trial), PROT_READ | PROT_WRITE,
+                           MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (address < 0 && address > -4096) {
+        vj_setup_fail(setup, VJ_STAGE_CANARIES, address);
+    }
+    shared_trial *shared = (shared_trial *)address;
+    shared->state = (trial){.setup = setup, .answers = shared->answers};
+    finish(&shared->state, start_readable(&shared->state));
+    memcpy(answers, shared->answers, sizeof shared->answers);
+    uint32_t count = shared->state.count;
+    sys(SYS_munmap, address, sizeof *shared);
+    return count;
+}
+
+uint32_t vj_canaries_try(const vj_setup *setup, int32_t answers[VJ_ANSWERS_MAX]) {
+    static char stack[32768] __attribute__((aligned(16)));
+    if (setup->plan->flags & VJ_PLAN_BROKER) return try_with_broker(setup, answers);
+    trial state = {.setup = setup, .answers = answers};
+    finish(&state, vj_spawn_shared(try_all, &state, stack + sizeof stack));
     return state.count;
 }

@@ -179,22 +179,23 @@ void vj_identity_enter(vj_setup *setup) {
     write_own_maps(setup, user, group);
 }
 
-void vj_capabilities_drop(const vj_setup *setup) {
+void vj_capabilities_drop(const vj_setup *setup, uint32_t kept) {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-    struct __user_cap_data_struct none[2] = {{0}};
+    struct __user_cap_data_struct few[2] = {{.effective = kept, .permitted = kept}};
     // Past the last capability the kernel answers EINVAL, which ends the loop.
     for (unsigned capability = 0; capability < 64; capability++) {
         if (sys(SYS_prctl, PR_CAPBSET_DROP, capability, 0, 0, 0) < 0) break;
     }
     long result = sys(SYS_prctl, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-    if (result == 0) result = sys(SYS_capset, &header, none);
+    if (result == 0) result = sys(SYS_capset, &header, few);
     if (result == 0) result = sys(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     if (result == 0) result = sys(SYS_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0);
     // Nothing above is believed: what is in force is read back.
     struct __user_cap_data_struct left[2] = {{1, 1, 1}, {1, 1, 1}};
     if (result == 0) result = sys(SYS_capget, &header, left);
-    if (result == 0 && (left[0].effective | left[0].permitted | left[0].inheritable |
-                        left[1].effective | left[1].permitted | left[1].inheritable)) {
+    uint32_t held = left[0].effective | left[0].permitted;
+    if (result == 0 && ((held & ~kept) | left[0].inheritable | left[1].effective |
+                        left[1].permitted | left[1].inheritable)) {
         result = -EPERM;
     }
     if (result == 0 && sys(SYS_prctl, PR_CAPBSET_READ, CAP_SYS_ADMIN, 0, 0, 0) != 0) {

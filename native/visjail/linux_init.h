@@ -5,6 +5,7 @@
 //   linux_identity.c    host uid and gid of the guest; id-mapped grants
 //   linux_landlock.c    the ruleset of each program
 //   linux_seccomp.c     the filter of the whole jail
+//   linux_broker*.c     one process that judges calls which no filter can judge
 //   linux_keeper.c      one process per run: owns the run's tree, and ends it
 //   linux_tree.c        which processes a run has; signals to all of them
 //   linux_spawn.c       from a request to a running program
@@ -29,7 +30,9 @@ typedef struct {
     uint32_t landlock_abi;
     uint32_t guest_id;
     vj_identity identity;
-    int32_t failed_index; // operation under way, for error messages
+    uint64_t scratch_device; // of the private places, as in vj_operation
+    int broker;              // its pid, or 0
+    int32_t failed_index;    // operation under way, for error messages
     // The user namespace of the last id-mapped grant: most have the same owner.
     int map;
     uint32_t map_owner;
@@ -58,10 +61,20 @@ void vj_mounts_build(vj_setup *setup);
 void vj_identity_enter(vj_setup *setup);
 // A user namespace that maps the file owner to the guest; its descriptor.
 long vj_identity_map(uint32_t owner, uint32_t group, uint32_t guest);
-void vj_capabilities_drop(const vj_setup *setup);
+// Give up all capabilities but `kept` (of the first 32) and the way to get them back.
+void vj_capabilities_drop(const vj_setup *setup, uint32_t kept);
 
 void vj_landlock_prepare(vj_setup *setup);
 void vj_seccomp_install(const vj_setup *setup);
+// Hand the calls of the plan's clauses to a listener; its descriptor, or -errno.
+long vj_seccomp_trap(const vj_setup *setup);
+// What the broker may call from now on.
+long vj_seccomp_confine_broker(void);
+
+// Fork the broker (linux_broker.h), before this process is under the filter, and
+// give it its listener afterwards. The channel between the two is returned.
+int vj_broker_fork(vj_setup *setup);
+void vj_broker_attach(const vj_setup *setup, int channel);
 
 // Serve one run on `channel`, then end. Never returns.
 _Noreturn void vj_keeper_run(const vj_setup *setup, int channel);

@@ -391,6 +391,11 @@ static void do_scratch(vj_setup *setup, uint32_t first) {
     VJ_AUTO_FD bare = open_point(setup, stage);
     mount_tmpfs(setup, bare, 0755, operations[first].size, 0);
     VJ_AUTO_FD scratch = open_point(setup, stage);
+    struct statx status = {0};
+    if (sys(SYS_statx, scratch, "", AT_EMPTY_PATH, STATX_TYPE, &status) < 0) {
+        vj_setup_fail(setup, VJ_STAGE_MOUNT, -EIO);
+    }
+    setup->scratch_device = (uint64_t)status.stx_dev_major << 32 | status.stx_dev_minor;
 
     uint32_t end = first + 1;
     while (end < plan->operation_count &&
@@ -544,7 +549,8 @@ static void do_operation(vj_setup *setup, uint32_t index) {
     case VJ_OPERATION_DEVICES: do_devices(setup); break;
     case VJ_OPERATION_PROC: do_proc(setup, path); break;
     case VJ_OPERATION_SEAL: seal(setup, path); break;
-    case VJ_OPERATION_TRY: break; // for linux_canary.c
+    case VJ_OPERATION_TRY:           // for linux_canary.c
+    case VJ_OPERATION_SOCKET: break; // for linux_broker_connect.c
     case VJ_OPERATION_END: vj_setup_fail(setup, VJ_STAGE_PLAN, -EINVAL);
     }
 }

@@ -1,25 +1,47 @@
-// The system call filter: installed once, by pid 1, inherited by everything.
+// The system call filters: installed once, by pid 1, inherited by everything.
 //
 // The programs are generated from scripts/generate_seccomp.py. Installing one
 // costs more than the rest of a spawn, so it is not done for each program.
 
 #include "linux_init.h"
 
+#include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 
 #include "seccomp_programs.h"
 
-void vj_seccomp_install(const vj_setup *setup) {
-    int private_network = (setup->plan->flags & VJ_PLAN_PRIVATE_NETWORK) != 0;
-    const struct sock_filter *filter =
-        private_network ? seccomp_network_off : seccomp_network_open;
-    size_t size =
-        private_network ? sizeof seccomp_network_off : sizeof seccomp_network_open;
+#ifndef SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
+#define SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV (1u << 5)
+#endif
+
+static long install(const struct sock_filter *filter, size_t size, unsigned flags) {
     struct sock_fprog program = {
         .len = (unsigned short)(size / sizeof *filter),
         .filter = (struct sock_filter *)(uintptr_t)filter,
     };
-    long result = sys(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);
+    return sys(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program);
+}
+
+void vj_seccomp_install(const vj_setup *setup) {
+    long result = setup->plan->flags & VJ_PLAN_PRIVATE_NETWORK
+                      ? install(seccomp_network_off, sizeof seccomp_network_off, 0)
+                      : install(seccomp_network_open, sizeof seccomp_network_open, 0);
     if (result < 0) vj_setup_fail(setup, VJ_STAGE_SECCOMP, result);
+}
+
+long vj_seccomp_trap(const vj_setup *setup) {
+    (void)setup; // one clause so far
+    // From Linux 5.19 a signal does not make a guest repeat a call that the broker
+    // has begun, such as a connect that then is told EISCONN.
+    unsigned flags =
+        SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
+    long listener = install(seccomp_trap_sockets, sizeof seccomp_trap_sockets, flags);
+    if (listener != -EINVAL) return listener;
+    return install(seccomp_trap_sockets, sizeof seccomp_trap_sockets,
+                   SECCOMP_FILTER_FLAG_NEW_LISTENER);
+}
+
+long vj_seccomp_confine_broker(void) {
+    return install(seccomp_broker, sizeof seccomp_broker, 0);
 }

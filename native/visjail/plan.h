@@ -16,10 +16,15 @@
 #define VJ_PLAN_MAX_OPERATIONS 65536u
 #define VJ_PATH_MAX            4096u
 #define VJ_ANSWERS_MAX         128u // of the canaries
+#define VJ_SOCKETS_MAX         256u // granted ones of a jail with a broker
 
 enum {
     // Own network namespace with nothing but loopback, and the stricter filter.
     VJ_PLAN_PRIVATE_NETWORK = 1u << 0,
+    // The broker answers connect(2): AF_UNIX paths are reached by exact grant only.
+    VJ_PLAN_BROKER_SOCKETS = 1u << 1,
+    // Any clause that needs the broker.
+    VJ_PLAN_BROKER = VJ_PLAN_BROKER_SOCKETS,
 };
 
 typedef enum {
@@ -43,6 +48,8 @@ typedef enum {
     VJ_OPERATION_SEAL,    // the mount at path becomes read-only
     // Mounts nothing: an act (mode: 'r', 'w' or 'x') that must fail on path.
     VJ_OPERATION_TRY,
+    // Mounts nothing: the broker lets guests connect to the socket at path.
+    VJ_OPERATION_SOCKET,
     VJ_OPERATION_END,
 } vj_operation_kind;
 

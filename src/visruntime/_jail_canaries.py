@@ -25,6 +25,8 @@ CANARIES: tuple[tuple[str, frozenset[int]], ...] = (
     ("signal the supervisor", frozenset({errno.EPERM})),
     ("trace the supervisor", frozenset({errno.EPERM})),
     ("hold a capability", frozenset({errno.EPERM})),
+    ("connect to a path that is not granted", frozenset({errno.EACCES})),
+    ("make an AF_UNIX datagram socket", frozenset({errno.EPROTONOSUPPORT})),
 )
 """Name and the errnos that mean "held", in the order of native/visjail/linux_canary.c."""
 

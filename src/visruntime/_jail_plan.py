@@ -22,6 +22,7 @@ from visruntime._jail_mounts import (
 from visruntime._jail_protect import host_files
 from visruntime._jail_resolve import Resolver, check_links
 from visruntime._jail_search import look_through
+from visruntime._jail_sockets import check_broker, resolve_sockets, socket_tier
 from visruntime._paths import HOME, ancestors, existing_minimal_read, is_within
 from visruntime._unsupported import unsupported
 from visruntime.errors import PolicyError, PolicyUnsupported
@@ -57,7 +58,17 @@ MOST_COPIED_BYTES = 32768
 class JailPlan:
     """A compiled plan, and what the caller of it has to know."""
 
-    __slots__ = ("acts", "blob", "home", "host_rules", "masked", "notes", "protected", "rules")
+    __slots__ = (
+        "acts",
+        "blob",
+        "home",
+        "host_rules",
+        "masked",
+        "notes",
+        "protected",
+        "rules",
+        "socket_tier",
+    )
 
     def __init__(self) -> None:
         self.blob = b""
@@ -68,6 +79,7 @@ class JailPlan:
         self.masked: list[tuple[str, str]] = []
         self.rules: list[tuple[str, str]] = []
         self.acts: list[str] = []
+        self.socket_tier: str | None = None
 
 
 def make_plan(
@@ -103,11 +115,15 @@ def make_plan(
     ]
     implicit = [resolver(path) for path, _ in implicit_read]
     rules += [("read", path, False, True) for path in implicit]
+    sockets = resolve_sockets(policy, resolver, grants)
+    rules += [("read", path, False, True) for _, path in sockets]
     copied, system = _system_rules(resolved)
     rules += system
     rules += _mount_rules(written, rules)
     plan.protected = _protect(rules, grants, (*config_files, *policy.files), plan.notes)
-    findings = look_through(written, rules, host_root=host_root)
+    findings = look_through(
+        written, rules, host_root=host_root, granted=frozenset(path for _, path in sockets)
+    )
     plan.masked = findings.masked
     plan.protected += findings.read_only
     plan.notes += findings.notes
@@ -115,6 +131,9 @@ def make_plan(
     rules += [("deny", path, False, False) for path, _ in plan.masked]
     facts = _facts((path for _, path, _, _ in rules), resolver)
     _check_present([*plan.protected, *(path for path, _ in plan.masked)], facts)
+    plan.socket_tier = socket_tier(policy, sockets, rules, facts)
+    if plan.socket_tier == "broker":
+        check_broker(sockets)
     plan.rules = [(kind, path) for kind, path, _, _ in rules]
     plan.host_rules = [(kind, path) for kind, path, private, _ in rules if not private]
     plan.acts = _denied_paths(written, plan, rules, facts)[:MOST_PATHS]
@@ -126,6 +145,7 @@ def make_plan(
             *_extras(policy, resolved, resolver, plan.home, os.geteuid() or guest_id),
             *_system_extras(minimal, copied),
             *(("TRY", act[1:], "", ord(act[0])) for act in plan.acts),
+            *(("SOCKET", path, "", 0) for _, path in sockets if _reads(plan.rules, path)),
         ],
         limits=_process_limits(policy.limits),
         hostname="visruntime",
@@ -133,8 +153,13 @@ def make_plan(
         scratch_size=policy.limits.scratch or 0,
         private_network=policy.egress.mode != "open",
         host_root=host_root,
+        broker_sockets=plan.socket_tier == "broker",
     )
     return plan
+
+
+def _reads(rules: list[tuple[str, str]], path: str) -> bool:
+    return _native.decide(rules, "read", path)[0]
 
 
 def _compile(**parts: Any) -> bytes:

@@ -44,6 +44,7 @@ def make_report(
     ]
     clauses += [Clause(f"masked {path}", ("mount",), note=why) for path, why in plan.masked]
     clauses += [
+        *_sockets(policy, plan),
         _egress(policy, info),
         Clause("env", ("built, not inherited",)),
         Clause("processes of the host", ("pid namespace", *(layer if _scopes(info) else ()))),
@@ -90,6 +91,19 @@ def _egress(policy: JailPolicy, info: Mapping[str, int]) -> Clause:
         scope = ("landlock abstract-socket scope",) if _scopes(info) else ()
         return Clause("egress", ("seccomp socket families", *scope), note="shared with the host")
     return Clause("egress", ("network namespace", "seccomp socket families"))
+
+
+def _sockets(policy: JailPolicy, plan: JailPlan) -> list[Clause]:
+    mechanisms: tuple[str, ...] = ("mount",)
+    note = "the jail shows no folder in which the host could make another socket"
+    if plan.socket_tier == "broker":
+        mechanisms = ("connect broker", "seccomp user notification", "mount")
+        note = "each connection is made by the jail's broker; no AF_UNIX datagram sockets"
+    return [
+        Clause(f"{kind}[{index}]", mechanisms, note=note)
+        for kind in ("sockets", "sensitive_sockets")
+        for index, _ in enumerate(getattr(policy, kind))
+    ]
 
 
 def _limits(limits: Limits, info: Mapping[str, int]) -> list[Clause]:

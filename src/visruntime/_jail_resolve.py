@@ -111,7 +111,7 @@ def check_links(
     Raises:
         PolicyError: naming the link and the path to write instead.
     """
-    is_grant = field.startswith(("read", "write"))
+    is_grant = field.startswith(("read", "write", "sockets", "sensitive_sockets"))
     if is_grant and links and links[-1][0] == path and not is_within(real, os.path.dirname(path)):
         raise PolicyError(
             f"{field}: {path} is a link out of its folder, to {real}; grant that path itself "

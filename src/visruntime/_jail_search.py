@@ -30,7 +30,7 @@ NOT_LOOKED_THROUGH = ("usr", "proc", "sys", "dev", "tmp")
 """Folders of the host's root that are the jail's own, or hold nothing but installed files."""
 
 REASONS = {
-    "s": "a socket: none is granted",
+    "s": "a socket that no entry of sockets names",
     "f": "a FIFO where nothing may be written",
     "u": "a folder that cannot be looked through",
 }
@@ -56,20 +56,25 @@ class Findings:
 
 
 def look_through(
-    written: Sequence[Rule], rules: Sequence[tuple[str, str, bool, bool]], *, host_root: bool
+    written: Sequence[Rule],
+    rules: Sequence[tuple[str, str, bool, bool]],
+    *,
+    host_root: bool,
+    granted: frozenset[str] = frozenset(),
 ) -> Findings:
     """Look through every grant of the caller.
 
     Args:
         written: the rules of the policy's own fields, resolved.
         rules: all rules, as (kind, path, is private, is a grant).
+        granted: sockets that the policy names.
 
     Raises:
         PolicyUnsupported: something cannot be looked at, or there is too much of it.
     """
     plain = [(kind, path) for kind, path, private, _ in rules if not private]
     findings = Findings()
-    seen = set()
+    seen = set(granted)
     linked = []
     for place, writable in _places(written, host_root=host_root):
         try:

@@ -81,6 +81,7 @@ def narrow(one: JailPolicy, two: JailPolicy) -> JailPolicy:
         inbound={p: to for p, to in one.inbound.items() if two.inbound.get(p) == to},
         host_ports=_in_both(one.host_ports, two.host_ports),
         sockets=_in_both(one.sockets, two.sockets),
+        sensitive_sockets=_in_both(one.sensitive_sockets, two.sensitive_sockets),
         reveal=_in_both(one.reveal, two.reveal),
         caches=_in_both(one.caches, two.caches),
         services=_in_both(one.services, two.services),

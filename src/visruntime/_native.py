@@ -121,6 +121,7 @@ def compile_plan(
     scratch_size: int,
     private_network: bool,
     host_root: bool,
+    broker_sockets: bool = False,
 ) -> bytes:
     """Compile a policy into the plan that visjail-init executes.
 
@@ -130,6 +131,7 @@ def compile_plan(
             path and every directory above it.
         extras: (operation, path, source, mode), in order.
         limits: of each process; 0 leaves one as it is.
+        broker_sockets: connections to AF_UNIX paths are judged in the jail.
     """
     keep: list[Any] = []
     rule_table = _rule_table([rule[:2] for rule in rules], keep)
@@ -159,7 +161,9 @@ def compile_plan(
         extra_table[index].mode = mode
     settings = ffi.new("vj_plan_settings *")
     name = ffi.new("char[]", hostname.encode())
-    settings.flags = lib.VJ_PLAN_PRIVATE_NETWORK if private_network else 0
+    settings.flags = (lib.VJ_PLAN_PRIVATE_NETWORK if private_network else 0) | (
+        lib.VJ_PLAN_BROKER_SOCKETS if broker_sockets else 0
+    )
     settings.guest_id = guest_id
     settings.hostname = name
     settings.scratch_size = scratch_size

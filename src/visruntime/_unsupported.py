@@ -34,7 +34,6 @@ LATER_LISTS = {
     "inbound": "ports into a jail are not forwarded yet",
     "host_ports": "single ports of the host cannot be opened yet; egress=Egress.OPEN shares "
     "the whole network, which is more",
-    "sockets": "single AF_UNIX sockets cannot be opened yet",
 }
 
 

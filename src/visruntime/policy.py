@@ -26,6 +26,7 @@ from visruntime._paths import (
     is_within,
     normalise,
     resolve_beside,
+    visible,
 )
 from visruntime._policy_values import (
     Decision,
@@ -36,6 +37,7 @@ from visruntime._policy_values import (
     Secret,
     check_list,
 )
+from visruntime._socket_names import sensitive_by_name
 from visruntime.errors import PolicyError
 
 TYPE_CHECKING = False
@@ -70,7 +72,7 @@ MAX_SOCKET_BYTES = 107
 KINDS = ("read", "write", "deny", "deny_read", "deny_write", "deny_exec")
 """The kinds of rules; each is also the name of its field."""
 
-PATH_FIELDS = (*KINDS, "reveal", "caches", "sockets")
+PATH_FIELDS = (*KINDS, "reveal", "caches", "sockets", "sensitive_sockets")
 """The fields that are lists of paths; in a file, relative ones start at its folder."""
 
 PROTECTED_NAMES = (
@@ -129,7 +131,9 @@ class JailPolicy(_FromFiles):
         egress: `Egress.OFF`, `Egress.OPEN` or `Egress.proxy`.
         inbound: ports of the jail to ports of the host's loopback (0: any free one).
         host_ports: loopback ports of the host that the guest may connect to.
-        sockets: AF_UNIX socket paths that it may connect to.
+        sockets: AF_UNIX socket paths that it may connect to, exactly these.
+        sensitive_sockets: as *sockets*, for those behind which somebody acts in the user's
+            name (container engines, buses, key agents), which *sockets* refuses.
         env: variables for the guest; nothing else crosses, but *inherit_env*.
         inherit_env: names of variables taken from the host when the jail opens.
         limits: `Limits`.
@@ -152,6 +156,7 @@ class JailPolicy(_FromFiles):
         "limits",
         "read",
         "reveal",
+        "sensitive_sockets",
         "services",
         "sockets",
         "system",
@@ -170,6 +175,7 @@ class JailPolicy(_FromFiles):
     limits: Limits
     read: tuple[str, ...]
     reveal: tuple[str, ...]
+    sensitive_sockets: tuple[str, ...]
     services: tuple[str, ...]
     sockets: tuple[str, ...]
     system: Literal["minimal", "host", "none"]
@@ -192,6 +198,7 @@ class JailPolicy(_FromFiles):
         inbound: Mapping[int, int] = MappingProxyType({}),
         host_ports: Iterable[int] = (),
         sockets: Iterable[str | os.PathLike[str]] = (),
+        sensitive_sockets: Iterable[str | os.PathLike[str]] = (),
         env: Mapping[str, str | Secret] = MappingProxyType({}),
         inherit_env: Iterable[str] = (),
         limits: Limits | None = None,
@@ -199,11 +206,10 @@ class JailPolicy(_FromFiles):
         given = (read, write, deny, deny_read, deny_write, deny_exec)
         self._set(files=())
         self._set(**_check_rules(dict(zip(KINDS, given, strict=True))))
-        for field, paths in (("reveal", reveal), ("caches", caches), ("sockets", sockets)):
+        for field, paths in (("reveal", reveal), ("caches", caches)):
             self._set(**{field: _check_paths(field, paths, MAX_NAMES)})
-        for index, path in enumerate(self.sockets):
-            if len(os.fsencode(path)) > MAX_SOCKET_BYTES:
-                _refuse(f"sockets[{index}]", path, f"at most {MAX_SOCKET_BYTES} bytes")
+        self._set(sockets=_check_sockets("sockets", sockets))
+        self._set(sensitive_sockets=_check_sockets("sensitive_sockets", sensitive_sockets))
         if system not in ("minimal", "host", "none"):
             _refuse("system", system, 'one of "minimal", "host", "none"')
         if not isinstance(egress, Egress):
@@ -578,6 +584,22 @@ def _check_rules(given: Mapping[str, object]) -> dict[str, tuple[str, ...]]:
             if any(is_within(path, tree) for tree in FORBIDDEN_GRANTS):
                 _refuse(field, path, "nothing in /proc, /dev or /sys; a jail has its own")
     return rules
+
+
+def _check_sockets(field: str, values: object) -> tuple[str, ...]:
+    paths = _check_paths(field, values, MAX_NAMES)
+    for index, path in enumerate(paths):
+        if len(os.fsencode(path)) > MAX_SOCKET_BYTES:
+            _refuse(f"{field}[{index}]", path, f"at most {MAX_SOCKET_BYTES} bytes")
+        behind = sensitive_by_name(path) if field == "sockets" else None
+        if behind is not None:
+            raise PolicyError(
+                f"{field}[{index}]: behind {visible(path)} is {behind}; if the guest may have "
+                f"that, write sensitive_sockets=[{path!r}]",
+                field=f"{field}[{index}]",
+                value=path,
+            )
+    return paths
 
 
 def _check_services(values: object) -> tuple[str, ...]:

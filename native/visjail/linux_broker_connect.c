@@ -1,0 +1,136 @@
+// connect(2) under exact grants of AF_UNIX sockets.
+//
+// A path leads to a socket of the host through every mount, read-only ones and
+// other network namespaces too, and no filter sees the path. So each connect is
+// made here, with a copy of the address and on a duplicate of the guest's socket,
+// never by letting the guest's own call go on: between a check and the kernel's
+// look the guest could change the address, or put another socket under the number.
+//
+// A path is looked up once, from the guest's folder, and what is connected to is
+// the object that was found, by descriptor.
+
+#include "linux_broker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/stat.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#define PATH_OFFSET offsetof(struct sockaddr_un, sun_path)
+
+// What a guest may connect to by path: these sockets, and all of its own places.
+static struct {
+    uint64_t device;
+    uint64_t inode;
+} granted[VJ_SOCKETS_MAX];
+static uint32_t granted_count;
+
+static long identify(int object, uint64_t *device, uint64_t *inode) {
+    struct statx status = {0};
+    long result =
+        sys(SYS_statx, object, "", AT_EMPTY_PATH, STATX_TYPE | STATX_INO, &status);
+    *device = (uint64_t)status.stx_dev_major << 32 | status.stx_dev_minor;
+    *inode = status.stx_ino;
+    return result;
+}
+
+// Each granted socket is held open for the life of the jail: a number of an inode
+// that is in use is not given to another file.
+long vj_broker_sockets_prepare(const vj_setup *setup) {
+    const vj_operation *operations = vj_plan_operations(setup->plan);
+    for (uint32_t i = 0; i < setup->plan->operation_count; i++) {
+        if (operations[i].kind != VJ_OPERATION_SOCKET) continue;
+        if (granted_count == VJ_SOCKETS_MAX) return -E2BIG;
+        const char *path = vj_plan_string(setup->plan, operations[i].path);
+        long held = sys(SYS_openat, AT_FDCWD, path, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0);
+        if (held < 0) return held;
+        uint64_t device = 0;
+        uint64_t inode = 0;
+        long result = identify((int)held, &device, &inode);
+        if (result < 0) return result;
+        granted[granted_count].device = device;
+        granted[granted_count].inode = inode;
+        granted_count++;
+    }
+    return 0;
+}
+
+static int may_connect(const vj_setup *setup, int object) {
+    uint64_t device = 0;
+    uint64_t inode = 0;
+    if (identify(object, &device, &inode) < 0) return 0;
+    // The private places are one tmpfs that nobody outside of the jail has.
+    if (setup->scratch_device && device == setup->scratch_device) return 1;
+    for (uint32_t i = 0; i < granted_count; i++) {
+        if (granted[i].device == device && granted[i].inode == inode) return 1;
+    }
+    return 0;
+}
+
+// "/proc/self" is the guest, not the process that looks. (Programs go through a
+// folder's descriptor there when a path is longer than sun_path.)
+static long open_object(uint32_t thread, const char *path) {
+    static const char self[] = "/proc/self/";
+    char other[sizeof(struct sockaddr_un) + 32];
+    if (!memcmp(path, self, sizeof self - 1)) {
+        vj_text text = {.data = other, .capacity = sizeof other};
+        vj_text_string(&text, "/proc/");
+        vj_text_number(&text, thread, 10);
+        vj_text_string(&text, path + sizeof self - 2);
+        if (text.overflow) return -ENAMETOOLONG;
+        path = other;
+    }
+    VJ_AUTO_FD start = (int)vj_guest_directory(thread, AT_FDCWD);
+    if (start < 0) return start;
+    return sys(SYS_openat, start, path, O_PATH | O_CLOEXEC, 0);
+}
+
+static long connect_path(const vj_broker *broker, uint32_t thread, int socket,
+                         const char *path) {
+    VJ_AUTO_FD object = (int)open_object(thread, path);
+    if (object < 0) return object;
+    if (!may_connect(broker->setup, object)) return -EACCES;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    vj_text text = {.data = address.sun_path, .capacity = sizeof address.sun_path};
+    vj_text_string(&text, "/proc/self/fd/");
+    vj_text_number(&text, (uint64_t)object, 10);
+    return sys(SYS_connect, socket, &address, PATH_OFFSET + text.length + 1);
+}
+
+static long act_connect(const vj_broker *broker,
+                        const struct seccomp_notif *notification) {
+    union {
+        struct sockaddr common;
+        struct sockaddr_un local;
+        char space[sizeof(struct sockaddr_storage) + 1]; // and a NUL
+    } address;
+    memset(&address, 0, sizeof address);
+    int length = (int)notification->data.args[2];
+    if (length < 0 || (size_t)length > sizeof(struct sockaddr_storage)) return -EINVAL;
+    VJ_AUTO_FD socket =
+        (int)vj_guest_descriptor(notification->pid, (int)notification->data.args[0]);
+    if (socket < 0) return socket;
+    long result = vj_guest_read(notification->pid, notification->data.args[1], &address,
+                                (size_t)length);
+    if (result < 0) return result;
+    if (!vj_broker_waits(broker, notification->id)) return VJ_BROKER_ANSWERED;
+
+    int family = 0;
+    uint32_t size = sizeof family;
+    result = sys(SYS_getsockopt, socket, SOL_SOCKET, SO_DOMAIN, &family, &size);
+    if (result < 0) return result; // not a socket
+    // Only a path leads to the host's files. An abstract name belongs to the network
+    // namespace, and with the host's network to Landlock's scope, which holds here.
+    int by_path = family == AF_UNIX && address.common.sa_family == AF_UNIX &&
+                  (size_t)length > PATH_OFFSET && address.local.sun_path[0];
+    if (!by_path) return sys(SYS_connect, socket, &address, length);
+    // Longer than the kernel takes: let it say so.
+    if ((size_t)length > sizeof address.local) return -EINVAL;
+    return connect_path(broker, notification->pid, socket, address.local.sun_path);
+}
+
+const vj_broker_call vj_broker_socket_calls[] = {
+    {.number = SYS_connect, .may_wait = 1, .act = act_connect},
+    {.number = -1, .may_wait = 0, .act = 0},
+};
