@@ -24,6 +24,7 @@ from visruntime._jail_resolve import Resolver, check_links
 from visruntime._jail_search import look_through
 from visruntime._paths import HOME, ancestors, existing_minimal_read, is_within
 from visruntime._unsupported import unsupported
+from visruntime._wall import Wall, find_wall
 from visruntime.errors import PolicyError, PolicyUnsupported
 
 TYPE_CHECKING = False
@@ -57,7 +58,17 @@ MOST_COPIED_BYTES = 32768
 class JailPlan:
     """A compiled plan, and what the caller of it has to know."""
 
-    __slots__ = ("acts", "blob", "home", "host_rules", "masked", "notes", "protected", "rules")
+    __slots__ = (
+        "acts",
+        "blob",
+        "home",
+        "host_rules",
+        "masked",
+        "notes",
+        "protected",
+        "rules",
+        "wall",
+    )
 
     def __init__(self) -> None:
         self.blob = b""
@@ -68,6 +79,7 @@ class JailPlan:
         self.masked: list[tuple[str, str]] = []
         self.rules: list[tuple[str, str]] = []
         self.acts: list[str] = []
+        self.wall = Wall()
 
 
 def make_plan(
@@ -113,11 +125,16 @@ def make_plan(
     plan.notes += findings.notes
     rules += [("deny_write", path, False, False) for path in plan.protected]
     rules += [("deny", path, False, False) for path, _ in plan.masked]
+    plan.wall = _wall(written, rules, resolver)
+    rules += [("deny_write", path, False, False) for path in plan.wall.replaced]
     facts = _facts((path for _, path, _, _ in rules), resolver)
     _check_present([*plan.protected, *(path for path, _ in plan.masked)], facts)
     plan.rules = [(kind, path) for kind, path, _, _ in rules]
     plan.host_rules = [(kind, path) for kind, path, private, _ in rules if not private]
-    plan.acts = _denied_paths(written, plan, rules, facts)[:MOST_PATHS]
+    plan.acts = [
+        *dict.fromkeys("c" + plan.wall.first_missing(path) for _, path in plan.wall.names),
+        *_denied_paths(written, plan, rules, facts),
+    ][:MOST_PATHS]
     guest_id = GUEST_IDS[0] + secrets.randbelow(GUEST_IDS[1] - GUEST_IDS[0])
     plan.blob = _compile(
         rules=rules,
@@ -133,6 +150,8 @@ def make_plan(
         scratch_size=policy.limits.scratch or 0,
         private_network=policy.egress.mode != "open",
         host_root=host_root,
+        held={path for _, path in plan.wall.names},
+        free=plan.wall.free,
     )
     return plan
 
@@ -257,6 +276,20 @@ def _protect(
     return protected
 
 
+def _wall(
+    written: Sequence[Rule], rules: Sequence[tuple[str, str, bool, bool]], resolver: Resolver
+) -> Wall:
+    """Return the wall for the denied names that do not exist."""
+    return find_wall(
+        [rule[:3] for rule in rules],
+        [
+            (rule.origin, rule.path)
+            for rule in written
+            if rule.kind == "deny_write" and resolver.found.get(rule.path) is None
+        ],
+    )
+
+
 # ---- facts -----------------------------------------------------------------------
 
 
@@ -359,7 +392,7 @@ def _denied_paths(
                 continue  # in a private place there is no file of the host
         if not _native.decide(plan.rules, right, rule.path)[0]:
             acts.append(right[0].replace("e", "x") + rule.path)
-    acts += [f"w{path}" for path in plan.protected]
+    acts += [f"w{path}" for path in (*plan.protected, *plan.wall.replaced)]
     return acts
 
 
