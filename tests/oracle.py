@@ -31,6 +31,21 @@ def covers(top: str, path: str) -> bool:
     return have[: len(want)] == want
 
 
+def is_walled(
+    rules: Sequence[tuple[str, str]], names: Sequence[str], there: Sequence[str], folder: str
+) -> bool:
+    """Return whether nothing new can be made directly in *folder*, which exists.
+
+    *names* are denied for writing and do not exist; *there* are the folders that exist. A
+    name counts if it could be made otherwise: where its nearest folder is writable.
+    """
+    for name in names:
+        nearest = max((known for known in there if covers(known, name)), key=depth)
+        if covers(folder, name) and decide(rules, "write", nearest):
+            return True
+    return False
+
+
 def depth(path: str) -> int:
     """Return the number of segments."""
     return len([part for part in path.split("/") if part])

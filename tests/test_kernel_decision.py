@@ -8,6 +8,9 @@ Two places need words. Where the jail's own private place decides (the tree lies
 host's object must not be there at all: a name of the policy may be a folder of the jail's own,
 never the host's file. And a folder that only leads to a rule below it is the jail's own: it may
 show the names that the policy itself holds, and no other.
+
+Half of the policies also deny writing to names that do not exist. Nobody may make them, and
+under ``absent_deny="wall"`` nothing new appears directly in the folders around them.
 """
 
 from __future__ import annotations
@@ -60,8 +63,25 @@ def moved(path):
     got = attempt(os.rename, path, path + "~")
     return got or attempt(os.rename, path + "~", path)
 
+def attacked(path):
+    # One part after the other: in the end something would be there.
+    parts = path.split("/")
+    for end in range(2, len(parts) + 1):
+        part = "/".join(parts[:end])
+        attempt(os.mkdir, part)
+    opened(path, os.O_CREAT | os.O_WRONLY)
+    attempt(os.symlink, ".", path)
+    for folder in (os.path.dirname(path), top):
+        names = listed(folder)
+        for name in names if isinstance(names, list) else ():
+            attempt(os.rename, f"{folder}/{name}", path)
+
 got = {}
-for path, folder in json.load(sys.stdin):
+nodes, absent = json.load(sys.stdin)
+top = nodes[-1][0]
+for path in absent:
+    attacked(path)
+for path, folder in nodes:
     got[path] = (
         [listed(path), made(path + "/.probe"), moved(path)] if folder
         else [-1 if os.path.isdir(path) else opened(path), opened(path, os.O_WRONLY),
@@ -86,11 +106,29 @@ class Case:
             weights = (3, 4, 2, 1, 2, 1)
             kind = self.random.choices(KINDS, weights)[0]
             rules[kind].append(self.random.choice(self.nodes))
+        self.absent = [
+            self._absent() for _ in range(self.random.choice((0, 0, 1, 2))) if self.folders
+        ]
+        rules["deny_write"] += self.absent
         self.written = [(kind, path) for kind, paths in rules.items() for path in paths]
-        self.policy = policy_of(**rules)
+        self.policy = policy_of(**rules, absent_deny="wall")
         resolved = self.policy.resolved_rules()
         self.rules = [(rule.kind, rule.path) for rule in resolved]
         self.private = {i for i, rule in enumerate(resolved) if rule.origin == "private"}
+
+    def _absent(self) -> str:
+        folder = self.random.choice(self.folders)
+        free = [name for name in (*NAMES, "new") if not os.path.lexists(f"{folder}/{name}")]
+        path = f"{folder}/{self.random.choice(free)}"
+        return path if self.random.random() < 0.6 else f"{path}/below"
+
+    def is_walled(self, folder: str) -> bool:
+        """Tell whether the wall keeps new names out of *folder*."""
+        names = [n for n in self.absent if not self.decide("read", n)[1]]
+        walled = oracle.is_walled(self.rules, names, self.folders, folder)
+        new = f"{folder}/{PROBE}"
+        assert bool(self.policy.why("write", new)) == (self.decide("write", new)[0] and not walled)
+        return walled
 
     def _grow(self, folder: str, depth: int) -> None:
         for name in self.random.sample(NAMES, self.random.randint(1, 3)):
@@ -130,14 +168,16 @@ def check_folder(case: Case, path: str, got: list[Any]) -> None:
         assert not hidden, f"reading failed with {names}"
         assert set(names) <= {n for n in os.listdir(path) if n != PROBE}
     elif isinstance(names, list):
-        own = {os.path.basename(n) for n in case.nodes if os.path.dirname(n) == path}
+        below = [n[len(path) + 1 :] for n in (*case.nodes, *case.absent) if oracle.covers(path, n)]
+        own = {n.split("/")[0] for n in below if n}
         leading = {name for name in own if case.is_named(f"{path}/{name}")}
         assert set(names) <= leading, "names of the host are visible"
     else:
         assert names in (errno.EACCES, errno.ENOENT)
     write, is_own = case.decide("write", path)
     if write and not is_own:
-        assert made == 0, f"writing failed with {made}"
+        wanted = errno.EACCES if case.is_walled(path) else 0
+        assert made == wanted, f"writing gave {made}"
     elif not write:
         assert made in (errno.EACCES, errno.ENOENT, errno.EROFS)
 
@@ -170,7 +210,7 @@ def check_move(case: Case, path: str, outcome: int) -> None:
     if is_own:
         assert outcome != 0 or not os.path.lexists(path + ASIDE)
         return
-    if not write:
+    if not write or case.is_walled(parent):
         assert outcome != 0
     elif not below and case.decide("write", path)[0]:
         assert outcome == 0, f"moving failed with {outcome}"
@@ -224,7 +264,7 @@ def test_the_kernel_decides_as_the_policy(place: str, chunk: int) -> None:
         with Jail(case.policy) as jail:
             result = jail.run(
                 [PYTHON, "-IBS", "-c", PRELUDE + GUEST],
-                input=json.dumps(nodes).encode(),
+                input=json.dumps([nodes, case.absent]).encode(),
                 timeout=30,
             )
         assert result.exit_code == 0, result.stderr_text

@@ -92,6 +92,7 @@ def test_narrow_grants_nothing_that_either_does_not(
 def test_narrow_takes_the_smaller_of_everything_else() -> None:
     """Limits, environment, ports and hosts of the result are in both policies."""
     one = vr.JailPolicy(
+        absent_deny="wall",
         env={"A": "1", "B": "2", "S": vr.Secret("x"), "T": vr.Secret("y")},
         inbound={80: 0, 81: 0},
         egress=vr.Egress.proxy(allow=["*.a.test", "b.test:443"], deny=["x.a.test"]),
@@ -104,6 +105,7 @@ def test_narrow_takes_the_smaller_of_everything_else() -> None:
         limits=vr.Limits(memory=20, memory_by="cgroup", processes=3, output=None),
     )
     both = one.narrow(two)
+    assert both.absent_deny == "error"
     assert dict(both.env) == {"A": "1", "S": vr.Secret("x")}
     assert dict(both.inbound) == {80: 0}
     assert both.egress == vr.Egress.proxy(

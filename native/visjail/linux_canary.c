@@ -4,7 +4,7 @@
 //
 // The order is that of CANARIES in src/visruntime/_jail_canaries.py.
 
-#include "linux_init.h"
+#include "linux_canary.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -114,6 +114,7 @@ static uint32_t fixed_acts(const vj_setup *setup, int32_t *answers) {
 static int32_t try_path(char act, const char *path) {
     switch (act) {
     case 'r': return answer(open_and_close(path, O_RDONLY));
+    case 'c': return answer(vj_canary_make(path));
     case 'x': return answer(sys(SYS_faccessat, AT_FDCWD, path, 1 /* X_OK */));
     case 'w': {
         long result = open_and_close(path, O_WRONLY);

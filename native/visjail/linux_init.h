@@ -11,6 +11,7 @@
 //   linux_spawn.c       from a request to a running program
 //   linux_files.c       file operations of the host, under the jail's rights
 //   linux_canary.c      forbidden acts, tried when the jail opens
+//   linux_canary_names.c  one of them: to make a name that must not be made
 //
 // A setup step that fails ends the process: nothing continues with less.
 #ifndef VJ_LINUX_INIT_H

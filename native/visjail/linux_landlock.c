@@ -18,10 +18,11 @@
 #define ACCESS_WRITE_FILE          (1ull << 1)
 #define ACCESS_READ_FILE           (1ull << 2)
 #define ACCESS_READ_DIR            (1ull << 3)
-#define ACCESS_TRUNCATE            (1ull << 14) // ABI 3
-#define ACCESS_IOCTL_DEV           (1ull << 15) // ABI 5
-#define SCOPE_ABSTRACT_UNIX_SOCKET (1ull << 0)  // ABI 6
-#define SCOPE_SIGNAL               (1ull << 1)  // ABI 6
+#define ACCESS_MAKE_ANYTHING       (0x7full << 6) // MAKE_CHAR to MAKE_SYM
+#define ACCESS_TRUNCATE            (1ull << 14)   // ABI 3
+#define ACCESS_IOCTL_DEV           (1ull << 15)   // ABI 5
+#define SCOPE_ABSTRACT_UNIX_SOCKET (1ull << 0)    // ABI 6
+#define SCOPE_SIGNAL               (1ull << 1)    // ABI 6
 
 #define ACCESS_OF_FILES                                                                  \
     (ACCESS_EXECUTE | ACCESS_WRITE_FILE | ACCESS_READ_FILE | ACCESS_TRUNCATE |           \
@@ -52,16 +53,26 @@ static uint64_t rights_of(const vj_access_rule *rule) {
         rights = ACCESS_READ_FILE | ACCESS_READ_DIR | ACCESS_WRITE_FILE |
                  ACCESS_TRUNCATE | ACCESS_IOCTL_DEV;
         break;
+    case VJ_ACCESS_WALLED: rights = ~ACCESS_MAKE_ANYTHING; break;
     case VJ_ACCESS_END: break;
     }
     return rule->is_file ? rights & ACCESS_OF_FILES : rights;
 }
 
+static int has_wall(const vj_plan *plan) {
+    const vj_access_rule *rules = vj_plan_access(plan);
+    for (uint32_t i = 0; i < plan->access_count; i++) {
+        if (rules[i].access == VJ_ACCESS_WALLED) return 1;
+    }
+    return 0;
+}
+
 void vj_landlock_prepare(vj_setup *setup) {
     setup->ruleset = -1;
     long abi = sys(SYS_landlock_create_ruleset, 0, 0, LANDLOCK_CREATE_RULESET_VERSION);
-    // Not built in, or switched off at boot: the report says one layer.
-    if (abi == -ENOSYS || abi == -EOPNOTSUPP) return;
+    // Not built in, or switched off at boot: the report says one layer. But names that
+    // do not exist yet have no other.
+    if ((abi == -ENOSYS || abi == -EOPNOTSUPP) && !has_wall(setup->plan)) return;
     if (abi < 0) vj_setup_fail(setup, VJ_STAGE_LANDLOCK, abi);
     setup->landlock_abi = (uint32_t)abi;
 
@@ -83,8 +94,10 @@ void vj_landlock_prepare(vj_setup *setup) {
     const vj_access_rule *rules = vj_plan_access(setup->plan);
     for (uint32_t i = 0; i < setup->plan->access_count; i++) {
         const char *path = vj_plan_string(setup->plan, rules[i].path);
-        VJ_AUTO_FD place =
-            (int)sys(SYS_openat, AT_FDCWD, path, O_PATH | O_CLOEXEC | O_NOFOLLOW, 0);
+        int flags = O_PATH | O_CLOEXEC | O_NOFOLLOW;
+        if (rules[i].optional) flags |= O_DIRECTORY;
+        VJ_AUTO_FD place = (int)sys(SYS_openat, AT_FDCWD, path, flags, 0);
+        if (rules[i].optional && (place == -ENOENT || place == -ENOTDIR)) continue;
         // A folder above it that the guest may not enter: without a rule Landlock
         // allows less, not more.
         if (place == -EACCES) continue;

@@ -46,7 +46,7 @@ typedef enum {
     VJ_OPERATION_DEVICES, // a private /dev
     VJ_OPERATION_PROC,    // a private /proc
     VJ_OPERATION_SEAL,    // the mount at path becomes read-only
-    // Mounts nothing: an act (mode: 'r', 'w' or 'x') that must fail on path.
+    // Mounts nothing: an act (mode: 'r', 'w', 'x' or 'c') that must fail on path.
     VJ_OPERATION_TRY,
     // Mounts nothing: the broker lets guests connect to the socket at path.
     VJ_OPERATION_SOCKET,
@@ -82,6 +82,7 @@ typedef enum {
     VJ_ACCESS_READ_EXEC, // and execute
     VJ_ACCESS_WRITE,     // everything
     VJ_ACCESS_DEVICES,   // read, write, truncate, device ioctls; no new names
+    VJ_ACCESS_WALLED,    // everything but making names
     VJ_ACCESS_END,
 } vj_access;
 
@@ -89,7 +90,9 @@ typedef struct {
     uint32_t path;
     uint32_t access;
     uint32_t is_file;
-    uint32_t reserved;
+    // A folder that may be gone, or be another thing, by the time the jail opens:
+    // without its rule less is allowed, not more.
+    uint32_t optional;
 } vj_access_rule;
 
 // Resource limits of each process in the jail; 0 means "leave as it is".

@@ -43,6 +43,9 @@ enum {
     VJ_RULE_PRIVATE = 1u << 0,
     // A grant of the caller: id-mapped for a root caller.
     VJ_RULE_GRANT = 1u << 1,
+    // Nothing is there yet, so no mount can cover it: the name is kept from being
+    // made. No folder above it gets the right to make names (see VJ_EXTRA_FREE).
+    VJ_RULE_HELD = 1u << 2,
 };
 
 // Paths are absolute and normal: no "//", "/./", "/../" and no "/" at the end
@@ -70,9 +73,13 @@ typedef struct {
     uint64_t inode;
 } vj_fact;
 
+// An extra that is no operation: a folder in which names may be made, though no
+// folder above it allows that, because of a rule that is held.
+#define VJ_EXTRA_FREE 256u
+
 // An operation that does not follow from a rule: a link, a made file, a place.
 typedef struct {
-    uint32_t kind; // vj_operation_kind
+    uint32_t kind; // vj_operation_kind, or VJ_EXTRA_FREE
     uint32_t mode;
     const char *path;
     const char *source;

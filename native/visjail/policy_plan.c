@@ -9,6 +9,10 @@
 // the grant is bound again over both. The hidden copies keep those directories
 // mount points (rename and rmdir answer EBUSY), and the visible grant has no seam
 // inside it, so that rename and link between its directories work.
+//
+// A name that does not exist yet (VJ_RULE_HELD) gets no mount. Landlock adds up the
+// rights of all folders on the way up, so none of those above such a name may carry
+// the right to make names; their other folders get it one by one.
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +34,7 @@ typedef struct node {
     const vj_rule *grant; // a rule here that may bind, or NULL
     uint32_t rule;        // index of the rule that last spoke here
     bool is_private;      // the jail's own place from here down
+    bool is_held;         // absent: the name must not be made
     bool denies_exec;
     uint8_t kinds; // bit per vj_rule_kind
     rights in_force;
@@ -130,13 +135,26 @@ static vj_operation *add_operation(builder *build, vj_operation_kind kind,
     return operation;
 }
 
-static void add_access(builder *build, const char *path, vj_access access, bool is_file) {
+static vj_access_rule *add_access(builder *build, const char *path, vj_access access,
+                                  bool is_file) {
+    static vj_access_rule nowhere;
     build->access = grow(build, build->access, &build->access_capacity,
                          build->access_count + 1, sizeof *build->access);
     uint32_t path_offset = add_string(build, path);
-    if (build->failed) return;
-    build->access[build->access_count++] =
-        (vj_access_rule){.path = path_offset, .access = access, .is_file = is_file};
+    if (build->failed) return &nowhere;
+    vj_access_rule *rule = &build->access[build->access_count++];
+    *rule = (vj_access_rule){.path = path_offset, .access = access, .is_file = is_file};
+    return rule;
+}
+
+// Writing below `path`, without making names where one of them is held.
+static vj_access write_access(const builder *build, const char *path) {
+    const node place = {.path = path, .length = strlen(path)};
+    for (size_t i = 0; i < build->node_count; i++) {
+        if (build->nodes[i].is_held && beneath(build->nodes[i].path, &place))
+            return VJ_ACCESS_WALLED;
+    }
+    return VJ_ACCESS_WRITE;
 }
 
 // ---- rights ----------------------------------------------------------------
@@ -179,6 +197,7 @@ static void collect(builder *build, const vj_rule *rules, size_t count) {
                    .length = strlen(rules[i].path),
                    .kinds = (uint8_t)(1u << rules[i].kind),
                    .is_private = rules[i].flags & VJ_RULE_PRIVATE,
+                   .is_held = rules[i].flags & VJ_RULE_HELD,
                    .grant = rules[i].kind <= VJ_RULE_WRITE ? &rules[i] : NULL,
                    .rule = (uint32_t)i};
     }
@@ -188,6 +207,7 @@ static void collect(builder *build, const vj_rule *rules, size_t count) {
         node *last = kept ? &build->nodes[kept - 1] : NULL;
         if (last && !strcmp(last->path, build->nodes[i].path)) {
             last->kinds |= build->nodes[i].kinds;
+            last->is_held |= build->nodes[i].is_held;
             // The caller's grant of a private place shows the host's own.
             const vj_rule *grant = build->nodes[i].grant;
             if (grant && (!last->grant || last->is_private)) {
@@ -236,11 +256,16 @@ static void add_bind(builder *build, const node *at, const char *path, uint32_t 
     operation->rule = at->rule;
 }
 
+// Whether what is above a node must not be moved aside.
+static bool needs_pins(const node *at) {
+    return at->binds || at->masks || at->is_held;
+}
+
 // Whether `directory` (a prefix of a node's path) has been pinned below `top`
 // already: some earlier node beneath `top` shares it.
 static bool pinned_before(const node *top, const node *at, size_t length) {
     for (const node *earlier = top + 1; earlier < at; earlier++) {
-        if ((earlier->binds || earlier->masks) && earlier->length > length &&
+        if (needs_pins(earlier) && earlier->length > length &&
             !strncmp(earlier->path, at->path, length) && earlier->path[length] == '/' &&
             mounted_above(earlier) == top) {
             return true;
@@ -254,18 +279,21 @@ static void add_pins(builder *build, const node *top) {
     bool hidden = false;
     const node *end = build->nodes + build->node_count;
     for (const node *at = top + 1; at < end && beneath(at->path, top); at++) {
-        if ((!at->binds && !at->masks) || mounted_above(at) != top) continue;
+        if (!needs_pins(at) || mounted_above(at) != top) continue;
         for (size_t length = top->length + 1; length < at->length; length++) {
             if (at->path[length] != '/' || pinned_before(top, at, length)) continue;
+            char directory[VJ_PATH_MAX];
+            memcpy(directory, at->path, length);
+            directory[length] = 0;
+            const vj_fact *fact = fact_of(build, directory);
+            // What is above a held name may be missing like the name itself.
+            if (at->is_held && (!fact || fact->object != VJ_OBJECT_DIRECTORY)) break;
             if (!hidden) {
                 add_bind(build, top, top->path,
                          VJ_BIND_READ_ONLY |
                              (point_is_ours(build, top) ? VJ_BIND_MAKE_POINT : 0));
                 hidden = true;
             }
-            char directory[VJ_PATH_MAX];
-            memcpy(directory, at->path, length);
-            directory[length] = 0;
             add_bind(build, top, directory, VJ_BIND_READ_ONLY);
         }
     }
@@ -367,7 +395,7 @@ static void emit_node(builder *build, const node *at) {
     if (at->in_force.write) add_pins(build, at);
     add_bind(build, at, at->path, bind_flags(build, at));
     mark_grants(build, from, at);
-    vj_access access = at->in_force.write  ? VJ_ACCESS_WRITE
+    vj_access access = at->in_force.write  ? write_access(build, at->path)
                        : at->in_force.exec ? VJ_ACCESS_READ_EXEC
                                            : VJ_ACCESS_READ;
     add_access(build, at->path, access, is_file(fact_of(build, at->path)));
@@ -428,6 +456,10 @@ static bool is_late(const builder *build, const vj_extra *extra) {
 static void emit_extras(builder *build, const vj_extra *extras, size_t count, bool late) {
     for (size_t i = 0; i < count; i++) {
         if (is_late(build, &extras[i]) != late) continue;
+        if (extras[i].kind == VJ_EXTRA_FREE) {
+            add_access(build, extras[i].path, VJ_ACCESS_WRITE, false)->optional = true;
+            continue;
+        }
         vj_operation *operation = add_operation(build, (vj_operation_kind)extras[i].kind,
                                                 extras[i].path, extras[i].source);
         operation->mode = extras[i].mode;
@@ -436,7 +468,7 @@ static void emit_extras(builder *build, const vj_extra *extras, size_t count, bo
         case VJ_OPERATION_SCRATCH_PLACE:
             if (place_is_ours(build, extras[i].path))
                 operation->flags |= VJ_BIND_MAKE_POINT;
-            add_access(build, extras[i].path, VJ_ACCESS_WRITE, false);
+            add_access(build, extras[i].path, write_access(build, extras[i].path), false);
             break;
         case VJ_OPERATION_DEVICES:
         case VJ_OPERATION_PROC:

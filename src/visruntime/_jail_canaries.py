@@ -34,6 +34,7 @@ PATH_ACTS = {
     "r": ("read", frozenset({errno.EACCES})),
     "w": ("write", frozenset({errno.EROFS, errno.EACCES})),
     "x": ("execute", frozenset({errno.EACCES})),
+    "c": ("make", frozenset({errno.EACCES, errno.EROFS})),
 }
 
 MOST_PATHS = 64
@@ -49,7 +50,7 @@ def judge(answers: Sequence[int], acts: Sequence[str]) -> tuple[Canary, ...]:
     expected = [*CANARIES]
     for act in acts:
         verb, held = PATH_ACTS[act[0]]
-        expected.append((f"{verb} {act[1:]}", held | {UNSEEN}))
+        expected.append((f"{verb} {act[1:]}", held if act[0] == "c" else held | {UNSEEN}))
     return tuple(
         Canary(name, held=answer in held, errno=answer)
         for (name, held), answer in zip(expected, answers, strict=True)

@@ -12,9 +12,13 @@ import errno
 import os
 
 from visruntime import _native
-from visruntime.errors import JailClosed, JailUnavailable, PolicyError
+from visruntime.errors import JailClosed, JailUnavailable, PolicyError, PolicyUnsupported
 
-__all__ = ["apparmor_profile", "as_public_error", "init_path"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from visruntime._wall import Wall
+
+__all__ = ["apparmor_profile", "as_public_error", "init_path", "no_wall"]
 
 NAMESPACE_STAGES = frozenset({"user namespace", "id map", "namespaces", "mount propagation"})
 PATH_STAGES = frozenset({"mount source", "mount source changed", "mount point"})
@@ -99,6 +103,21 @@ def _why_no_namespaces(number: int) -> tuple[str, str]:
     return (
         "the kernel refuses namespaces to this process (a chroot, or a security module)",
         "start the host outside of the chroot, or see `visruntime doctor`",
+    )
+
+
+def no_wall(error: _native.NativeError, wall: Wall) -> PolicyUnsupported | None:
+    """Return the error for names that this kernel cannot hold, if that is what failed."""
+    missing = error.stage == "landlock" and error.errno in (errno.ENOSYS, errno.EOPNOTSUPP)
+    if not (wall.names and missing):
+        return None
+    origin, path = wall.names[0]
+    return PolicyUnsupported(
+        f"{origin}: {path} does not exist, and only Landlock (Linux 5.13), which this kernel does "
+        "not have or does not use, keeps a guest from making it; create it first, or boot with "
+        "landlock in the lsm= list",
+        field=origin,
+        value=path,
     )
 
 

@@ -25,6 +25,7 @@ from visruntime._jail_search import look_through
 from visruntime._jail_sockets import check_broker, resolve_sockets, socket_tier
 from visruntime._paths import HOME, ancestors, existing_minimal_read, is_within
 from visruntime._unsupported import unsupported
+from visruntime._wall import Wall, find_wall
 from visruntime.errors import PolicyError, PolicyUnsupported
 
 TYPE_CHECKING = False
@@ -68,6 +69,7 @@ class JailPlan:
         "protected",
         "rules",
         "socket_tier",
+        "wall",
     )
 
     def __init__(self) -> None:
@@ -80,6 +82,7 @@ class JailPlan:
         self.rules: list[tuple[str, str]] = []
         self.acts: list[str] = []
         self.socket_tier: str | None = None
+        self.wall = Wall()
 
 
 def make_plan(
@@ -129,6 +132,8 @@ def make_plan(
     plan.notes += findings.notes
     rules += [("deny_write", path, False, False) for path in plan.protected]
     rules += [("deny", path, False, False) for path, _ in plan.masked]
+    plan.wall = _wall(written, rules, resolver)
+    rules += [("deny_write", path, False, False) for path in plan.wall.replaced]
     facts = _facts((path for _, path, _, _ in rules), resolver)
     _check_present([*plan.protected, *(path for path, _ in plan.masked)], facts)
     plan.socket_tier = socket_tier(policy, sockets, rules, facts)
@@ -136,7 +141,10 @@ def make_plan(
         check_broker(sockets)
     plan.rules = [(kind, path) for kind, path, _, _ in rules]
     plan.host_rules = [(kind, path) for kind, path, private, _ in rules if not private]
-    plan.acts = _denied_paths(written, plan, rules, facts)[:MOST_PATHS]
+    plan.acts = [
+        *dict.fromkeys("c" + plan.wall.first_missing(path) for _, path in plan.wall.names),
+        *_denied_paths(written, plan, rules, facts),
+    ][:MOST_PATHS]
     guest_id = GUEST_IDS[0] + secrets.randbelow(GUEST_IDS[1] - GUEST_IDS[0])
     plan.blob = _compile(
         rules=rules,
@@ -154,6 +162,8 @@ def make_plan(
         private_network=policy.egress.mode != "open",
         host_root=host_root,
         broker_sockets=plan.socket_tier == "broker",
+        held={path for _, path in plan.wall.names},
+        free=plan.wall.free,
     )
     return plan
 
@@ -282,6 +292,20 @@ def _protect(
     return protected
 
 
+def _wall(
+    written: Sequence[Rule], rules: Sequence[tuple[str, str, bool, bool]], resolver: Resolver
+) -> Wall:
+    """Return the wall for the denied names that do not exist."""
+    return find_wall(
+        [rule[:3] for rule in rules],
+        [
+            (rule.origin, rule.path)
+            for rule in written
+            if rule.kind == "deny_write" and resolver.found.get(rule.path) is None
+        ],
+    )
+
+
 # ---- facts -----------------------------------------------------------------------
 
 
@@ -384,7 +408,7 @@ def _denied_paths(
                 continue  # in a private place there is no file of the host
         if not _native.decide(plan.rules, right, rule.path)[0]:
             acts.append(right[0].replace("e", "x") + rule.path)
-    acts += [f"w{path}" for path in plan.protected]
+    acts += [f"w{path}" for path in (*plan.protected, *plan.wall.replaced)]
     return acts
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from visruntime._paths import visible
+from visruntime._wall import MOST_FREE
 from visruntime.events import Clause, EnforcementReport
 
 TYPE_CHECKING = False
@@ -30,17 +32,27 @@ def make_report(
     for kind in ("read", "write"):
         for index, _ in enumerate(getattr(policy, kind)):
             clauses.append(Clause(f"{kind}[{index}]", ("mount", *layer)))
+    held = {origin for origin, _ in plan.wall.names}
     for kind in ("deny", "deny_read", "deny_write", "deny_exec"):
         mechanism = "noexec mount" if kind == "deny_exec" else "mount"
         for index, _ in enumerate(getattr(policy, kind)):
+            origin = f"{kind}[{index}]"
             note = "holds for the object that was there when the jail opened"
-            clauses.append(Clause(f"{kind}[{index}]", (mechanism,), note=note))
+            if origin in held:
+                wall = tuple(f"{name} wall" for name in layer)
+                clauses.append(Clause(origin, wall, note="nothing is there, and no guest makes it"))
+            else:
+                clauses.append(Clause(origin, (mechanism,), note=note))
     clauses += [
         Clause(f"implicit read {path}", ("mount", *layer), note=why) for path, why in implicit_read
     ]
     clauses += [
         Clause(f"protected {path}", ("mount",), note="the host runs or trusts it")
         for path in plan.protected
+    ]
+    clauses += [
+        Clause(f"protected {path}", ("mount",), note="a folder here could hold a denied name")
+        for path in plan.wall.replaced
     ]
     clauses += [Clause(f"masked {path}", ("mount",), note=why) for path, why in plan.masked]
     clauses += [
@@ -51,7 +63,7 @@ def make_report(
         Clause("privileges", ("no capabilities", "no_new_privs", "seccomp", "user namespace")),
     ]
     clauses += _limits(policy.limits, info)
-    notes = list(plan.notes)
+    notes = [*plan.notes, *_wall_notes(plan)]
     if not info["landlock_abi"]:
         notes.append("one layer: this kernel has no Landlock, file clauses rest on mounts alone")
     elif not _scopes(info):
@@ -70,6 +82,20 @@ def make_report(
         identity=_identity(info),
         notes=tuple(notes),
     )
+
+
+def _wall_notes(plan: JailPlan) -> list[str]:
+    wall = plan.wall
+    if not wall.names:
+        return []
+    folders = ", ".join(visible(path) for path in wall.walled)
+    note = (
+        f"wall: directly in {folders} a guest can make no new name, and in folders that are made "
+        "there later neither"
+    )
+    if wall.left_out:
+        note += f"; nor in {wall.left_out} more folders, beyond the {MOST_FREE} that are exempt"
+    return [note]
 
 
 def _scopes(info: Mapping[str, int]) -> bool:

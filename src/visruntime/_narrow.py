@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["narrow"]
 
+ABSENT_DENIES = ("wall", "error")
 RIGHTS = ("read", "write", "exec")
 SYSTEMS = ("none", "minimal", "host")
 
@@ -74,6 +75,7 @@ def narrow(one: JailPolicy, two: JailPolicy) -> JailPolicy:
     egress = one.egress.narrow(two.egress)
     return one.replace(
         **_common_rules(one, two, system),
+        absent_deny=max(one.absent_deny, two.absent_deny, key=ABSENT_DENIES.index),
         system=system,
         egress=egress,
         env=env,

@@ -14,7 +14,7 @@ from visruntime.guest import values
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from typing import Any
 
 __all__ = [
@@ -122,6 +122,8 @@ def compile_plan(
     private_network: bool,
     host_root: bool,
     broker_sockets: bool = False,
+    held: Collection[str] = (),
+    free: Sequence[str] = (),
 ) -> bytes:
     """Compile a policy into the plan that visjail-init executes.
 
@@ -132,12 +134,16 @@ def compile_plan(
         extras: (operation, path, source, mode), in order.
         limits: of each process; 0 leaves one as it is.
         broker_sockets: connections to AF_UNIX paths are judged in the jail.
+        held: paths of rules that name what does not exist and must not be made.
+        free: folders in which names may be made all the same.
     """
     keep: list[Any] = []
     rule_table = _rule_table([rule[:2] for rule in rules], keep)
-    for index, (_, _, private, grant) in enumerate(rules):
-        rule_table[index].flags = (lib.VJ_RULE_PRIVATE if private else 0) | (
-            lib.VJ_RULE_GRANT if grant else 0
+    for index, (kind, path, private, grant) in enumerate(rules):
+        rule_table[index].flags = (
+            (lib.VJ_RULE_PRIVATE if private else 0)
+            | (lib.VJ_RULE_GRANT if grant else 0)
+            | (lib.VJ_RULE_HELD if kind == "deny_write" and path in held else 0)
         )
     objects = {
         "absent": lib.VJ_OBJECT_ABSENT,
@@ -152,11 +158,14 @@ def compile_plan(
         fact_table[index].object = objects[kind]
         fact_table[index].device = device
         fact_table[index].inode = inode
+    kinds = [getattr(lib, f"VJ_OPERATION_{operation}") for operation, _, _, _ in extras]
+    kinds += [lib.VJ_EXTRA_FREE] * len(free)
+    extras = [*extras, *(("FREE", path, "", 0) for path in free)]
     extra_table = ffi.new("vj_extra[]", max(len(extras), 1))
-    for index, (operation, path, source, mode) in enumerate(extras):
+    for index, (_, path, source, mode) in enumerate(extras):
         texts = [ffi.new("char[]", os.fsencode(text)) for text in (path, source)]
         keep += texts
-        extra_table[index].kind = getattr(lib, f"VJ_OPERATION_{operation}")
+        extra_table[index].kind = kinds[index]
         extra_table[index].path, extra_table[index].source = texts
         extra_table[index].mode = mode
     settings = ffi.new("vj_plan_settings *")

@@ -67,7 +67,7 @@ def unsupported(
         *_globs(policy),
         *_links_out(resolved),
         *_made_files(resolved),
-        *_absent_denies(resolved),
+        *_absent_denies(resolved, policy.absent_deny),
     ]
 
 
@@ -105,11 +105,11 @@ def _links_out(rules: Sequence[Rule]) -> list[tuple[str, str]]:
     ]
 
 
-def _absent_denies(rules: Sequence[Rule]) -> list[tuple[str, str]]:
+def _absent_denies(rules: Sequence[Rule], absent_deny: str) -> list[tuple[str, str]]:
     """Find denies of names that do not exist inside a grant of the host's files.
 
-    A mount can only cover a name that is there: the guest, or the host later, would make
-    the file and the deny would not hold.
+    A mount can only cover a name that is there. The guest can be kept from making one, but
+    not the host: reading what the host makes later cannot be denied.
     """
     grants: dict[str, list[tuple[str, str]]] = {}
     for rule in rules:
@@ -126,13 +126,21 @@ def _absent_denies(rules: Sequence[Rule]) -> list[tuple[str, str]]:
         nearest = covering[-1]
         if all(origin == "private" for _, origin in grants[nearest]):
             continue  # the jail makes that place itself, so it can make the name too
-        if rule.kind == "deny_write" and not any(kind == "write" for kind, _ in grants[nearest]):
+        writable = any(kind == "write" for kind, _ in grants[nearest])
+        if rule.kind == "deny_write" and (absent_deny != "error" or not writable):
             continue
         seen.add(rule.origin)
         name, grant = visible(rule.path), visible(nearest)
-        sentence = (
-            f"{name} does not exist, and a name that does not exist yet cannot be denied inside "
-            f"the granted {grant}; create it first, or leave the rule out"
-        )
+        if rule.kind == "deny_write":
+            sentence = (
+                f'{name} does not exist inside the granted {grant}, and absent_deny="error" '
+                'refuses that; create it first, leave the rule out, or use absent_deny="wall"'
+            )
+        else:
+            sentence = (
+                f"{name} does not exist, and a name that does not exist yet cannot be denied "
+                f"inside the granted {grant}: it may be made later; create it first, use "
+                "deny_write, or leave the rule out"
+            )
         found.append((rule.origin, sentence))
     return found

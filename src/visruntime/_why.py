@@ -7,6 +7,7 @@ import os
 from visruntime._native import decide
 from visruntime._paths import FORBIDDEN_GRANTS, _short, is_within, normalise, visible
 from visruntime._policy_values import Decision, Rule, split_host
+from visruntime._wall import find_wall, object_at
 from visruntime.errors import PolicyError
 
 TYPE_CHECKING = False
@@ -38,6 +39,10 @@ def why(policy: JailPolicy, op: str, target: object) -> Decision:
         real = os.path.realpath(path)
         rule, allowed = _decide(resolved, op, real)
     shown = visible(path) if real == path else f"{visible(path)} (which is {visible(real)})"
+    if allowed and op == "write" and policy.absent_deny == "wall":
+        behind = _behind_the_wall(resolved, real, shown)
+        if behind is not None:
+            return behind
     if allowed:
         reason = (
             f"the policy lets the guest {VERBS[op]} {shown}: "
@@ -46,6 +51,26 @@ def why(policy: JailPolicy, op: str, target: object) -> Decision:
     else:
         reason = _cannot(op, shown, real, rule)
     return Decision(allowed=allowed, rule=rule, reason=reason)
+
+
+def _behind_the_wall(rules: Sequence[Rule], real: str, shown: str) -> Decision | None:
+    """Return the answer for a name that the rules allow and that cannot be made."""
+    if object_at(real) != "absent":
+        return None
+    wall = find_wall(
+        [(rule.kind, rule.path, rule.origin == "private") for rule in rules],
+        [(rule.origin, rule.path) for rule in rules if rule.kind == "deny_write"],
+    )
+    if not wall.covers(real):
+        return None
+    names = {path for _, path in wall.names}
+    held = next(rule for rule in rules if rule.kind == "deny_write" and rule.path in names)
+    reason = (
+        f"the guest cannot make {shown}: {_origin(held)} does not exist yet, and until the jail "
+        "closes no name can be made in the folders that could hold it, nor in those above; make "
+        'the name or its folder first, or use absent_deny="error"'
+    )
+    return Decision(allowed=False, rule=held, reason=reason)
 
 
 def _decide(rules: Sequence[Rule], op: str, path: str) -> tuple[Rule | None, bool]:

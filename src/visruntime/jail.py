@@ -12,7 +12,7 @@ import time
 from visruntime import _jail_files, _native
 from visruntime._environment_names import check_env
 from visruntime._jail_canaries import judge
-from visruntime._jail_diagnose import as_public_error, init_path
+from visruntime._jail_diagnose import as_public_error, init_path, no_wall
 from visruntime._jail_files import JailFiles
 from visruntime._jail_plan import DEFAULT_PROCESSES, make_plan
 from visruntime._jail_process import (
@@ -104,7 +104,7 @@ class Jail(JailFiles):
         try:
             self._handle = _native.JailHandle(init_path(), plan.blob)
         except _native.NativeError as error:
-            raise as_public_error(error, plan.blob) from None
+            raise no_wall(error, plan.wall) or as_public_error(error, plan.blob) from None
         self._closed = False
         try:
             self._report = self._prove(plan, implicit_read)

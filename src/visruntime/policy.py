@@ -69,6 +69,9 @@ MAX_NAMES = 1000
 MAX_SOCKET_BYTES = 107
 """Longest path of an AF_UNIX socket, in bytes (``sun_path`` without its end)."""
 
+ABSENT_DENIES = ("wall", "error")
+"""Values of ``absent_deny``, the one that lets a guest do most first."""
+
 KINDS = ("read", "write", "deny", "deny_read", "deny_write", "deny_exec")
 """The kinds of rules; each is also the name of its field."""
 
@@ -123,6 +126,9 @@ class JailPolicy(_FromFiles):
         deny_read: as *deny*, since what cannot be read can be neither changed nor run.
         deny_write: readable as far as granted, but not to be changed.
         deny_exec: not executable; no grant below lifts this.
+        absent_deny: what becomes of a *deny_write* inside a write grant while nothing is
+            there. "wall": no new name can be made in the folders that would hold it, nor
+            in those above (folders that exist in them are free). "error": refused.
         reveal: secret paths that a preset would hide, lifted one by one.
         caches: tool caches private to this policy.
         services: credential and system services, by name.
@@ -143,6 +149,7 @@ class JailPolicy(_FromFiles):
     """
 
     __slots__ = (
+        "absent_deny",
         "caches",
         "deny",
         "deny_exec",
@@ -162,6 +169,7 @@ class JailPolicy(_FromFiles):
         "system",
         "write",
     )
+    absent_deny: Literal["wall", "error"]
     caches: tuple[str, ...]
     deny: tuple[str, ...]
     deny_exec: tuple[str, ...]
@@ -190,6 +198,7 @@ class JailPolicy(_FromFiles):
         deny_read: Iterable[str | os.PathLike[str]] = (),
         deny_write: Iterable[str | os.PathLike[str]] = (),
         deny_exec: Iterable[str | os.PathLike[str]] = (),
+        absent_deny: Literal["wall", "error"] = "error",
         reveal: Iterable[str | os.PathLike[str]] = (),
         caches: Iterable[str | os.PathLike[str]] = (),
         services: Iterable[str] = (),
@@ -212,6 +221,8 @@ class JailPolicy(_FromFiles):
         self._set(sensitive_sockets=_check_sockets("sensitive_sockets", sensitive_sockets))
         if system not in ("minimal", "host", "none"):
             _refuse("system", system, 'one of "minimal", "host", "none"')
+        if absent_deny not in ABSENT_DENIES:
+            _refuse("absent_deny", absent_deny, f"one of {', '.join(map(repr, ABSENT_DENIES))}")
         if not isinstance(egress, Egress):
             _refuse("egress", egress, "Egress.OFF, Egress.OPEN or Egress.proxy(allow=[...])")
         if limits is not None and not isinstance(limits, Limits):
@@ -220,6 +231,7 @@ class JailPolicy(_FromFiles):
         if ports and egress.mode == "open":
             _refuse("inbound", dict(ports), "nothing with Egress.OPEN, which shares the network")
         self._set(
+            absent_deny=absent_deny,
             services=_check_services(services),
             system=system,
             egress=egress,

@@ -90,6 +90,12 @@ class Parser(argparse.ArgumentParser):
                 default=[],
                 help=PATH_HELP[kind],
             )
+        self.flag(
+            "--absent-deny",
+            metavar="wall|error",
+            help="what holds a --deny-write of what does not exist: no new names around it, "
+            "or nothing, which is refused",
+        )
         self.flag("--system", metavar="minimal|host|none", help="which of the system it sees")
         self.flag("--net", metavar="off|proxy|open", help="its network; open is the host's")
         for name, metavar in (
@@ -225,6 +231,8 @@ def _changes(options: argparse.Namespace, policy: JailPolicy, here: str) -> dict
         changes["services"] = (*policy.services, *options.service)
     if options.system:
         changes["system"] = options.system
+    if options.absent_deny:
+        changes["absent_deny"] = options.absent_deny
     _add_network(options, policy, changes)
     _add_env(options, policy, changes)
     _add_limits(options, policy, changes)
