@@ -24,10 +24,10 @@ flags=(-std=gnu11 -D_GNU_SOURCE -g -O1 -fno-omit-frame-pointer -Wall -Wextra -We
     -fno-sanitize-recover=all -Inative/visjail)
 compiler=${CC:-$(command -v clang >/dev/null && echo clang || echo cc)}
 if [[ $(basename "$compiler") == clang* ]]; then
-    flags+=(-fsanitize=address,undefined,fuzzer)
+    flags+=("-fsanitize=address,undefined,fuzzer")
     driver=()
 else
-    flags+=(-fsanitize=address,undefined)
+    flags+=("-fsanitize=address,undefined")
     driver=(tests/native/driver.c)
 fi
 for target in "${targets[@]}"; do

@@ -1,6 +1,7 @@
 // What a keeper makes of a request, whatever is in it.
 //
 // sources: native/visjail/linux_spawn.c
+// libraries: -no-pie -Wl,--unresolved-symbols=ignore-in-object-files
 //
 // The keeper's own code receives the packets of one input from a real socket and splits
 // them into a directory, arguments and an environment. Only the last step is not taken:
@@ -35,17 +36,6 @@ long vj_spawn_shared(int (*function)(void *), void *argument, void *stack_top) {
     for (char **at = start->environment; *at; at++, count++) seen += strlen(*at);
     FUZZ_CHECK(count == start->request->message.environment_count);
     return 1;
-}
-
-int vj_file_operation(const vj_request *request) {
-    (void)request;
-    abort();
-}
-
-void vj_text_string(vj_text *text, const char *string) {
-    (void)text;
-    (void)string;
-    abort();
 }
 
 long vj_message_send(int socket, const vj_message *message, const void *data, size_t size,
