@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import socket
 import tempfile
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 
 from visruntime._jail_diagnose import apparmor_profile
 from visruntime.doctor import Finding
 from visruntime.errors import VisRuntimeError
 from visruntime.jail import Jail
-from visruntime.policy import Egress, JailPolicy, Limits
+from visruntime.policy import MAX_SOCKET_BYTES, Egress, JailPolicy, Limits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +29,9 @@ PROGRAM_TIMEOUT_SECONDS = 10
 MEMORY_LIMIT = 64 * 1024**2
 MEMORY_TRIED = 256 * 1024**2
 """What a program tries to hold under `MEMORY_LIMIT`, in bytes."""
+
+SOCKET_NAME_BYTES = 40
+"""Room for the name of a socket below the folder for temporary files."""
 
 LOAD_PROFILE = "visruntime doctor --apparmor | sudo apparmor_parser --replace"
 
@@ -275,14 +278,15 @@ def _memory(way: Any, name: str) -> Finding:
 
 
 def _clauses() -> Iterator[Finding]:
-    with _things() as (folder, socket_path):
+    with _things() as top:
+        folder = f"{top}/folder"
         rows: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
             ("egress.open", "the host's network", {"egress": Egress.OPEN}),
             ("egress.proxy", "egress through a proxy",
              {"egress": Egress.proxy(allow=["service.test:443"])}),
             ("inbound", "a port of the jail on the host's loopback", {"inbound": {8000: 0}}),
             ("host_ports", "one port of the host's loopback", {"host_ports": [9]}),
-            ("sockets", "one AF_UNIX socket of the host", {"sockets": [socket_path]}),
+            ("sockets", "one AF_UNIX socket of the host", {"sockets": [f"{top}/socket"]}),
             ("system.host", "the whole host, read-only", {"system": "host"}),
             ("deny_write.absent", "a denied name that does not exist yet",
              {"write": [folder], "deny_write": [f"{folder}/absent"]}),
@@ -293,25 +297,27 @@ def _clauses() -> Iterator[Finding]:
             ("services", "credential and system services", {"services": ["ssh"]}),
         )  # fmt: skip
         for key, name, fields in rows:
-            yield _clause(key, name, fields, folder)
+            yield _clause(key, name, fields, top)
 
 
 @contextmanager
-def _things() -> Iterator[tuple[str, str]]:
-    """Make a folder with a file, and a socket that listens beside it."""
+def _things() -> Iterator[str]:
+    """Make a folder that holds a ``folder`` with a file, and a ``socket`` that listens."""
+    room = MAX_SOCKET_BYTES - len(os.fsencode(os.path.realpath(tempfile.gettempdir())))
     with (
-        tempfile.TemporaryDirectory(prefix="visruntime-doctor-") as made,
+        tempfile.TemporaryDirectory(
+            prefix="visruntime-doctor-",
+            dir=None if room > SOCKET_NAME_BYTES else "/tmp",  # noqa: S108 - made fresh, mode 0700
+        ) as made,
         closing(socket.socket(socket.AF_UNIX)) as listener,
     ):
-        folder = os.path.join(os.path.realpath(made), "folder")
-        os.mkdir(folder)
-        with open(os.path.join(folder, "file"), "wb"):
+        top = os.path.realpath(made)
+        os.mkdir(f"{top}/folder")
+        with open(f"{top}/folder/file", "wb"):
             pass
-        path = os.path.join(os.path.realpath(made), "socket")
-        with suppress(OSError):  # a TMPDIR with a name that is too long
-            listener.bind(path)
-            listener.listen()
-        yield folder, path
+        listener.bind(f"{top}/socket")
+        listener.listen()
+        yield top
 
 
 def _clause(key: str, name: str, fields: Mapping[str, Any], folder: str = "") -> Finding:
