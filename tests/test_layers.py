@@ -12,7 +12,7 @@ ROOT = Path(visruntime.__file__).parent
 
 # Highest first. A module may import from its own layer and those below it.
 LAYERS = {
-    "faces": ("cli", "doctor", "integrations", "__main__", "__init__"),
+    "faces": ("cli", "doctor", "_doctor_probes", "integrations", "__main__", "__init__"),
     "state": ("state",),
     "runtime": (
         "runtime", "callbacks", "aio", "executor", "environments", "results", "worker",

@@ -86,6 +86,10 @@ vj_status vj_send(int socket, const vj_message *message, const void *data, size_
     return vj_fail(error, VJ_SYSTEM, VJ_STAGE_HOST, errno, "cannot send to the jail");
 }
 
+static void close_all(const int *descriptors, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) close(descriptors[i]);
+}
+
 // Receive one message and, where `data` is not NULL, what stands behind it.
 // `descriptors` has room for VJ_DESCRIPTORS_MAX.
 static vj_status receive_with(int socket, int flags, vj_message *message, void *data,
@@ -122,7 +126,7 @@ static vj_status receive_with(int socket, int flags, vj_message *message, void *
     }
     size_t expected = sizeof *message + (data ? message->data_size : 0);
     if ((size_t)size != expected || (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
-        for (uint32_t i = 0; i < *count; i++) close(descriptors[i]);
+        close_all(descriptors, *count);
         *count = 0;
         return vj_fail(error, VJ_CLOSED, VJ_STAGE_HOST, EBADMSG, "a malformed message");
     }
@@ -254,21 +258,24 @@ static vj_status await_ready(vj_jail *jail, vj_jail_info *info, vj_error *error)
                                         sizeof answers, descriptors, &count, error);
         if (status == VJ_INTERRUPTED) continue;
         if (status != VJ_OK) return status;
-        if (message.kind == VJ_MESSAGE_FAILED) return failure_of(&message, error);
-        if (message.kind == VJ_MESSAGE_PROCESS && count == 1) {
+        if (message.kind == VJ_MESSAGE_FAILED) {
+            close_all(descriptors, count);
+            return failure_of(&message, error);
+        }
+        if (message.kind == VJ_MESSAGE_PROCESS && count == 1 && jail->process < 0) {
             jail->process = descriptors[0];
             info->pid = message.pid;
-        } else if (message.kind == VJ_MESSAGE_READY) {
+        } else if (message.kind == VJ_MESSAGE_READY && !count) {
             ready = true;
             info->landlock_abi = message.landlock_abi;
             info->guest_id = message.guest_id;
             info->identity = message.identity;
             info->answer_count = message.data_size / (uint32_t)sizeof *answers;
             memcpy(info->answers, answers, message.data_size);
-        } else if (message.kind == VJ_MESSAGE_KEEPER && count == 1) {
+        } else if (message.kind == VJ_MESSAGE_KEEPER && count == 1 && jail->spare < 0) {
             jail->spare = descriptors[0];
         } else {
-            for (uint32_t i = 0; i < count; i++) close(descriptors[i]);
+            close_all(descriptors, count);
             return vj_fail(error, VJ_SYSTEM, message.stage, message.error,
                            vj_stage_name(message.stage));
         }
@@ -291,7 +298,7 @@ static void find_process(vj_jail *jail) {
         if (message.kind == VJ_MESSAGE_PROCESS && count == 1) {
             jail->process = descriptors[0];
         } else {
-            for (uint32_t i = 0; i < count; i++) close(descriptors[i]);
+            close_all(descriptors, count);
         }
     }
 }
@@ -474,6 +481,7 @@ static vj_status await_answer(vj_jail *jail, vj_message_kind kind, int *descript
         if (status != VJ_OK) return condemn(jail, status, error);
         if (message.kind == VJ_MESSAGE_KEEPER) jail->keepers_asked--;
         if (message.error) {
+            close_all(received, count);
             if (message.kind == (uint32_t)kind) return failure_of(&message, error);
             continue;
         }
@@ -485,7 +493,7 @@ static vj_status await_answer(vj_jail *jail, vj_message_kind kind, int *descript
             jail->spare = received[0];
             continue;
         }
-        for (uint32_t i = 0; i < count; i++) close(received[i]);
+        close_all(received, count);
     }
 }
 
@@ -614,7 +622,7 @@ static vj_status await_started(int channel, int32_t *pid, vj_error *error) {
         uint32_t count;
         vj_status status = receive_answer(channel, &message, descriptors, &count, error);
         if (status != VJ_OK) return status;
-        for (uint32_t i = 0; i < count; i++) close(descriptors[i]);
+        close_all(descriptors, count);
         if (message.kind == VJ_MESSAGE_FAILED) return failure_of(&message, error);
         if (message.kind == VJ_MESSAGE_STARTED) {
             *pid = message.pid;
@@ -672,7 +680,7 @@ static void collect(vj_run *run) {
     vj_status status =
         vj_receive(run->channel, MSG_DONTWAIT, &message, descriptors, &count, &ignored);
     if (status == VJ_TIMED_OUT || status == VJ_INTERRUPTED) return;
-    for (uint32_t i = 0; i < count; i++) close(descriptors[i]);
+    close_all(descriptors, count);
     if (status == VJ_OK && message.kind == VJ_MESSAGE_DONE) {
         run->done++;
         return;

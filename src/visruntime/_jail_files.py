@@ -89,7 +89,7 @@ class JailFiles:
         number = result.exit_code
         if number in DENIED:
             reason = "is a link" if number == errno.ELOOP else os.strerror(number)
-            raise PathDenied(f"{name}: {reason} (in the jail)", path=name)
+            raise PathDenied(f"{name}: {reason} (in the jail)", path=name, errno=number)
         raise OSError(number, os.strerror(number), name)
 
     def read_bytes(

@@ -104,7 +104,10 @@ class JailClosed(VisRuntimeError):
 
 
 class CommandError(VisRuntimeError):
-    """Something about one program that was run in a jail; ``result`` holds what is known of it."""
+    """Something about one program that was run in a jail; ``result`` holds what is known of it.
+
+    Where the class is an `OSError` too, ``errno`` is what the kernel answered inside.
+    """
 
     def __init__(self, message: str, *, result: Any = None) -> None:
         super().__init__(message)
@@ -151,11 +154,15 @@ class OutputLimitExceeded(LimitExceeded):
 
 
 class PathDenied(VisRuntimeError, PermissionError):
-    """A file operation on ``path`` was refused by the policy or by the jail."""
+    """A file operation on ``path`` was refused by the policy or by the jail.
 
-    def __init__(self, message: str, *, path: str) -> None:
+    ``errno`` is what the kernel answered inside, ``None`` where it was not asked.
+    """
+
+    def __init__(self, message: str, *, path: str, errno: int | None = None) -> None:
         super().__init__(message)
         self.path = path
+        self.errno = errno
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""

@@ -392,9 +392,13 @@ class Jail(JailFiles):
     def _start_error(self, error: _native.NativeError, request: Mapping[str, Any]) -> Exception:
         name = os.fsdecode(request["arguments"][0])
         if error.stage == "execute":
+            refusal: CommandNotFound | CommandNotExecutable
             if error.errno in NOT_FOUND:
-                return CommandNotFound(f"{name}: not found in the jail{self._hint(name)}")
-            return CommandNotExecutable(f"{name}: {os.strerror(error.errno)} in the jail")
+                refusal = CommandNotFound(f"{name}: not found in the jail{self._hint(name)}")
+            else:
+                refusal = CommandNotExecutable(f"{name}: {os.strerror(error.errno)} in the jail")
+            refusal.errno = error.errno
+            return refusal
         if error.stage == "working directory":
             path = os.fsdecode(request["directory"])
             return PathDenied(

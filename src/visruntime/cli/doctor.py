@@ -7,7 +7,7 @@ import sys
 
 from visruntime.cli.flags import Parser
 from visruntime.cli.messages import Refusal, clean
-from visruntime.cli.report import open_for_caller, plain
+from visruntime.cli.report import open_for_caller
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,46 +19,35 @@ EXAMPLES = """\
   visruntime doctor
   visruntime doctor --json
   visruntime doctor --html report.html
-"""
-
-PAGE = """\
-<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>visruntime doctor</title>
-<style>
-body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }}
-pre {{ background: #8881; padding: 1rem; overflow-x: auto; border-radius: 6px }}
-:root {{ color-scheme: light dark }}
-</style>
-</head>
-<body>
-<h1>visruntime doctor</h1>
-<pre>{text}</pre>
-<details><summary>The same as JSON</summary><pre>{data}</pre></details>
-</body>
-</html>
+  visruntime doctor --apparmor | sudo apparmor_parser --replace
 """
 
 
 def main(words: Sequence[str]) -> int:
     """Run ``doctor`` with the command line *words*; 0 means that a jail can be opened here."""
-    import html
-    import json
-
     parser = Parser(
         "doctor",
         "",
-        "Open a real jail, try forbidden acts in it, and say what is enforced and by what.",
+        "Open real jails, try forbidden acts in them, and say what is enforced and by what.",
         EXAMPLES,
     )
     parser.flag("--json", action="store_true", help="print the findings as JSON")
     parser.flag("--html", metavar="FILE", help="also write them as one page without scripts")
+    parser.flag(
+        "--apparmor",
+        action="store_true",
+        help="try nothing; print an AppArmor profile that lets this installation open jails",
+    )
     options, rest = parser.split(words)
     if rest:
         raise Refusal(f"doctor takes no {rest[0]!a}")
+    if options.apparmor:
+        from visruntime._jail_diagnose import apparmor_profile
+
+        if options.json or options.html:
+            raise Refusal("--apparmor prints a profile only; leave --json and --html out")
+        sys.stdout.write(apparmor_profile())
+        return 0
     page = None
     if options.html:
         page = open_for_caller(options.html, f"--html {options.html}", 0o644)
@@ -66,10 +55,15 @@ def main(words: Sequence[str]) -> int:
     from visruntime.doctor import doctor
 
     report = doctor()
-    data = json.dumps(plain(report), indent=2, ensure_ascii=True)
-    text = "\n".join(clean(line) for line in str(report).splitlines())
-    sys.stdout.write(f"{data if options.json else text}\n")
+    if options.json:
+        import json
+
+        sys.stdout.write(json.dumps(report.to_dict(), indent=2) + "\n")
+    else:
+        sys.stdout.writelines(f"{clean(line)}\n" for line in str(report).splitlines())
     if page is not None:
-        with os.fdopen(page, "w", encoding="utf-8") as file:
-            file.write(PAGE.format(text=html.escape(text), data=html.escape(data)))
+        from visruntime.cli.page import render
+
+        with os.fdopen(page, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(render(report))
     return 0 if report.ok else 1

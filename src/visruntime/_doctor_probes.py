@@ -1,0 +1,356 @@
+"""The probes behind `doctor`: each opens a real jail, and most try a forbidden act in it.
+
+A clause is offered to `Jail` as a policy would: what it refuses is unavailable, with its
+own words, so that nothing here has to know what is built or what this kernel has.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+from contextlib import closing, contextmanager
+
+from visruntime._jail_diagnose import apparmor_profile
+from visruntime.doctor import Finding
+from visruntime.errors import VisRuntimeError
+from visruntime.jail import Jail
+from visruntime.policy import MAX_SOCKET_BYTES, Egress, JailPolicy, Limits
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import Any
+
+__all__ = ["examine"]
+
+LANDLOCK_WITH_SCOPES = 6
+PROGRAM_TIMEOUT_SECONDS = 10
+MEMORY_LIMIT = 64 * 1024**2
+MEMORY_TRIED = 256 * 1024**2
+"""What a program tries to hold under `MEMORY_LIMIT`, in bytes."""
+
+SOCKET_NAME_BYTES = 40
+"""Room for the name of a socket below the folder for temporary files."""
+
+LOAD_PROFILE = "visruntime doctor --apparmor | sudo apparmor_parser --replace"
+
+
+def examine() -> tuple[str, tuple[Finding, ...], str]:
+    """Return the back end ("none" if no jail opens), the findings, and an AppArmor profile."""
+    probe = "open a jail with the default policy"
+    try:
+        jail = Jail(JailPolicy())
+    except VisRuntimeError as error:
+        restricted = _kernel_setting("apparmor_restrict_unprivileged_userns") == "1"
+        finding = Finding(
+            "jail",
+            "jail",
+            "unavailable",
+            detail=str(error),
+            probe=probe,
+            errno=getattr(error, "errno", None),
+            fix=LOAD_PROFILE if restricted else getattr(error, "fix", ""),
+        )
+        return "none", (finding,), apparmor_profile() if restricted else ""
+    with jail:
+        opened = Finding("jail", "jail", "enforced", detail=jail.report.backend, probe=probe)
+        findings = (
+            opened,
+            _identity(jail),
+            _landlock(jail),
+            *_canaries(jail),
+            *_files(),
+            _terminal(jail),
+            _worker(),
+            *_limits(jail),
+            *_clauses(),
+            *_backends(),
+        )
+    return jail.report.backend, findings, ""
+
+
+def _kernel_setting(name: str) -> str:
+    try:
+        with open(f"/proc/sys/kernel/{name}", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def _identity(jail: Jail) -> Finding:
+    less = os.geteuid() == 0 and "without capabilities" in jail.report.identity
+    return Finding(
+        "identity",
+        "identity of the guest",
+        "degraded" if less else "enforced",
+        detail=jail.report.identity,
+        probe="mount the grants id-mapped" if os.geteuid() == 0 else "map the caller's own uid",
+        fix="call as an ordinary user" if less else "",
+    )
+
+
+def _landlock(jail: Jail) -> Finding:
+    layers = [name for name in jail.report.mechanisms("system") if name.startswith("landlock")]
+    abi = int(layers[0].rpartition("-")[2]) if layers else 0
+    name, probe = "second layer (Landlock)", "restrict a program by Landlock"
+    if abi >= LANDLOCK_WITH_SCOPES:
+        return Finding("landlock", name, "enforced", detail=f"ABI {abi}", probe=probe)
+    if abi:
+        return Finding(
+            "landlock",
+            name,
+            "degraded",
+            detail=f"ABI {abi}: files only, signals between runs are not kept apart",
+            probe=probe,
+            fix="Linux 6.12 brings ABI 6",
+        )
+    return Finding(
+        "landlock",
+        name,
+        "unavailable",
+        detail="this kernel has none: file clauses rest on mounts alone",
+        probe=probe,
+        fix="boot with landlock in the lsm= list (Linux 5.13)",
+    )
+
+
+def _canaries(jail: Jail) -> Iterator[Finding]:
+    for canary in jail.report.canaries:
+        yield Finding(
+            f"canary.{canary.name.lower().replace(' ', '-').replace('/', '')}",
+            f"cannot {canary.name}",
+            "enforced",
+            detail=os.strerror(canary.errno),
+            probe=canary.name,
+            errno=canary.errno,
+        )
+
+
+# ---- files -------------------------------------------------------------------
+
+
+def _files() -> Iterator[Finding]:
+    """Try the file clauses on files that this process itself can read, change and run."""
+    with tempfile.TemporaryDirectory(prefix="visruntime-doctor-") as made:
+        folder = os.path.realpath(made)
+        names = {n: os.path.join(folder, n) for n in ("grant", "work", "elsewhere")}
+        for path in names.values():
+            os.mkdir(path)
+            for name in ("file", "secret", "kept", "tool"):
+                with open(os.path.join(path, name), "w", encoding="ascii") as file:
+                    file.write("#!/bin/sh\n")
+                os.chmod(file.name, 0o700)
+        grant, work, elsewhere = names.values()
+        policy = JailPolicy(
+            read=[grant],
+            write=[work],
+            deny=[f"{work}/secret"],
+            deny_write=[f"{work}/kept"],
+            deny_exec=[f"{work}/tool"],
+        )
+        acts: list[tuple[str, str, str, Callable[[Jail], object]]] = [
+            ("files.not_granted", "files that are not granted", "read a file beside the grants",
+             lambda jail: jail.read_bytes(f"{elsewhere}/file")),
+            ("files.read", "a read grant is not changed", "write to a file of a read grant",
+             lambda jail: jail.write_bytes(f"{grant}/file", b"x")),
+            ("files.deny", "a deny inside a grant", "read a denied file in a write grant",
+             lambda jail: jail.read_bytes(f"{work}/secret")),
+            ("files.deny_write", "a deny of writing", "write to a kept file in a write grant",
+             lambda jail: jail.write_bytes(f"{work}/kept", b"x")),
+            ("files.deny_exec", "a deny of execution", "execute a program in a write grant",
+             lambda jail: jail.run([f"{work}/tool"], timeout=PROGRAM_TIMEOUT_SECONDS)),
+        ]  # fmt: skip
+        try:
+            jail = Jail(policy)
+        except VisRuntimeError as error:
+            for key, name, probe, _ in acts:
+                yield _refused(key, name, probe, error, folder)
+            return
+        with jail:
+            for key, name, probe, act in acts:
+                yield _forbidden(key, name, probe, act, jail)
+
+
+def _forbidden(
+    key: str, name: str, probe: str, act: Callable[[Jail], object], jail: Jail
+) -> Finding:
+    """Try an act that must be refused."""
+    try:
+        act(jail)
+    except OSError as error:
+        detail = os.strerror(error.errno) if error.errno else str(error)
+        return Finding(key, name, "enforced", detail=detail, probe=probe, errno=error.errno)
+    return Finding(key, name, "unavailable", detail="the act succeeded", probe=probe)
+
+
+def _refused(key: str, name: str, probe: str, error: Exception, folder: str = "") -> Finding:
+    """Return what a refusal says, without the name of the folder that the probe made."""
+    detail = str(error).replace(folder, "FOLDER") if folder else str(error)
+    return Finding(
+        key,
+        name,
+        "unavailable",
+        detail=detail,
+        probe=probe,
+        errno=getattr(error, "errno", None),
+        fix=getattr(error, "fix", ""),
+    )
+
+
+# ---- programs ----------------------------------------------------------------
+
+
+def _terminal(jail: Jail) -> Finding:
+    key, probe = "terminal", "run tty on a terminal of the jail"
+    try:
+        with jail.spawn(["tty"], pty=True, timeout=PROGRAM_TIMEOUT_SECONDS) as process:
+            shown, _ = process.communicate()
+    except (VisRuntimeError, OSError) as error:
+        detail = f"pty_unavailable: {error}"
+        return Finding(key, "terminal", "unavailable", detail=detail, probe=probe)
+    if b"/dev/pts/" not in shown:
+        return Finding(key, "terminal", "unavailable", detail="pty_unavailable", probe=probe)
+    return Finding(key, "terminal", "enforced", detail="its own devpts", probe=probe)
+
+
+def _worker() -> Finding:
+    from visruntime.runtime import Runtime
+
+    key, name, probe = "python", "Python worker", "run 1+1 in a jailed Python worker"
+    fix = "give another interpreter by python="
+    try:
+        with Runtime(JailPolicy()) as runtime:
+            value = runtime.run("1+1").value
+    except (VisRuntimeError, OSError) as error:
+        return Finding(key, name, "unavailable", detail=str(error), probe=probe, fix=fix)
+    if value != 2:
+        return Finding(key, name, "unavailable", detail="it answered wrongly", probe=probe)
+    return Finding(key, name, "enforced", detail="this interpreter, jailed", probe=probe)
+
+
+# ---- limits ------------------------------------------------------------------
+
+
+def _limits(jail: Jail) -> Iterator[Finding]:
+    for clause in jail.report.clauses:
+        if clause.clause.startswith("limits."):
+            held = bool(clause.mechanisms)
+            yield Finding(
+                clause.clause,
+                clause.clause.replace(".", " on ").replace("_", " "),
+                "enforced" if held else "degraded",
+                detail=_by(clause.mechanisms, clause.bound) if held else clause.note,
+                probe="open a jail with the default limit",
+                fix="" if held else "call as an ordinary user",
+            )
+    for way, name in (
+        ("cgroup", "memory of a whole tree, by the kernel"),
+        ("watch", "memory of a whole tree, watched"),
+        ("process", "memory of each process"),
+    ):
+        yield _memory(way, name)
+    yield _clause("limits.cpus", "a share of the processors", {"limits": Limits(cpus=1)})
+
+
+def _by(mechanisms: tuple[str, ...], bound: str | None) -> str:
+    return ", ".join(mechanisms) + (f"; bound: {bound}" if bound else "")
+
+
+def _memory(way: Any, name: str) -> Finding:
+    """Let a program try to hold more than it may."""
+    key = f"limits.memory_by_{way}"
+    probe = f"hold {MEMORY_TRIED >> 20} MiB under a limit of {MEMORY_LIMIT >> 20} MiB"
+    script = f"head -c {MEMORY_TRIED} /dev/zero | tail -c {MEMORY_TRIED} >/dev/null"
+    try:
+        with Jail(JailPolicy(limits=Limits(memory=MEMORY_LIMIT, memory_by=way))) as jail:
+            result = jail.run(["/bin/sh", "-c", script], timeout=PROGRAM_TIMEOUT_SECONDS)
+            clauses = [c for c in jail.report.clauses if c.clause == "limits.memory"]
+    except (VisRuntimeError, OSError) as error:
+        return _refused(key, name, probe, error)
+    if result.exit_code == 0 and result.stopped_by is None:
+        return Finding(key, name, "unavailable", detail="the program held it", probe=probe)
+    by = _by(clauses[0].mechanisms, clauses[0].bound) if clauses else ""
+    return Finding(key, name, "enforced", detail=by, probe=probe)
+
+
+# ---- clauses that some machines and versions cannot enforce --------------------
+
+
+def _clauses() -> Iterator[Finding]:
+    with _things() as top:
+        folder = f"{top}/folder"
+        rows: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
+            ("egress.open", "the host's network", {"egress": Egress.OPEN}),
+            ("egress.proxy", "egress through a proxy",
+             {"egress": Egress.proxy(allow=["service.test:443"])}),
+            ("inbound", "a port of the jail on the host's loopback", {"inbound": {8000: 0}}),
+            ("host_ports", "one port of the host's loopback", {"host_ports": [9]}),
+            ("sockets", "one AF_UNIX socket of the host", {"sockets": [f"{top}/socket"]}),
+            ("system.host", "the whole host, read-only", {"system": "host"}),
+            ("deny_write.absent", "a denied name that does not exist yet",
+             {"write": [folder], "deny_write": [f"{folder}/absent"]}),
+            ("deny.pattern", "a deny by pattern",
+             {"write": [folder], "deny": [f"{folder}/*.absent"]}),
+            ("reveal", "secret paths lifted one by one", {"reveal": [f"{folder}/file"]}),
+            ("caches", "private tool caches", {"caches": [folder]}),
+            ("services", "credential and system services", {"services": ["ssh"]}),
+        )  # fmt: skip
+        for key, name, fields in rows:
+            yield _clause(key, name, fields, top)
+
+
+@contextmanager
+def _things() -> Iterator[str]:
+    """Make a folder that holds a ``folder`` with a file, and a ``socket`` that listens."""
+    room = MAX_SOCKET_BYTES - len(os.fsencode(os.path.realpath(tempfile.gettempdir())))
+    with (
+        tempfile.TemporaryDirectory(
+            prefix="visruntime-doctor-",
+            dir=None if room > SOCKET_NAME_BYTES else "/tmp",  # noqa: S108 - made fresh, mode 0700
+        ) as made,
+        closing(socket.socket(socket.AF_UNIX)) as listener,
+    ):
+        top = os.path.realpath(made)
+        os.mkdir(f"{top}/folder")
+        with open(f"{top}/folder/file", "wb"):
+            pass
+        listener.bind(f"{top}/socket")
+        listener.listen()
+        yield top
+
+
+def _clause(key: str, name: str, fields: Mapping[str, Any], folder: str = "") -> Finding:
+    """Open a jail with one clause, and run a program in it."""
+    clause = key.partition(".")[0] if key != "limits.cpus" else key
+    probe = f"open a jail with {clause}= and run a program"
+    try:
+        with Jail(JailPolicy(**fields)) as jail:
+            result = jail.run(["true"], timeout=PROGRAM_TIMEOUT_SECONDS)
+            found = [c for c in jail.report.clauses if c.clause.partition("[")[0] == clause]
+    except (VisRuntimeError, OSError) as error:
+        return _refused(key, name, probe, error, folder)
+    if result.exit_code != 0:
+        return Finding(key, name, "unavailable", detail="the program did not run", probe=probe)
+    by = _by(found[0].mechanisms, found[0].bound) if found else "the jail opened"
+    return Finding(key, name, "enforced", detail=by, probe=probe)
+
+
+def _backends() -> Iterator[Finding]:
+    for backend in ("bubblewrap", "landlock"):
+        key, name = f"backend.{backend}", f"back end {backend}"
+        probe = f"open a jail by {backend} and run a program"
+        try:
+            with Jail(JailPolicy(), backend=backend) as jail:
+                result = jail.run(["true"], timeout=PROGRAM_TIMEOUT_SECONDS)
+        except (VisRuntimeError, OSError) as error:
+            yield _refused(key, name, probe, error)
+            continue
+        held = result.exit_code == 0
+        yield Finding(
+            key,
+            name,
+            "enforced" if held else "unavailable",
+            detail=f"{len(jail.report.canaries)} canaries held" if held else "nothing ran",
+            probe=probe,
+        )
