@@ -49,6 +49,7 @@ MINIMAL_READ = (
     "/etc/bash.bashrc",
     "/etc/ca-certificates",
     "/etc/ca-certificates.conf",
+    "/etc/chromium.d",
     "/etc/debian_version",
     "/etc/fonts",
     "/etc/gai.conf",
