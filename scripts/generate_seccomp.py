@@ -72,8 +72,11 @@ REFUSED = (
 ).split()
 """Answered with EPERM whatever the arguments."""
 
-UNSUPPORTED = ("clone3", "openat2")
-"""Answered with ENOSYS: a filter cannot see their arguments, and every C library falls back."""
+UNSUPPORTED = ("clone3", "io_setup", "openat2")
+"""Answered with ENOSYS, for which programs have another way.
+
+A filter cannot see what clone3 and openat2 are given. The requests of io_setup count for the
+whole machine (/proc/sys/fs/aio-max-nr), so one guest could take them from everybody."""
 
 CLONE_FLAGS = {
     "NEWNS": 0x00020000,
@@ -89,6 +92,7 @@ CLONE_NEWTIME = 0x00000080  # unshare only: these bits of clone are the exit sig
 ADDR_NO_RANDOMIZE = 0x00040000
 TIOCSTI = 0x5412
 F_SETLEASE = 1024
+F_SETDELEG = 1040
 F_NOTIFY = 1026
 TIOCLINUX = 0x541C
 SET_ID_BITS = (0o4000, 0o2000)
@@ -111,6 +115,9 @@ SOCK_STREAM, SOCK_DGRAM, SOCK_SEQPACKET = 1, 2, 5
 INTERNET_PROTOCOLS = (0, 6, 17)  # any, TCP, UDP
 NETLINK_ROUTE = 0
 MSG_FASTOPEN = 0x20000000
+SOL_SOCKET, SO_REUSEPORT = 1, 15
+RLIMIT_CORE = 4
+S_IFMT, S_IFCHR, S_IFBLK = 0o170000, 0o020000, 0o060000
 
 BROKER = (
     "read write close ppoll recvmsg sendmsg statx readlinkat fcntl getpid exit_group wait4 kill"
@@ -134,7 +141,7 @@ class Test(NamedTuple):
     mask: int | None = None
 
 
-NOTIFY, ALLOWED = -1, 0
+NOTIFY, ALLOWED = -1, -2
 """In the place of an error: the broker answers the call, or it goes through."""
 
 
@@ -199,6 +206,18 @@ def file_mode_rules() -> list[Rule]:
     return rules
 
 
+def device_rules() -> list[Rule]:
+    """Refuse to make a device node; without rights the kernel refuses all but one.
+
+    That one, character device 0:0, is a whiteout: in the layer of an overlay it hides a file.
+    """
+    return [
+        Rule(name, errno.EPERM, (Test(MODE_ARGUMENT[name], kind, S_IFMT),))
+        for name in ("mknod", "mknodat")
+        for kind in (S_IFCHR, S_IFBLK)
+    ]
+
+
 def other_process_rules() -> list[Rule]:
     """Refuse to set a limit of another process than the caller (pid 0).
 
@@ -206,6 +225,19 @@ def other_process_rules() -> list[Rule]:
     limit of one descriptor they could not look for the processes that they have to end.
     """
     return [Rule("prlimit64", errno.EPERM, (above(0, 0), above(2, 0)))]
+
+
+def core_size_rules() -> list[Rule]:
+    """Answer 0 to a change of RLIMIT_CORE, and change nothing.
+
+    It is 1, with which the kernel writes no core and starts no core handler either; with 0 it
+    starts one, on the host as root (fs/coredump.c looks for 1 alone). Programs that must not
+    leave a core, such as gpg, end when they cannot set it to 0, and it does what they want.
+    """
+    return [
+        Rule("setrlimit", 0, (equals(0, RLIMIT_CORE),)),
+        Rule("prlimit64", 0, (equals(0, 0), equals(1, RLIMIT_CORE), above(2, 0))),
+    ]
 
 
 def socket_rules(variant: str) -> list[Rule]:
@@ -281,10 +313,19 @@ def rules_of(variant: str) -> list[Rule]:
     rules += personality_rules()
     rules += [Rule("ioctl", errno.EPERM, (equals(1, code),)) for code in (TIOCSTI, TIOCLINUX)]
     rules += file_mode_rules()
+    rules += device_rules()
     rules += other_process_rules()
+    rules += core_size_rules()
     # A lease on a file that the guest may only read stalls the host's open() of it for 45 s.
-    rules += [Rule("fcntl", errno.EPERM, (equals(1, code),)) for code in (F_SETLEASE, F_NOTIFY)]
+    rules += [
+        Rule("fcntl", errno.EPERM, (equals(1, code),))
+        for code in (F_SETLEASE, F_SETDELEG, F_NOTIFY)
+    ]
     rules += socket_rules(variant)
+    if variant == "network_open":
+        # With it a guest joins the port of a server of the same uid, and gets its clients.
+        shared_port = (equals(1, SOL_SOCKET), equals(2, SO_REUSEPORT))
+        rules.append(Rule("setsockopt", errno.ENOPROTOOPT, shared_port))
     return rules
 
 

@@ -58,7 +58,7 @@ X86 = dict(mount=165, umount2=166, unshare=272, clone=56, clone3=435, openat2=43
     kcmp=312, name_to_handle_at=303, open_by_handle_at=304, fanotify_init=300,
     renameat2=316, fchmodat2=452, chmod=90, fchmod=91, fchmodat=268, open=2, openat=257,
     creat=85, mkdir=83, mkdirat=258, mknod=133, mknodat=259, ioctl=16, iopl=172, ioperm=173,
-    execveat=322, memfd_create=319, tkill=200, tgkill=234, rt_sigqueueinfo=129,
+    execveat=322, io_setup=206, memfd_create=319, tkill=200, tgkill=234, rt_sigqueueinfo=129,
     sched_setaffinity=203, setpriority=141, lsm_get_self_attr=459, nonexistent=1000)
 ARM = dict(mount=40, umount2=39, unshare=97, clone=220, clone3=435, openat2=437, setns=268,
     pivot_root=41, open_tree=428, move_mount=429, mount_setattr=442, fsopen=430, bpf=280,

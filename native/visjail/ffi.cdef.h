@@ -47,6 +47,8 @@ typedef struct {
 typedef struct {
     const char *path;
     uint32_t object;
+    uint32_t owner;
+    uint32_t group;
     uint64_t device;
     uint64_t inode;
     ...;
@@ -138,6 +140,7 @@ typedef struct {
     uint32_t killed;
     uint32_t failed_stage;
     int32_t failed_errno;
+    uint64_t program_us;
     uint64_t user_us;
     uint64_t system_us;
     uint64_t resident_kib;

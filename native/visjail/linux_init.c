@@ -64,32 +64,6 @@ _Noreturn void vj_setup_fail(const vj_setup *setup, vj_stage stage, long error) 
 
 // ---- start -----------------------------------------------------------------
 
-static void default_signals(void) {
-    struct {
-        void *handler;
-        unsigned long flags;
-        void *restorer;
-        uint64_t mask;
-    } action = {0};
-    // An ignored SIGCHLD is inherited through exec and would make every wait
-    // fail with ECHILD.
-    for (int number = 1; number <= 64; number++) {
-        sys(SYS_rt_sigaction, number, &action, 0, SIGNAL_SET_SIZE);
-    }
-    uint64_t none = 0;
-    sys(SYS_rt_sigprocmask, SIG_SETMASK, &none, 0, SIGNAL_SET_SIZE);
-}
-
-// A host may have closed 0, 1 or 2. Whatever this program opened would land
-// there, and be lost when they are replaced.
-static void fill_standard_descriptors(void) {
-    long opened;
-    do {
-        opened = sys(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR, 0);
-    } while (opened >= 0 && opened < 3);
-    if (opened >= 0) sys(SYS_close, opened);
-}
-
 static void read_plan(vj_setup *setup) {
     long size = sys(SYS_lseek, VJ_FD_PLAN, 0, 2 /* SEEK_END */);
     if (size < (long)sizeof(vj_plan) || size > (long)VJ_PLAN_MAX_SIZE) {
@@ -105,16 +79,6 @@ static void read_plan(vj_setup *setup) {
                          PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (table < 0 && table > -4096) vj_setup_fail(setup, VJ_STAGE_PLAN, table);
     setup->trees = (int *)table;
-}
-
-// Each bind holds a descriptor until it is attached. Raising the soft limit to
-// the hard one needs no right.
-static void raise_descriptor_limit(void) {
-    struct rlimit64 limit = {0};
-    if (sys(SYS_prlimit64, 0, RLIMIT_NOFILE, 0, &limit) == 0) {
-        limit.rlim_cur = limit.rlim_max;
-        sys(SYS_prlimit64, 0, RLIMIT_NOFILE, &limit, 0);
-    }
 }
 
 static void enter_namespaces(vj_setup *setup) {
@@ -316,10 +280,8 @@ int vj_main(int argument_count, char **arguments) {
         sys(SYS_fcntl, VJ_FD_HOST, F_SETFD, FD_CLOEXEC) < 0) {
         return 125;
     }
-    fill_standard_descriptors();
-    default_signals();
+    vj_inherited_reset();
     read_plan(&setup);
-    raise_descriptor_limit();
     vj_identity_enter(&setup);
     enter_namespaces(&setup);
 

@@ -1,6 +1,7 @@
 // What the files of visjail-init share.
 //
 //   linux_init.c        start, namespaces, identity, then supervision as pid 1
+//   linux_inherited.c   what a jail does not take over from its host
 //   linux_namespaces.c  the mounts of a plan
 //   linux_identity.c    host uid and gid of the guest; id-mapped grants
 //   linux_landlock.c    the ruleset of each program
@@ -45,6 +46,9 @@ typedef struct {
 
 // Report and end. `error` is a negative errno, as the kernel returned it.
 _Noreturn void vj_setup_fail(const vj_setup *setup, vj_stage stage, long error);
+
+// Leave the host's session, and put signals, priorities and limits in order.
+void vj_inherited_reset(void);
 
 // Send one message with descriptors; returns 0 or a negative errno.
 long vj_message_send(int socket, const vj_message *message, const void *data, size_t size,

@@ -36,8 +36,9 @@ typedef struct {
     vj_stop stop;
     int suspended;
     uint32_t killed;
-    uint64_t deadline; // CLOCK_MONOTONIC, 0: none
-    uint64_t user_us;  // of all that was reaped
+    uint64_t deadline;   // CLOCK_MONOTONIC, 0: none
+    uint64_t program_us; // of the direct child alone
+    uint64_t user_us;    // of all that was reaped
     uint64_t system_us;
     uint64_t resident_kib; // the largest
 } vj_keeper;
@@ -56,7 +57,19 @@ static uint64_t microseconds(const struct timeval *time) {
     return (uint64_t)time->tv_sec * 1000000 + (uint64_t)time->tv_usec;
 }
 
+// What the limit of processor time is about is the direct child's own time, which
+// is mixed with that of its children once it has been reaped.
+static void measure_program(vj_keeper *keeper) {
+    siginfo_t ended;
+    memset(&ended, 0, sizeof ended);
+    int flags = WEXITED | WNOWAIT | WNOHANG;
+    if (sys(SYS_waitid, P_PID, keeper->pid, &ended, flags, 0) == 0 && ended.si_pid) {
+        keeper->program_us = vj_tree_processor_time(keeper->pid);
+    }
+}
+
 static int reap(vj_keeper *keeper) {
+    if (keeper->pid && keeper->setup->plan->limits.cpu_seconds) measure_program(keeper);
     for (;;) {
         int status = 0;
         struct rusage usage;
@@ -241,6 +254,7 @@ static void report_exit(vj_keeper *keeper) {
         .status = keeper->status,
         .stop = keeper->stop,
         .killed = keeper->killed,
+        .program_us = keeper->program_us,
         .user_us = keeper->user_us,
         .system_us = keeper->system_us,
         .resident_kib = keeper->resident_kib,

@@ -71,19 +71,16 @@ static long same_object(int descriptor, const vj_operation *operation) {
 // ---- sources ---------------------------------------------------------------
 
 // The owner of a grant's root decides how the grant is mapped.
-static long map_owner(vj_setup *setup, int source, struct mount_attr *attributes) {
-    struct statx status = {0};
-    long result =
-        sys(SYS_statx, source, "", AT_EMPTY_PATH, STATX_UID | STATX_GID, &status);
-    if (result < 0) return result;
-    if (setup->map < 0 || setup->map_owner != status.stx_uid ||
-        setup->map_group != status.stx_gid) {
+static long map_owner(vj_setup *setup, const vj_operation *operation,
+                      struct mount_attr *attributes) {
+    if (setup->map < 0 || setup->map_owner != operation->owner ||
+        setup->map_group != operation->group) {
         vj_close_slot(&setup->map);
-        setup->map =
-            (int)vj_identity_map(status.stx_uid, status.stx_gid, setup->plan->guest_id);
+        setup->map = (int)vj_identity_map(operation->owner, operation->group,
+                                          setup->plan->guest_id);
         if (setup->map < 0) return setup->map;
-        setup->map_owner = status.stx_uid;
-        setup->map_group = status.stx_gid;
+        setup->map_owner = operation->owner;
+        setup->map_group = operation->group;
     }
     attributes->attr_set |= MOUNT_ATTR_IDMAP;
     attributes->userns_fd = (unsigned)setup->map;
@@ -109,7 +106,7 @@ static long open_tree_of(vj_setup *setup, const vj_operation *operation, int id_
     if (operation->flags & VJ_BIND_NO_EXEC) attributes.attr_set |= MOUNT_ATTR_NOEXEC;
     long result = 0;
     if (id_mapped && (operation->flags & VJ_BIND_GRANT)) {
-        result = map_owner(setup, source, &attributes);
+        result = map_owner(setup, operation, &attributes);
     }
     if (result == 0) {
         result = sys(SYS_mount_setattr, tree, "", AT_EMPTY_PATH | AT_RECURSIVE,

@@ -44,11 +44,7 @@ static long set_limit(int resource, uint64_t soft, uint64_t hard) {
 }
 
 static long apply_limits(const vj_process_limits *limits) {
-    // 1 and not 0: with 0 the kernel still starts a core handler that is a
-    // pipe, on the host, as host root.
-    long result = set_limit(RLIMIT_CORE, 1, 1);
-    if (result == 0)
-        result = set_limit(RLIMIT_NOFILE, limits->open_files, limits->open_files);
+    long result = set_limit(RLIMIT_NOFILE, limits->open_files, limits->open_files);
     if (result == 0)
         result = set_limit(RLIMIT_NPROC, limits->processes, limits->processes);
     if (result == 0)

@@ -17,6 +17,9 @@
 
 // In /proc/PID/stat num_threads is field 20 and the parent field 4.
 #define THREADS_BEHIND_PARENT 16
+// utime is field 14, stime the one behind it; the name is field 2.
+#define TIMES_BEHIND_NAME 12
+#define TICK_US           10000 // USER_HZ is 100 on every architecture here
 
 typedef struct {
     int pid;
@@ -218,6 +221,21 @@ void vj_tree_resume(void) {
             sys(SYS_kill, entry->pid, SIGCONT);
         }
     }
+}
+
+uint64_t vj_tree_processor_time(int pid) {
+    char name[16];
+    vj_text text = {.data = name, .capacity = sizeof name};
+    vj_text_number(&text, (uint64_t)pid, 10);
+    VJ_AUTO_FD proc =
+        (int)sys(SYS_openat, AT_FDCWD, "/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    char line[512] = {0};
+    long size = proc < 0 ? proc : read_status(proc, name, line, sizeof line);
+    long at = size;
+    while (at > 0 && line[at - 1] != ')') at--;
+    if (at <= 0) return 0;
+    uint64_t ticks = (uint64_t)field(line, size, &at, TIMES_BEHIND_NAME);
+    return (ticks + (uint64_t)field(line, size, &at, 1)) * TICK_US;
 }
 
 typedef struct {

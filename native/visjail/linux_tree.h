@@ -17,6 +17,10 @@ uint32_t vj_tree_kill(void);
 void vj_tree_suspend(void);
 void vj_tree_resume(void);
 
+// Processor time of one process, its threads included and its children not, in
+// microseconds, of which the kernel counts 10,000 at a time.
+uint64_t vj_tree_processor_time(int pid);
+
 // Write the /proc/PID/stat of every process in the pid namespace, each ended by
 // NUL, `limit` bytes at most.
 long vj_tree_list(int descriptor, uint64_t limit);

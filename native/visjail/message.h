@@ -120,6 +120,7 @@ typedef struct {
     uint32_t killed;     // descendants that the keeper had to end
     uint64_t timeout_ns; // 0: none
     uint64_t limit;      // of a file operation, in bytes
+    uint64_t program_us; // of the direct child alone, with a limit of processor time
     uint64_t user_us;
     uint64_t system_us;
     uint64_t resident_kib; // largest of any process of the run

@@ -74,6 +74,10 @@ typedef struct {
     uint64_t size;
     uint32_t mode;
     uint32_t rule; // index of the policy rule behind it, or UINT32_MAX
+    // With VJ_BIND_GRANT: whose files the guest of a root caller has there, namely
+    // those of the owner of the grant, not of what lies in it.
+    uint32_t owner;
+    uint32_t group;
 } vj_operation;
 
 // What one Landlock rule allows beneath its path.

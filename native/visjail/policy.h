@@ -68,6 +68,8 @@ typedef enum { VJ_OBJECT_ABSENT = 0, VJ_OBJECT_DIRECTORY, VJ_OBJECT_FILE } vj_ob
 typedef struct {
     const char *path;
     uint32_t object;
+    uint32_t owner;
+    uint32_t group;
     uint32_t reserved;
     uint64_t device; // major << 32 | minor
     uint64_t inode;
@@ -86,8 +88,8 @@ typedef struct {
 } vj_extra;
 
 typedef struct {
-    uint32_t flags; // VJ_PLAN_*
-    uint32_t guest_id;
+    uint32_t flags;    // VJ_PLAN_*
+    uint32_t guest_id; // of a root caller's guest; 0: the caller is not root
     const char *hostname;
     uint64_t scratch_size;
     vj_process_limits limits;

@@ -307,14 +307,34 @@ static uint32_t bind_flags(const builder *build, const node *at) {
     return flags;
 }
 
-// The hidden copies and pins belong to the caller's grant like the visible one.
+// The caller's grant that a node belongs to, or NULL.
+static const node *granted_by(const node *at) {
+    while (at && !at->grant) at = at->parent;
+    return at && at->grant->flags & VJ_RULE_GRANT ? at : NULL;
+}
+
+// The hidden copies and pins belong to the caller's grant like the visible one. So
+// does what another rule mounts inside it: a rule that takes rights away must not
+// show what the owner of the grant could not see.
 static void mark_grants(builder *build, size_t from, const node *at) {
-    const node *source = at;
-    while (source && !source->grant) source = source->parent;
-    if (!source || !(source->grant->flags & VJ_RULE_GRANT)) return;
+    const node *grant = granted_by(at);
+    const vj_fact *fact = grant ? fact_of(build, grant->path) : NULL;
+    if (!fact) return;
     for (size_t i = from; i < build->operation_count; i++) {
         build->operations[i].flags |= VJ_BIND_GRANT;
+        build->operations[i].owner = fact->owner;
+        build->operations[i].group = fact->group;
     }
+}
+
+// Whether a grant of a root caller shows the files of another owner than the grant
+// around it, so that it is not the same though its rights are.
+static bool has_another_owner(const builder *build, const node *at) {
+    if (!build->settings->guest_id || !at->grant || granted_by(at) != at) return false;
+    const node *around = granted_by(at->parent);
+    const vj_fact *own = fact_of(build, at->path);
+    const vj_fact *other = around ? fact_of(build, around->path) : NULL;
+    return !own || !other || own->owner != other->owner || own->group != other->group;
 }
 
 // Whether what is readable at a node is the host's: by the nearest grant.
@@ -349,8 +369,9 @@ static void choose(builder *build, node *at) {
         return;
     }
     if (!fact || fact->object == VJ_OBJECT_ABSENT) return;
-    at->binds =
-        !host_above || !at->parent || !same_rights(at->in_force, at->parent->in_force);
+    at->binds = !host_above || !at->parent ||
+                !same_rights(at->in_force, at->parent->in_force) ||
+                has_another_owner(build, at);
 }
 
 // A file of the host, or a copy of one, is covered by a file; where there is

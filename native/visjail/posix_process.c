@@ -702,6 +702,7 @@ static void collect(vj_run *run) {
         .status = message.status,
         .stop = message.stop,
         .killed = message.killed,
+        .program_us = message.program_us,
         .user_us = message.user_us,
         .system_us = message.system_us,
         .resident_kib = message.resident_kib,

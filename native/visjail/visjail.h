@@ -68,6 +68,7 @@ typedef struct {
     uint32_t killed;       // descendants that had to be ended
     uint32_t failed_stage; // of a quiet start: where it failed, or 0 ...
     int32_t failed_errno;  // ... and how
+    uint64_t program_us;   // of the direct child alone, with a limit of processor time
     uint64_t user_us;      // of the whole run, as the jail's supervisor measured it
     uint64_t system_us;
     uint64_t resident_kib; // largest of any process of the run

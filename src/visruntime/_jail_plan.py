@@ -157,7 +157,7 @@ def make_plan(
         ],
         limits=_process_limits(policy.limits),
         hostname="visruntime",
-        guest_id=guest_id,
+        guest_id=0 if os.geteuid() else guest_id,
         scratch_size=policy.limits.scratch or 0,
         private_network=policy.egress.mode != "open",
         host_root=host_root,
@@ -309,7 +309,7 @@ def _wall(
 # ---- facts -----------------------------------------------------------------------
 
 
-def _facts(paths: Iterable[str], resolver: Resolver) -> dict[str, tuple[str, int, int]]:
+def _facts(paths: Iterable[str], resolver: Resolver) -> dict[str, _native.Fact]:
     """Return what stands at each path and above it; for the rules, what was found there."""
     facts = {path: _fact(status) for path, status in resolver.found.items()}
     for path in paths:
@@ -319,7 +319,7 @@ def _facts(paths: Iterable[str], resolver: Resolver) -> dict[str, tuple[str, int
     # A rule on a link stands for the link and for what it leads to; only that can be covered.
     for links in resolver.links.values():
         for link, _ in links:
-            facts[link] = ("absent", 0, 0)
+            facts[link] = ("absent", 0, 0, 0, 0)
     return facts
 
 
@@ -336,12 +336,12 @@ def _status(path: str) -> os.stat_result | None:
         ) from None
 
 
-def _fact(found: os.stat_result | None) -> tuple[str, int, int]:
+def _fact(found: os.stat_result | None) -> _native.Fact:
     if found is None:
-        return "absent", 0, 0
+        return "absent", 0, 0, 0, 0
     kind = "directory" if stat.S_ISDIR(found.st_mode) else "file"
     device = os.major(found.st_dev) << 32 | os.minor(found.st_dev)
-    return kind, device, found.st_ino
+    return kind, device, found.st_ino, found.st_uid, found.st_gid
 
 
 def _check_facts(written: Sequence[Rule], resolver: Resolver) -> None:
@@ -366,7 +366,7 @@ def _check_facts(written: Sequence[Rule], resolver: Resolver) -> None:
             )
 
 
-def _check_present(paths: Iterable[str], facts: Mapping[str, tuple[str, int, int]]) -> None:
+def _check_present(paths: Iterable[str], facts: Mapping[str, _native.Fact]) -> None:
     for path in paths:
         if facts[path][0] == "absent":
             raise PolicyUnsupported(
@@ -391,7 +391,7 @@ def _denied_paths(
     written: Sequence[Rule],
     plan: JailPlan,
     rules: Sequence[tuple[str, str, bool, bool]],
-    facts: dict[str, tuple[str, int, int]],
+    facts: dict[str, _native.Fact],
 ) -> list[str]:
     """Return acts for the canaries: each deny of the policy, tried on its own path."""
     acts = []

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from visruntime._jail_resolve import Resolver
+    from visruntime._native import Fact
     from visruntime.policy import JailPolicy
 
 __all__ = ["MOST_BROKERED", "check_broker", "resolve_sockets", "socket_tier"]
@@ -78,7 +79,7 @@ def socket_tier(
     policy: JailPolicy,
     sockets: Sequence[tuple[str, str]],
     rules: Sequence[tuple[str, str, bool, bool]],
-    facts: Mapping[str, tuple[str, int, int]],
+    facts: Mapping[str, Fact],
 ) -> str | None:
     """Return "mount" or "broker", or ``None`` for a policy that grants no socket.
 

@@ -40,6 +40,8 @@ decode = _viscore.decode
 BINARY_DIRECTORY = os.path.dirname(os.path.abspath(_viscore.__file__))
 """Where the compiled modules are, and in ``bin`` below it the executables."""
 
+Fact = tuple[str, int, int, int, int]
+"""What stands at a path: its kind, device, inode, owner and group."""
 PATH_MAX = 4096
 """Longest path that C takes, its NUL included."""
 MOST_SECONDS = float(1 << 32)
@@ -113,7 +115,7 @@ def decide(rules: Sequence[tuple[str, str]], right: str, path: str) -> tuple[boo
 def compile_plan(
     *,
     rules: Sequence[tuple[str, str, bool, bool]],
-    facts: Mapping[str, tuple[str, int, int]],
+    facts: Mapping[str, Fact],
     extras: Sequence[tuple[str, str, str, int]],
     limits: Mapping[str, int],
     hostname: str,
@@ -129,7 +131,7 @@ def compile_plan(
 
     Args:
         rules: (kind, path, is private, is the caller's grant).
-        facts: path -> ("absent" | "directory" | "file", device, inode), for each rule's
+        facts: path -> ("absent" | "directory" | "file", device, inode, owner, group), for each rule's
             path and every directory above it.
         extras: (operation, path, source, mode), in order.
         limits: of each process; 0 leaves one as it is.
@@ -151,13 +153,15 @@ def compile_plan(
         "file": lib.VJ_OBJECT_FILE,
     }
     fact_table = ffi.new("vj_fact[]", max(len(facts), 1))
-    for index, (path, (kind, device, inode)) in enumerate(facts.items()):
+    for index, (path, (kind, device, inode, owner, group)) in enumerate(facts.items()):
         text = ffi.new("char[]", os.fsencode(path))
         keep.append(text)
         fact_table[index].path = text
         fact_table[index].object = objects[kind]
         fact_table[index].device = device
         fact_table[index].inode = inode
+        fact_table[index].owner = owner
+        fact_table[index].group = group
     kinds = [getattr(lib, f"VJ_OPERATION_{operation}") for operation, _, _, _ in extras]
     kinds += [lib.VJ_EXTRA_FREE] * len(free)
     extras = [*extras, *(("FREE", path, "", 0) for path in free)]
@@ -443,6 +447,7 @@ class RunHandle:
                     "status": result.status,
                     "stop": result.stop,
                     "killed": result.killed,
+                    "program_us": result.program_us,
                     "user_us": result.user_us,
                     "system_us": result.system_us,
                     "resident_kib": result.resident_kib,

@@ -108,7 +108,7 @@ def test_an_installer_with_an_index_inside(
     make_index(outside)
     # `uv run` says where it is; what PATH finds may be a script that leads there.
     uv = os.path.realpath(os.environ.get("UV") or tool("uv")) if installer == "uv" else ""
-    grants = [outside, *([uv] if uv else [])]
+    grants = [str(outside), *([uv] if uv else [])]
     index = "http://127.0.0.1:8000/simple"
     with (
         Jail(JailPolicy(read=grants, write=[workspace])) as jail,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import random
 import signal
@@ -34,7 +35,8 @@ from visruntime.errors import CommandTimeout, JailClosed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-CRASH_ROUNDS = 200 if os.environ.get("VIS_FULL") else 60
+CRASH_ROUNDS = 1000 if os.environ.get("VIS_FULL") else 60
+PR_SET_CHILD_SUBREAPER = 36
 CALM = 1.0  # seconds until nothing of a jail may be left
 
 DAEMONS = """
@@ -366,7 +368,10 @@ while True:
 def hosts() -> Iterator[list[subprocess.Popen[bytes]]]:
     """Return a list of processes that are killed after the test."""
     started: list[subprocess.Popen[bytes]] = []
+    libc = ctypes.CDLL(None)
+    assert libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
     yield started
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
     for process in started:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -375,30 +380,16 @@ def hosts() -> Iterator[list[subprocess.Popen[bytes]]]:
             process.stdout.close()
 
 
-def session_of(pid: int) -> int:
-    """Return the session of a process, 0 when it is gone."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-            return int(file.read().rpartition(")")[2].split()[3])
-    except OSError:
-        return 0
+OF_A_JAIL = ("visjail-init", "setsid", "sleep", "sh", "true")
 
 
 def left_of(host: int) -> dict[int, str]:
-    """Return what is left of the jails of a host: pid 1 and keepers have its session.
-
-    Guests have sessions of their own, and a mark of the host in their command line.
-    """
-    left = {}
-    for pid, status in processes():
-        name = status["Name"]
-        if name == "visjail-init" and session_of(pid) == host:
-            left[pid] = name
-        elif name in ("sleep", "sh"):
-            with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
-                if f"4711{host}".encode() in file.read():
-                    left[pid] = name
-    return left
+    """Return what is left of a host's jails; this process adopts the orphans of its children."""
+    return {
+        pid: status["Name"]
+        for pid, status in children_of(os.getpid()).items()
+        if pid != host and status["Name"] in OF_A_JAIL
+    }
 
 
 def nothing_is_left_of(host: int) -> bool:
