@@ -545,7 +545,6 @@ def test_what_later_versions_bring_is_kept_and_named() -> None:
     )
     listed = dict(policy.unsupported())
     assert set(listed) == {
-        "reveal",
         "caches",
         "services",
         "inbound",

@@ -2,4 +2,5 @@
 #include "error.h"
 #include "message.h"
 #include "policy.h"
+#include "secret_names.h"
 #include "visjail.h"

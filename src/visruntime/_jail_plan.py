@@ -68,6 +68,7 @@ class JailPlan:
         "notes",
         "protected",
         "rules",
+        "secrets",
         "socket_tier",
         "wall",
     )
@@ -79,6 +80,7 @@ class JailPlan:
         self.notes: list[str] = []
         self.protected: list[str] = []
         self.masked: list[tuple[str, str]] = []
+        self.secrets: list[tuple[str, str]] = []
         self.rules: list[tuple[str, str]] = []
         self.acts: list[str] = []
         self.socket_tier: str | None = None
@@ -104,14 +106,15 @@ def make_plan(
     minimal = existing_minimal_read() if policy.system == "minimal" else ()
     resolver = Resolver()
     resolved = policy._assemble(resolve=True, minimal=minimal, real=resolver)
-    for field, why in unsupported(policy, resolved):
+    reveal = [resolver(path) for path in policy.reveal]
+    for field, why in unsupported(policy, resolved, reveal):
         raise PolicyUnsupported(f"{field}: {why}", field=field)
     plan = JailPlan()
     host_root = policy.system == "host"
     written = [rule for rule in resolved if rule.origin not in ("system", "private")]
     plan.home = _home(resolved, written)
     grants = [rule.path for rule in written if rule.kind == "write"]
-    _check_links(policy, resolver, written, grants)
+    _check_links(policy, resolver, written, grants, reveal)
     _check_facts(written, resolver)
     rules: list[tuple[str, str, bool, bool]] = [
         (rule.kind, rule.path, False, rule.kind in ("read", "write")) for rule in written
@@ -125,17 +128,25 @@ def make_plan(
     rules += _mount_rules(written, rules)
     plan.protected = _protect(rules, grants, (*config_files, *policy.files), plan.notes)
     findings = look_through(
-        written, rules, host_root=host_root, granted=frozenset(path for _, path in sockets)
+        written,
+        rules,
+        plan.protected,
+        reveal,
+        host_root=host_root,
+        granted=frozenset(path for _, path in sockets),
     )
     plan.masked = findings.masked
+    plan.secrets = findings.secrets
     plan.protected += findings.read_only
     plan.notes += findings.notes
     rules += [("deny_write", path, False, False) for path in plan.protected]
-    rules += [("deny", path, False, False) for path, _ in plan.masked]
+    rules += [("deny", path, False, False) for path, _ in (*plan.masked, *plan.secrets)]
+    rules += [(kind, path, False, True) for kind, path in findings.reopened]
     plan.wall = _wall(written, rules, resolver)
     rules += [("deny_write", path, False, False) for path in plan.wall.replaced]
     facts = _facts((path for _, path, _, _ in rules), resolver)
-    _check_present([*plan.protected, *(path for path, _ in plan.masked)], facts)
+    covered = (*plan.masked, *plan.secrets)
+    _check_present([*plan.protected, *(path for path, _ in covered)], facts)
     plan.socket_tier = socket_tier(policy, sockets, rules, facts)
     if plan.socket_tier == "broker":
         check_broker(sockets)
@@ -228,13 +239,19 @@ def _is_small_file(path: str) -> bool:
 
 
 def _check_links(
-    policy: JailPolicy, resolver: Resolver, written: Sequence[Rule], write_grants: Sequence[str]
+    policy: JailPolicy,
+    resolver: Resolver,
+    written: Sequence[Rule],
+    write_grants: Sequence[str],
+    reveal: Sequence[str],
 ) -> None:
     real = {rule.origin: rule.path for rule in written}  # the last of an origin: the real one
     for kind in ("read", "write", "deny", "deny_read", "deny_write", "deny_exec"):
         for index, path in enumerate(getattr(policy, kind)):
             field = f"{kind}[{index}]"
             check_links(field, path, real[field], resolver.links[path], write_grants)
+    for index, (path, target) in enumerate(zip(policy.reveal, reveal, strict=True)):
+        check_links(f"reveal[{index}]", path, target, resolver.links[path], write_grants)
 
 
 def _mount_rules(
@@ -409,6 +426,7 @@ def _denied_paths(
         if not _native.decide(plan.rules, right, rule.path)[0]:
             acts.append(right[0].replace("e", "x") + rule.path)
     acts += [f"w{path}" for path in (*plan.protected, *plan.wall.replaced)]
+    acts += [f"r{path}" for path, _ in plan.secrets]
     return acts
 
 

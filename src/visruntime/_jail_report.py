@@ -55,6 +55,7 @@ def make_report(
         for path in plan.wall.replaced
     ]
     clauses += [Clause(f"masked {path}", ("mount",), note=why) for path, why in plan.masked]
+    clauses += _secrets(policy, plan)
     clauses += [
         *_sockets(policy, plan),
         _egress(policy, info),
@@ -110,6 +111,22 @@ def _identity(info: Mapping[str, int]) -> str:
     if info["guest_id"] == 0:
         return "uid 0 of the caller's user namespace, which is another uid of the host"
     return f"host uid {info['guest_id']}, the caller's own"
+
+
+def _secrets(policy: JailPolicy, plan: JailPlan) -> list[Clause]:
+    """Say what is hidden as a secret, and what the policy lifts."""
+    number = len(plan.secrets)
+    note = f"{number} {'path' if number == 1 else 'paths'} hidden" if number else "none found"
+    clauses = [Clause("secrets", ("mount",), bound="at_open", note=note)]
+    clauses += [
+        Clause(f"secrets {path}", ("mount",), bound="at_open", note=f"{why}; reveal=[{path!r}]")
+        for path, why in plan.secrets
+    ]
+    clauses += [
+        Clause(f"reveal[{index}]", (), bound="at_open", note=f"{path} is shown as far as granted")
+        for index, path in enumerate(policy.reveal)
+    ]
+    return clauses
 
 
 def _egress(policy: JailPolicy, info: Mapping[str, int]) -> Clause:

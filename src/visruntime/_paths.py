@@ -22,6 +22,7 @@ __all__ = [
     "MAX_PATH_BYTES",
     "MINIMAL_DENY",
     "MINIMAL_READ",
+    "NOT_LOOKED_THROUGH",
     "PRIVATE_READ",
     "PRIVATE_WRITE",
     "ancestors",
@@ -113,6 +114,9 @@ MADE_READ_OPEN = "/etc/resolv.conf"
 
 FORBIDDEN_GRANTS = ("/proc", "/dev", "/sys")
 """Trees of which nothing can be granted: they hold the kernel's objects, not files."""
+
+NOT_LOOKED_THROUGH = ("usr", "proc", "sys", "dev", "tmp")
+"""Folders of the host's root that are the jail's own, or hold nothing but installed files."""
 
 
 def normalise(value: object, field: str) -> str:

@@ -17,6 +17,7 @@ from visruntime._paths import (
     is_within,
     visible,
 )
+from visruntime._secret_names import hidden_at, table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["unsupported"]
 
 LATER_LISTS = {
-    "reveal": "secret paths are not hidden by themselves yet, so none can be lifted; "
-    "deny the others by deny=",
     "caches": "private tool caches are not made yet; grant a folder of your own by write=",
     "services": "credential and system services are not passed on yet",
     "inbound": "ports into a jail are not forwarded yet",
@@ -38,11 +37,14 @@ LATER_LISTS = {
 
 
 def unsupported(
-    policy: JailPolicy, resolved: Sequence[Rule] | None = None
+    policy: JailPolicy,
+    resolved: Sequence[Rule] | None = None,
+    reveal: Sequence[str] | None = None,
 ) -> list[tuple[str, str]]:
     """Return (field, sentence) for each clause of *policy* that cannot be enforced yet.
 
-    *resolved* saves looking at the host again: what `JailPolicy.resolved_rules` returned.
+    *resolved* saves looking at the host again: what `JailPolicy.resolved_rules` returned;
+    *reveal* has the paths of ``policy.reveal`` where they really lead.
     """
     found = [(field, why) for field, why in LATER_LISTS.items() if getattr(policy, field)]
     if policy.egress.mode == "proxy":
@@ -66,6 +68,7 @@ def unsupported(
         *found,
         *_globs(policy),
         *_links_out(resolved),
+        *_secret_grants(policy, resolved, reveal),
         *_made_files(resolved),
         *_absent_denies(resolved, policy.absent_deny),
     ]
@@ -103,6 +106,33 @@ def _links_out(rules: Sequence[Rule]) -> list[tuple[str, str]]:
         and rule.origin not in ("system", "private")
         and (rule.path == "/" or any(is_within(rule.path, top) for top in FORBIDDEN_GRANTS))
     ]
+
+
+def _secret_grants(
+    policy: JailPolicy, rules: Sequence[Rule], reveal: Sequence[str] | None
+) -> list[tuple[str, str]]:
+    """Find grants of what is hidden as a secret: no grant alone lifts that."""
+    grants = [
+        rule
+        for rule in rules
+        if rule.kind in ("read", "write") and rule.origin not in ("system", "private")
+    ]
+    if not grants:
+        return []
+    if reveal is None:
+        reveal = [os.path.realpath(path) for path in policy.reveal]
+    names = table()
+    found = []
+    for rule in grants:
+        secret = hidden_at(names, rule.path, reveal)
+        if secret is not None:
+            where, why = secret
+            sentence = (
+                f"{visible(where)} is hidden as a secret ({why}); if the guest must have "
+                f"{visible(rule.path)}, add reveal=[{rule.path!r}]"
+            )
+            found.append((rule.origin, sentence))
+    return found
 
 
 def _absent_denies(rules: Sequence[Rule], absent_deny: str) -> list[tuple[str, str]]:

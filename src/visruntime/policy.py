@@ -129,7 +129,8 @@ class JailPolicy(_FromFiles):
         absent_deny: what becomes of a *deny_write* inside a write grant while nothing is
             there. "wall": no new name can be made in the folders that would hold it, nor
             in those above (folders that exist in them are free). "error": refused.
-        reveal: secret paths that a preset would hide, lifted one by one.
+        reveal: secret paths (keys, ``.env`` and the like) that are hidden inside the grants
+            unless they are named here, one by one; grants nothing by itself.
         caches: tool caches private to this policy.
         services: credential and system services, by name.
         system: "minimal" (programs, libraries, certificates), "host" (the whole root,

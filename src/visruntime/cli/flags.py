@@ -104,7 +104,6 @@ class Parser(argparse.ArgumentParser):
             ("inbound", "PORT[:HOSTPORT]"),
             ("host-port", "PORT"),
             ("socket", "PATH"),
-            ("reveal", "P"),
             ("cache", "P"),
             ("service", "NAME"),
         ):
@@ -115,6 +114,13 @@ class Parser(argparse.ArgumentParser):
                 default=[],
                 help="for a later version; refused today",
             )
+        self.flag(
+            "--reveal",
+            metavar="P",
+            action="append",
+            default=[],
+            help="show P, which is hidden as a secret inside the grants (keys, .env and the like)",
+        )
         self.flag(
             "--env",
             metavar="NAME[=VALUE]",
