@@ -180,6 +180,17 @@ typedef struct {
 } vj_search_request;
 vj_status vj_search(const vj_search_request *request, char **findings, uint64_t *size,
                     vj_error *error);
+typedef struct {
+    const char *directory;
+    uint64_t fixed;
+    const char *pattern;
+    uint64_t most_entries;
+    uint64_t most_matches;
+} vj_expand_request;
+vj_status vj_expand(const vj_expand_request *request, char **matches, uint64_t *size,
+                    vj_error *error);
+bool vj_pattern_fits(const char *part, const char *name);
+#define VJ_PATTERN_PARTS_MAX ...
 void vj_free(void *memory);
 
 #define VJ_SECRET_FOLDER    ...

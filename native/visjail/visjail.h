@@ -127,6 +127,19 @@ typedef struct {
 // says what.
 vj_status vj_search(const vj_search_request *request, char **findings, uint64_t *size,
                     vj_error *error);
+
+typedef struct {
+    const char *directory; // to look through; without a link
+    uint64_t fixed;        // how much of it is the fixed beginning of the pattern
+    const char *pattern;   // what comes after that (pattern.h)
+    uint64_t most_entries;
+    uint64_t most_matches;
+} vj_expand_request;
+
+// What a pattern names below a directory (posix_expand.c): a kind ('d' directory, 'f'
+// regular file, 'l' link, 'o' other) and a path, each ended by NUL. VJ_REFUSED as above.
+vj_status vj_expand(const vj_expand_request *request, char **matches, uint64_t *size,
+                    vj_error *error);
 void vj_free(void *memory);
 
 #endif

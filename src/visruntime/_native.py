@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BINARY_DIRECTORY",
     "KEY_BYTES",
+    "PATTERN_PARTS_MAX",
     "Capture",
     "JailHandle",
     "NativeError",
@@ -29,7 +30,9 @@ __all__ = [
     "decide",
     "decode",
     "encode",
+    "expand",
     "find_secret",
+    "fits",
     "is_private_key",
     "plan_path",
     "search",
@@ -242,10 +245,53 @@ def search(
     request.secrets_size = len(table)
     request.files = (lib.VJ_SEARCH_SET_ID if set_id else 0) | (lib.VJ_SEARCH_LINKS if links else 0)
     _check(lib.vj_search(request, findings, size, error), error)
+    return _findings(findings, size)
+
+
+def expand(
+    directory: str, *, fixed: int, pattern: str, most_entries: int, most_matches: int
+) -> list[tuple[str, str]]:
+    """Return (kind, path) of what *pattern* names below *directory*.
+
+    Kinds: "d" a folder, "f" a regular file, "l" a link, "o" anything else. No link is
+    followed, and nothing is looked for below a match.
+
+    Args:
+        directory: without a link on the way.
+        fixed: how many bytes of it are the fixed beginning of the pattern.
+        pattern: what comes after that.
+
+    Raises:
+        NativeError: "refused" when there is more than that, or something cannot be seen.
+    """
+    matches = ffi.new("char **")
+    size = ffi.new("uint64_t *")
+    error = ffi.new("vj_error *")
+    request = ffi.new("vj_expand_request *")
+    texts = [ffi.new("char[]", os.fsencode(text)) for text in (directory, pattern)]
+    request.directory, request.pattern = texts
+    request.fixed = fixed
+    request.most_entries = most_entries
+    request.most_matches = most_matches
+    _check(lib.vj_expand(request, matches, size, error), error)
+    return _findings(matches, size)
+
+
+def fits(part: str, name: str) -> bool:
+    """Tell whether one part of a pattern names *name*."""
+    return bool(lib.vj_pattern_fits(os.fsencode(part), os.fsencode(name)))
+
+
+PATTERN_PARTS_MAX: int = lib.VJ_PATTERN_PARTS_MAX
+"""Most parts of a path from its first part with a pattern on."""
+
+
+def _findings(block: Any, size: Any) -> list[tuple[str, str]]:
+    """Turn kinds and paths into pairs, and free them."""
     try:
-        found = ffi.buffer(findings[0], size[0])[:] if size[0] else b""
+        found = ffi.buffer(block[0], size[0])[:] if size[0] else b""
     finally:
-        lib.vj_free(findings[0])
+        lib.vj_free(block[0])
     return [(chr(item[0]), os.fsdecode(item[1:])) for item in found.split(b"\0") if item]
 
 

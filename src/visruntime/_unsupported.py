@@ -13,16 +13,17 @@ from visruntime._paths import (
     MADE_READ,
     MADE_READ_OPEN,
     ancestors,
-    has_glob,
     is_within,
     visible,
 )
+from visruntime._patterns import not_held
 from visruntime._secret_names import hidden_at, table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from visruntime._patterns import Pattern
     from visruntime.policy import JailPolicy, Rule
 
 __all__ = ["unsupported"]
@@ -66,7 +67,7 @@ def unsupported(
         resolved = policy.resolved_rules()
     return [
         *found,
-        *_globs(policy),
+        *_patterns(policy, resolved),
         *_links_out(resolved),
         *_secret_grants(policy, resolved, reveal),
         *_made_files(resolved),
@@ -74,16 +75,34 @@ def unsupported(
     ]
 
 
-def _globs(policy: JailPolicy) -> list[tuple[str, str]]:
+def _pattern_fields(policy: JailPolicy) -> list[tuple[str, Pattern]]:
+    """Return (field, pattern) of the rules that stand for what exists when a jail opens."""
+    if not policy.patterns:
+        return []
     return [
-        (
-            f"{kind}[{index}]",
-            f"{visible(path)} does not exist, and patterns are not expanded yet",
-        )
+        (f"{kind}[{index}]", policy.patterns[path])
         for kind in ("read", "write", "deny", "deny_read", "deny_write", "deny_exec")
         for index, path in enumerate(getattr(policy, kind))
-        if has_glob(path) and not os.path.lexists(path)
+        if path in policy.patterns and policy.patterns[path].rest
     ]
+
+
+def _patterns(policy: JailPolicy, rules: Sequence[Rule]) -> list[tuple[str, str]]:
+    """Find patterns that hold for less than the policy asks."""
+    found = []
+    for field, pattern in _pattern_fields(policy):
+        kind = field.partition("[")[0]
+        if kind in ("deny_write", "deny_exec"):
+            why = not_held(kind, os.path.realpath(pattern.fixed), rules)
+            if why:
+                found.append((field, why))
+        elif kind.startswith("deny") and policy.strict_globs:
+            sentence = (
+                "it holds for the names that exist when the jail opens, and strict_globs asks "
+                f"for more; deny a whole folder ({visible(pattern.fixed)}/**), or name the paths"
+            )
+            found.append((field, sentence))
+    return found
 
 
 def _made_files(rules: Sequence[Rule]) -> list[tuple[str, str]]:
@@ -112,10 +131,11 @@ def _secret_grants(
     policy: JailPolicy, rules: Sequence[Rule], reveal: Sequence[str] | None
 ) -> list[tuple[str, str]]:
     """Find grants of what is hidden as a secret: no grant alone lifts that."""
+    patterned = {field for field, _ in _pattern_fields(policy)}  # those leave secrets out
     grants = [
         rule
         for rule in rules
-        if rule.kind in ("read", "write") and rule.origin not in ("system", "private")
+        if rule.kind in ("read", "write") and rule.origin not in ("system", "private", *patterned)
     ]
     if not grants:
         return []
@@ -151,7 +171,7 @@ def _absent_denies(rules: Sequence[Rule], absent_deny: str) -> list[tuple[str, s
         if not rule.kind.startswith("deny") or os.path.lexists(rule.path):
             continue
         covering = [path for path in ancestors(rule.path) if path in grants]
-        if not covering or has_glob(rule.path) or rule.origin in seen:
+        if not covering or rule.origin in seen:
             continue
         nearest = covering[-1]
         if all(origin == "private" for _, origin in grants[nearest]):
