@@ -2,7 +2,8 @@
 //
 //   *      any bytes of one name, also none and also a leading dot
 //   ?      one character (UTF-8; a byte that is no UTF-8 counts as one)
-//   [a-z]  one character of the set, [!a-z] one that is not; ']' comes first or not at all
+//   [a-z]  one character of the set, [!a-z] one that is not; ']' comes first or not at
+//   all
 //
 // There is no escape: [*] is a star. A '[' without its ']' stands for itself.
 #ifndef VJ_PATTERN_H

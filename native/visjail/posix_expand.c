@@ -72,8 +72,12 @@ static vj_status visit_entry(expansion *state, int directory, const struct diren
     uint64_t next = vj_pattern_step(&state->pattern, places, entry->d_name);
     if (!next) return VJ_OK;
     struct stat status = {0};
-    char kind = entry->d_type == DT_DIR ? 'd' : entry->d_type == DT_LNK ? 'l' : 'f';
-    if (entry->d_type != DT_DIR && entry->d_type != DT_LNK && entry->d_type != DT_REG) {
+    char kind = 'f';
+    if (entry->d_type == DT_DIR) {
+        kind = 'd';
+    } else if (entry->d_type == DT_LNK) {
+        kind = 'l';
+    } else if (entry->d_type != DT_REG) {
         if (fstatat(directory, entry->d_name, &status, AT_SYMLINK_NOFOLLOW)) {
             return is_gone(errno) ? VJ_OK
                                   : refuse(state, errno, "a file cannot be looked at");

@@ -211,8 +211,13 @@ def beginnings(policy: JailPolicy, kinds: Sequence[str]) -> list[str]:
 def not_held(kind: str, top: str, rules: Sequence[Rule]) -> str:
     """Return why a pattern of *kind* cannot be held for names that are made later, or "".
 
-    *top* is where its beginning leads, and *rules* are all of the policy, resolved. A deny of writing or executing is worth nothing if the next file of that name is not
+    A deny of writing or executing is worth nothing if the next file of that name is not
     denied. It holds where nothing can be written, or executed, anyway.
+
+    Args:
+        kind: "deny_write" or "deny_exec".
+        top: where the fixed beginning of the pattern leads.
+        rules: all of the policy, resolved.
     """
     right, verb = ("write", "written") if kind == "deny_write" else ("exec", "executed")
     pairs = [(rule.kind, rule.path) for rule in rules]

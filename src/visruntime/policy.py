@@ -439,14 +439,17 @@ class JailPolicy(_FromFiles):
                 if kind not in ("read", "write") and target != path:
                     rules.append(Rule(kind=kind, path=path, origin=origin))
                 rules.append(Rule(kind=kind, path=target, origin=origin))
+        if self.system == "minimal" and minimal is None:
+            minimal = existing_minimal_read()
         if patterns:
-            rules += self._expand_grants(patterns, rules, real)
+            unasked = [*implicit, *(target for _, target in minimal or ())]
+            rules += self._expand(patterns, rules, real, unasked)
         granted = {rule.path for rule in rules if rule.kind in ("read", "write")}
         if self.system == "host":
             rules.append(Rule(kind="read", path="/", origin="system"))
         elif self.system == "minimal":
             seen = set()
-            for path, target in existing_minimal_read() if minimal is None else minimal:
+            for path, target in minimal or ():
                 shown = target if resolve else path
                 if shown not in seen:
                     seen.add(shown)
@@ -465,46 +468,43 @@ class JailPolicy(_FromFiles):
                 for place in places
                 if place not in granted and not self._shows_the_hosts(place, granted)
             ]
-        if patterns:
-            rules += self._expand_denies(patterns, rules, real, implicit)
         return tuple(rules)
 
-    def _expand_grants(
+    def _expand(
         self,
         patterns: Sequence[tuple[str, str, str, Pattern]],
         rules: Sequence[Rule],
         real: Callable[[str], str],
+        unasked: Iterable[str],
     ) -> list[Rule]:
-        """Return the grants that *patterns* name: (kind, origin, path, pattern) each."""
-        reveal = [real(path) for path in self.reveal]
-        found = []
-        for kind, origin, path, pattern in patterns:
-            if kind not in ("read", "write"):
-                continue
-            above = ("deny", "deny_read", *(("deny_write",) if kind == "write" else ()))
-            denied = [rule.path for rule in rules if rule.kind in above]
-            top = real(pattern.fixed)
-            names = expand_grant(origin, path, pattern, top, denied=denied, reveal=reveal)
-            found += [Rule(kind=kind, path=name, origin=origin) for name in names]
-        return found
+        """Return the rules on what *patterns* name: (kind, origin, path, pattern) each.
 
-    def _expand_denies(
-        self,
-        patterns: Sequence[tuple[str, str, str, Pattern]],
-        rules: Sequence[Rule],
-        real: Callable[[str], str],
-        implicit: Sequence[str],
-    ) -> list[Rule]:
-        """Return the denies that *patterns* name inside of what *rules* grant."""
-        grants = dict.fromkeys(implicit, False)
-        for rule in rules:
-            if rule.kind in ("read", "write"):
-                grants[rule.path] = rule.origin == "private"
+        *rules* are those without patterns, and *unasked* what is granted by no field.
+        """
+        tops = {path: real(pattern.fixed) for _, _, path, pattern in patterns}
+        begun = [tops[path] for kind, _, path, _ in patterns if kind in ("read", "write")]
+        plain = [rule.path for rule in rules if rule.kind in ("read", "write")]
+        grants = dict.fromkeys((*unasked, *begun, *plain), False)
+        if self.system == "host":
+            grants["/"] = False
+        for place in (*PRIVATE_WRITE, *PRIVATE_READ):
+            if not (place in grants or any(is_within(place, top) for top in begun)):
+                grants[place] = not self._shows_the_hosts(place, set(grants))
         found = []
         for kind, origin, path, pattern in patterns:
             # Of writing and executing only what holds anyway is taken (`not_held`).
             if kind in ("deny", "deny_read"):
-                names = expand_denies(origin, path, pattern, real(pattern.fixed), grants)
+                names = expand_denies(origin, path, pattern, tops[path], grants)
+                found += [Rule(kind=kind, path=name, origin=origin) for name in names]
+        denies = [rule for rule in (*rules, *found) if rule.kind.startswith("deny")]
+        reveal = [real(path) for path in self.reveal]
+        for kind, origin, path, pattern in patterns:
+            if kind in ("read", "write"):
+                above = ("deny", "deny_read", *(("deny_write",) if kind == "write" else ()))
+                denied = [rule.path for rule in denies if rule.kind in above]
+                names = expand_grant(
+                    origin, path, pattern, tops[path], denied=denied, reveal=reveal
+                )
                 found += [Rule(kind=kind, path=name, origin=origin) for name in names]
         return found
 
