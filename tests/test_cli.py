@@ -132,7 +132,7 @@ def test_a_guests_word_is_never_a_flag(here: Path, words: list[str], rest: list[
         ["--inbound", "8000", "--", "ls"],
         ["--cpus", "1", "--", "ls"],
         ["--memory", "1G", "--", "ls"],
-        ["--reveal", "/x", "--", "ls"],
+        ["--read", ".env", "--", "ls"],
         [],
     ],
     ids=" ".join,

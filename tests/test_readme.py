@@ -68,6 +68,7 @@ def project(tmp_path: Path) -> Path:
     (folder / "tests").mkdir(parents=True)
     (folder / "secrets").mkdir()
     (folder / "secrets" / "key").write_text("swordfish\n")
+    (folder / ".env").write_text("PASSWORD=swordfish\n")
     (folder / "test_sum.py").write_text(
         "import unittest\n\n\nclass Sum(unittest.TestCase):\n"
         "    def test_sum(self):\n        self.assertEqual(1 + 1, 2)\n"

@@ -171,6 +171,39 @@ vj_status vj_terminal_read(int descriptor, int wakeup, int64_t timeout_ns, char 
 
 #define VJ_SEARCH_SET_ID ...
 #define VJ_SEARCH_LINKS  ...
-vj_status vj_search(const char *directory, uint64_t most_entries, uint64_t most_findings,
-                    int files, char **findings, uint64_t *size, vj_error *error);
+typedef struct {
+    const char *directory;
+    uint64_t most_entries;
+    uint64_t most_findings;
+    uint64_t most_secrets;
+    const char *secrets;
+    uint64_t secrets_size;
+    int files;
+    ...;
+} vj_search_request;
+vj_status vj_search(const vj_search_request *request, char **findings, uint64_t *size,
+                    vj_error *error);
+typedef struct {
+    const char *directory;
+    uint64_t fixed;
+    const char *pattern;
+    uint64_t most_entries;
+    uint64_t most_matches;
+} vj_expand_request;
+vj_status vj_expand(const vj_expand_request *request, char **matches, uint64_t *size,
+                    vj_error *error);
+bool vj_pattern_fits(const char *part, const char *name);
+#define VJ_PATTERN_PARTS_MAX ...
 void vj_free(void *memory);
+
+#define VJ_SECRET_FOLDER    ...
+#define VJ_SECRET_FILE      ...
+#define VJ_SECRET_KEY_BYTES ...
+typedef struct {
+    int32_t entry;
+    uint32_t length;
+    bool by_content;
+} vj_secret_found;
+vj_secret_found vj_secret_find(const char *table, size_t size, const char *path,
+                               size_t after, int what);
+bool vj_secret_is_key(const char *bytes, size_t size);

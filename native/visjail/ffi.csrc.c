@@ -1,5 +1,7 @@
 // The seam to Python: cffi compiles these headers against ffi.cdef.h.
 #include "error.h"
 #include "message.h"
+#include "pattern.h"
 #include "policy.h"
+#include "secret_names.h"
 #include "visjail.h"

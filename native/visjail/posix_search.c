@@ -5,6 +5,8 @@
 //   i  a set-id file: writing through a shared mapping keeps the bit
 //   h  a file with several names: one of them may lie outside of the grant
 //   u  a directory that cannot be listed, but that a guest could enter
+//   k  what the list of secret names (secret_names.h) names, a link too; of a folder
+//      nothing more is looked at
 //
 // Nothing is skipped in silence: what cannot be looked at is either out of the
 // guest's reach too, or is named, or ends the search with an error.
@@ -20,6 +22,7 @@
 
 #include "message.h"
 #include "plan.h"
+#include "secret_names.h"
 #include "visjail.h"
 
 typedef struct {
@@ -28,7 +31,11 @@ typedef struct {
     size_t capacity;
     uint64_t entries_left;
     uint64_t findings_left;
+    uint64_t secrets_left;
     int files; // VJ_SEARCH_*: what to look at each file for
+    const char *secrets;
+    size_t secrets_size;
+    vj_secret_hints hints;
     char path[VJ_PATH_MAX];
     vj_error *error;
 } search;
@@ -39,7 +46,10 @@ static vj_status refuse(search *state, int number, const char *why) {
 }
 
 static vj_status remember(search *state, char kind, size_t length) {
-    if (kind != 'h' && !state->findings_left--) {
+    if (kind == 'k' && !state->secrets_left--) {
+        return refuse(state, 0, "too many files that hold secrets");
+    }
+    if (kind != 'h' && kind != 'k' && !state->findings_left--) {
         return refuse(state, 0, "too many sockets, FIFOs or closed folders");
     }
     if (state->size + length + 2 > state->capacity) {
@@ -73,13 +83,14 @@ static bool is_gone(int number) {
     return number == ENOENT || number == ENOTDIR || number == ELOOP;
 }
 
-// 'd' for a directory, a kind of finding, 0 for what is of no interest, or 'e' with
-// errno for what cannot be looked at.
+// 'd' for a directory, 'l' for a link, a kind of finding, 0 for what is of no
+// interest, or 'e' with errno for what cannot be looked at.
 static char kind_of(const search *state, int directory, const struct dirent *entry) {
     switch (entry->d_type) {
     case DT_SOCK: return 's';
     case DT_FIFO: return 'f';
     case DT_DIR: return 'd';
+    case DT_LNK: return 'l';
     case DT_REG:
         if (!state->files) return 0;
         break;
@@ -93,24 +104,66 @@ static char kind_of(const search *state, int directory, const struct dirent *ent
     return kind_of_status(&status, state->files);
 }
 
-static vj_status visit(search *state, int parent, const char *name, size_t length);
+// Whether a file begins as a private key does. One that cannot be read counts: its
+// owner could open it to a guest, or make it readable later.
+static bool holds_key(int directory, const char *name) {
+    int file = openat(directory, name,
+                      O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (file < 0) return !is_gone(errno);
+    char bytes[VJ_SECRET_KEY_BYTES];
+    size_t size = 0;
+    ssize_t got = 0;
+    while (size < sizeof bytes &&
+           (got = read(file, bytes + size, sizeof bytes - size)) > 0)
+        size += (size_t)got;
+    close(file);
+    return got < 0 || vj_secret_is_key(bytes, size);
+}
+
+// Whether the entry whose path is in state->path is on the list of secret names.
+static bool is_secret(const search *state, int directory, const struct dirent *entry,
+                      char kind, size_t path_length) {
+    int what = kind == 'd'   ? VJ_SECRET_FOLDER
+               : kind == 'l' ? VJ_SECRET_FOLDER | VJ_SECRET_FILE
+                             : VJ_SECRET_FILE;
+    vj_secret_found found = vj_secret_match(state->secrets, state->secrets_size,
+                                            state->path, path_length, what);
+    if (found.entry < 0) return false;
+    return !found.by_content || kind == 'l' || holds_key(directory, entry->d_name);
+}
+
+static vj_status visit(search *state, int parent, const char *name, size_t length,
+                       bool installed);
 
 static vj_status visit_entry(search *state, int directory, const struct dirent *entry,
-                             size_t length) {
+                             size_t length, bool installed) {
     if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) return VJ_OK;
     if (!state->entries_left--) return refuse(state, 0, "too many files to look through");
     char kind = kind_of(state, directory, entry);
-    if (!kind) return VJ_OK;
-    if (kind == 'e') return refuse(state, errno, "a file cannot be looked at");
     size_t name_length = strlen(entry->d_name);
+    bool looked_for = !installed && state->secrets_size &&
+                      vj_secret_worth(&state->hints, entry->d_name, name_length);
+    if (kind == 'e') return refuse(state, errno, "a file cannot be looked at");
+    if ((!kind || kind == 'l') && !looked_for) return VJ_OK;
     if (length + name_length + 2 > sizeof state->path) {
         return refuse(state, ENAMETOOLONG, "a folder is nested too deep to look through");
     }
     state->path[length] = '/';
     memcpy(state->path + length + 1, entry->d_name, name_length + 1);
     size_t longer = length + 1 + name_length;
-    vj_status status = kind == 'd' ? visit(state, directory, entry->d_name, longer)
-                                   : remember(state, kind, longer);
+    vj_status status = VJ_OK;
+    if (looked_for && is_secret(state, directory, entry, kind, longer)) {
+        status = remember(state, 'k', longer);
+        if (kind == 'd') {
+            state->path[length] = 0;
+            return status;
+        }
+    }
+    if (status == VJ_OK && kind == 'd') {
+        status = visit(state, directory, entry->d_name, longer, installed);
+    } else if (status == VJ_OK && kind && kind != 'l') {
+        status = remember(state, kind, longer);
+    }
     state->path[length] = 0;
     return status;
 }
@@ -130,7 +183,8 @@ static vj_status visit_closed(search *state, int parent, const char *name,
     return remember(state, 'u', length);
 }
 
-static vj_status visit(search *state, int parent, const char *name, size_t length) {
+static vj_status visit(search *state, int parent, const char *name, size_t length,
+                       bool installed) {
     int directory = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (directory < 0) {
         if (is_gone(errno)) return VJ_OK;
@@ -148,11 +202,13 @@ static vj_status visit(search *state, int parent, const char *name, size_t lengt
         close(directory);
         return refuse(state, number, "a folder cannot be looked through");
     }
+    installed = installed || vj_secret_installed(state->secrets, state->secrets_size,
+                                                 state->path, strlen(state->path));
     vj_status status = VJ_OK;
     const struct dirent *entry;
     errno = 0;
     while (status == VJ_OK && (entry = readdir(stream))) {
-        status = visit_entry(state, directory, entry, length);
+        status = visit_entry(state, directory, entry, length, installed);
         errno = 0;
     }
     if (status == VJ_OK && errno) {
@@ -162,23 +218,28 @@ static vj_status visit(search *state, int parent, const char *name, size_t lengt
     return status;
 }
 
-vj_status vj_search(const char *directory, uint64_t most_entries, uint64_t most_findings,
-                    int files, char **findings, uint64_t *size, vj_error *error) {
+vj_status vj_search(const vj_search_request *request, char **findings, uint64_t *size,
+                    vj_error *error) {
     *findings = NULL;
     *size = 0;
-    size_t length = strlen(directory);
+    size_t length = strlen(request->directory);
     search *state = calloc(1, sizeof *state);
     if (!state) {
         return vj_fail(error, VJ_NO_MEMORY, VJ_STAGE_HOST, ENOMEM, "out of memory");
     }
-    state->entries_left = most_entries;
-    state->findings_left = most_findings;
-    state->files = files;
+    state->entries_left = request->most_entries;
+    state->findings_left = request->most_findings;
+    state->secrets_left = request->most_secrets;
+    state->files = request->files;
+    state->secrets = request->secrets;
+    state->secrets_size = (size_t)request->secrets_size;
     state->error = error;
+    vj_secret_prepare(state->secrets, state->secrets_size, &state->hints);
     vj_status status = refuse(state, ENAMETOOLONG, "the path is too long");
     if (length < sizeof state->path) {
-        memcpy(state->path, directory, length + 1);
-        status = visit(state, AT_FDCWD, directory, length == 1 ? 0 : length);
+        memcpy(state->path, request->directory, length + 1);
+        status =
+            visit(state, AT_FDCWD, request->directory, length == 1 ? 0 : length, false);
     }
     if (status == VJ_OK) {
         *findings = state->found;

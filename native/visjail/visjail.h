@@ -112,11 +112,35 @@ enum {
     VJ_SEARCH_LINKS = 1 << 1,  // files with several names
 };
 
-// What a mount alone does not tame below a directory (posix_search.c): a kind and a
-// path, each ended by NUL. VJ_REFUSED: there is more than the given numbers of names
-// or findings, or something could not be looked at; `error` says what.
-vj_status vj_search(const char *directory, uint64_t most_entries, uint64_t most_findings,
-                    int files, char **findings, uint64_t *size, vj_error *error);
+typedef struct {
+    const char *directory;
+    uint64_t most_entries;
+    uint64_t most_findings; // sockets, FIFOs, set-id files and closed folders
+    uint64_t most_secrets;
+    const char *secrets; // list of secret names (secret_names.h)
+    uint64_t secrets_size;
+    int files; // VJ_SEARCH_*
+} vj_search_request;
+
+// What a mount alone does not tame below a directory, and what holds secrets
+// (posix_search.c): a kind and a path, each ended by NUL. VJ_REFUSED: there is more than
+// the given numbers of names or findings, or something could not be looked at; `error`
+// says what.
+vj_status vj_search(const vj_search_request *request, char **findings, uint64_t *size,
+                    vj_error *error);
+
+typedef struct {
+    const char *directory; // to look through; without a link
+    uint64_t fixed;        // how much of it is the fixed beginning of the pattern
+    const char *pattern;   // what comes after that (pattern.h)
+    uint64_t most_entries;
+    uint64_t most_matches;
+} vj_expand_request;
+
+// What a pattern names below a directory (posix_expand.c): a kind ('d' directory, 'f'
+// regular file, 'l' link, 'o' other) and a path, each ended by NUL. VJ_REFUSED as above.
+vj_status vj_expand(const vj_expand_request *request, char **matches, uint64_t *size,
+                    vj_error *error);
 void vj_free(void *memory);
 
 #endif

@@ -23,7 +23,7 @@ from visruntime._jail_protect import host_files
 from visruntime._jail_resolve import Resolver, check_links
 from visruntime._jail_search import look_through
 from visruntime._jail_sockets import check_broker, resolve_sockets, socket_tier
-from visruntime._paths import HOME, ancestors, existing_minimal_read, is_within
+from visruntime._paths import HOME, ancestors, existing_minimal_read, is_within, visible
 from visruntime._unsupported import unsupported
 from visruntime._wall import Wall, find_wall
 from visruntime.errors import PolicyError, PolicyUnsupported
@@ -66,8 +66,10 @@ class JailPlan:
         "host_rules",
         "masked",
         "notes",
+        "patterns",
         "protected",
         "rules",
+        "secrets",
         "socket_tier",
         "wall",
     )
@@ -77,8 +79,10 @@ class JailPlan:
         self.home = HOME
         self.host_rules: list[tuple[str, str]] = []
         self.notes: list[str] = []
+        self.patterns: dict[str, tuple[str, int]] = {}
         self.protected: list[str] = []
         self.masked: list[tuple[str, str]] = []
+        self.secrets: list[tuple[str, str]] = []
         self.rules: list[tuple[str, str]] = []
         self.acts: list[str] = []
         self.socket_tier: str | None = None
@@ -103,20 +107,22 @@ def make_plan(
     """
     minimal = existing_minimal_read() if policy.system == "minimal" else ()
     resolver = Resolver()
-    resolved = policy._assemble(resolve=True, minimal=minimal, real=resolver)
-    for field, why in unsupported(policy, resolved):
+    implicit = [resolver(path) for path, _ in implicit_read]
+    resolved = policy._assemble(resolve=True, minimal=minimal, real=resolver, implicit=implicit)
+    reveal = [resolver(path) for path in policy.reveal]
+    for field, why in unsupported(policy, resolved, reveal):
         raise PolicyUnsupported(f"{field}: {why}", field=field)
     plan = JailPlan()
     host_root = policy.system == "host"
     written = [rule for rule in resolved if rule.origin not in ("system", "private")]
     plan.home = _home(resolved, written)
     grants = [rule.path for rule in written if rule.kind == "write"]
-    _check_links(policy, resolver, written, grants)
+    _check_links(policy, resolver, grants)
+    plan.patterns = _check_patterns(policy, written, resolver)
     _check_facts(written, resolver)
     rules: list[tuple[str, str, bool, bool]] = [
         (rule.kind, rule.path, False, rule.kind in ("read", "write")) for rule in written
     ]
-    implicit = [resolver(path) for path, _ in implicit_read]
     rules += [("read", path, False, True) for path in implicit]
     sockets = resolve_sockets(policy, resolver, grants)
     rules += [("read", path, False, True) for _, path in sockets]
@@ -125,17 +131,25 @@ def make_plan(
     rules += _mount_rules(written, rules)
     plan.protected = _protect(rules, grants, (*config_files, *policy.files), plan.notes)
     findings = look_through(
-        written, rules, host_root=host_root, granted=frozenset(path for _, path in sockets)
+        written,
+        rules,
+        plan.protected,
+        reveal,
+        host_root=host_root,
+        granted=frozenset(path for _, path in sockets),
     )
     plan.masked = findings.masked
+    plan.secrets = findings.secrets
     plan.protected += findings.read_only
     plan.notes += findings.notes
     rules += [("deny_write", path, False, False) for path in plan.protected]
-    rules += [("deny", path, False, False) for path, _ in plan.masked]
+    rules += [("deny", path, False, False) for path, _ in (*plan.masked, *plan.secrets)]
+    rules += [(kind, path, False, True) for kind, path in findings.reopened]
     plan.wall = _wall(written, rules, resolver)
     rules += [("deny_write", path, False, False) for path in plan.wall.replaced]
     facts = _facts((path for _, path, _, _ in rules), resolver)
-    _check_present([*plan.protected, *(path for path, _ in plan.masked)], facts)
+    covered = (*plan.masked, *plan.secrets)
+    _check_present([*plan.protected, *(path for path, _ in covered)], facts)
     plan.socket_tier = socket_tier(policy, sockets, rules, facts)
     if plan.socket_tier == "broker":
         check_broker(sockets)
@@ -227,14 +241,19 @@ def _is_small_file(path: str) -> bool:
     return stat.S_ISREG(found.st_mode) and found.st_size <= MOST_COPIED_BYTES
 
 
-def _check_links(
-    policy: JailPolicy, resolver: Resolver, written: Sequence[Rule], write_grants: Sequence[str]
-) -> None:
-    real = {rule.origin: rule.path for rule in written}  # the last of an origin: the real one
-    for kind in ("read", "write", "deny", "deny_read", "deny_write", "deny_exec"):
-        for index, path in enumerate(getattr(policy, kind)):
-            field = f"{kind}[{index}]"
-            check_links(field, path, real[field], resolver.links[path], write_grants)
+def _check_links(policy: JailPolicy, resolver: Resolver, write_grants: Sequence[str]) -> None:
+    named = [
+        (f"{kind}[{index}]", path)
+        for kind in ("read", "write", "deny", "deny_read", "deny_write", "deny_exec", "reveal")
+        for index, path in enumerate(getattr(policy, kind))
+    ]
+    for field, path in named:
+        pattern = policy.patterns.get(path)
+        # Of a pattern, its beginning; and the very path, if something of that name is there.
+        for asked in (path,) if pattern is None else (path, pattern.fixed):
+            if asked in resolver.links:
+                links = resolver.links[asked]
+                check_links(field, asked, resolver.reals[asked], links, write_grants)
 
 
 def _mount_rules(
@@ -344,6 +363,39 @@ def _fact(found: os.stat_result | None) -> _native.Fact:
     return kind, device, found.st_ino, found.st_uid, found.st_gid
 
 
+def _check_patterns(
+    policy: JailPolicy, written: Sequence[Rule], resolver: Resolver
+) -> dict[str, tuple[str, int]]:
+    """Return of each rule by a pattern its fixed beginning, and how many names it stands for.
+
+    -1 stands for a whole folder, -2 for all names that could ever be there.
+    """
+    if not policy.patterns:
+        return {}
+    found = {}
+    for kind in ("read", "write", "deny", "deny_read", "deny_write", "deny_exec"):
+        for index, path in enumerate(getattr(policy, kind)):
+            pattern = policy.patterns.get(path)
+            if pattern is None:
+                continue
+            field = f"{kind}[{index}]"
+            names = {rule.path for rule in written if rule.origin == field}
+            number = -2 if kind in ("deny_write", "deny_exec") else len(names)
+            found[field] = pattern.fixed, number if pattern.rest else -1
+            if kind not in ("read", "write"):
+                continue
+            if not names:
+                raise PolicyError(
+                    f"{field}: {visible(path)} names nothing that exists (links and secrets do "
+                    "not count); make it first, a grant is never left out",
+                    field=field,
+                    value=path,
+                )
+            for name in names.difference(resolver.found):
+                resolver.found[name] = _status(name)
+    return found
+
+
 def _check_facts(written: Sequence[Rule], resolver: Resolver) -> None:
     for rule in written:
         found = resolver.found.get(rule.path)
@@ -409,6 +461,7 @@ def _denied_paths(
         if not _native.decide(plan.rules, right, rule.path)[0]:
             acts.append(right[0].replace("e", "x") + rule.path)
     acts += [f"w{path}" for path in (*plan.protected, *plan.wall.replaced)]
+    acts += [f"r{path}" for path, _ in plan.secrets]
     return acts
 
 
@@ -474,9 +527,10 @@ def _made_etc(policy: JailPolicy, home: str, user: int) -> list[tuple[str, str, 
 def _grant_links(policy: JailPolicy, resolver: Resolver) -> list[tuple[str, str, str, int]]:
     """Links on the way to a grant, so that the path as it was written works in the jail."""
     first = {
-        resolver.links[path][0][0]
+        links[0][0]
         for path in (*policy.read, *policy.write)
-        if resolver.links[path] and not is_within(resolver.links[path][0][0], "/usr")
+        for asked in (path, *((policy.patterns[path].fixed,) if path in policy.patterns else ()))
+        if (links := resolver.links.get(asked)) and not is_within(links[0][0], "/usr")
     }
     return [("SYMLINK", link, os.path.realpath(link), 0) for link in sorted(first)]
 

@@ -31,18 +31,20 @@ def make_report(
     clauses = [Clause("system", ("mount", *layer))]
     for kind in ("read", "write"):
         for index, _ in enumerate(getattr(policy, kind)):
-            clauses.append(Clause(f"{kind}[{index}]", ("mount", *layer)))
+            bound, note = _pattern(plan, f"{kind}[{index}]")
+            clauses.append(Clause(f"{kind}[{index}]", ("mount", *layer), bound=bound, note=note))
     held = {origin for origin, _ in plan.wall.names}
     for kind in ("deny", "deny_read", "deny_write", "deny_exec"):
         mechanism = "noexec mount" if kind == "deny_exec" else "mount"
         for index, _ in enumerate(getattr(policy, kind)):
             origin = f"{kind}[{index}]"
-            note = "holds for the object that was there when the jail opened"
+            bound, note = _pattern(plan, origin)
+            note = note or "holds for the object that was there when the jail opened"
             if origin in held:
                 wall = tuple(f"{name} wall" for name in layer)
                 clauses.append(Clause(origin, wall, note="nothing is there, and no guest makes it"))
             else:
-                clauses.append(Clause(origin, (mechanism,), note=note))
+                clauses.append(Clause(origin, (mechanism,), bound=bound, note=note))
     clauses += [
         Clause(f"implicit read {path}", ("mount", *layer), note=why) for path, why in implicit_read
     ]
@@ -55,6 +57,7 @@ def make_report(
         for path in plan.wall.replaced
     ]
     clauses += [Clause(f"masked {path}", ("mount",), note=why) for path, why in plan.masked]
+    clauses += _secrets(policy, plan)
     clauses += [
         *_sockets(policy, plan),
         _egress(policy, info),
@@ -110,6 +113,39 @@ def _identity(info: Mapping[str, int]) -> str:
     if info["guest_id"] == 0:
         return "uid 0 of the caller's user namespace, which is another uid of the host"
     return f"host uid {info['guest_id']}, the caller's own"
+
+
+def _pattern(plan: JailPlan, field: str) -> tuple[str | None, str]:
+    """Return for how long the rule of *field* holds if it is a pattern, and a note."""
+    if field not in plan.patterns:
+        return None, ""
+    folder, number = plan.patterns[field]
+    kind = field.partition("[")[0]
+    if number == -2:
+        return "always", f"nothing at {folder} is allowed more, whatever its name"
+    if number == -1:
+        return "always", f"one rule on {folder}"
+    names = f"{number} {'name' if number == 1 else 'names'} when the jail opened"
+    if kind in ("read", "write"):
+        return "at_open", f"a pattern: {names}"
+    later = "what the guest makes later is its own, what the host adds later is not covered"
+    return "at_open", f"a pattern: {names}; {later}"
+
+
+def _secrets(policy: JailPolicy, plan: JailPlan) -> list[Clause]:
+    """Say what is hidden as a secret, and what the policy lifts."""
+    number = len(plan.secrets)
+    note = f"{number} {'path' if number == 1 else 'paths'} hidden" if number else "none found"
+    clauses = [Clause("secrets", ("mount",), bound="at_open", note=note)]
+    clauses += [
+        Clause(f"secrets {path}", ("mount",), bound="at_open", note=f"{why}; reveal=[{path!r}]")
+        for path, why in plan.secrets
+    ]
+    clauses += [
+        Clause(f"reveal[{index}]", (), bound="at_open", note=f"{path} is shown as far as granted")
+        for index, path in enumerate(policy.reveal)
+    ]
+    return clauses
 
 
 def _egress(policy: JailPolicy, info: Mapping[str, int]) -> Clause:

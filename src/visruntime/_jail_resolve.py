@@ -33,12 +33,14 @@ class Resolver:
     """Follows paths, and remembers for each what it met.
 
     ``found`` has the status of what stands at a real path (``None``: nothing), ``links``
-    for each path asked the links on the way, as (path of the link, made by the system).
+    for each path asked the links on the way, as (path of the link, made by the system), and
+    ``reals`` where it leads.
     """
 
     def __init__(self) -> None:
         self.found: dict[str, os.stat_result | None] = {}
         self.links: dict[str, list[tuple[str, bool]]] = {}
+        self.reals: dict[str, str] = {}
 
     def __call__(self, path: str) -> str:
         """Return where absolute, normalised *path* leads; what is missing stays as written."""
@@ -52,6 +54,7 @@ class Resolver:
             for _, descriptor in walked:
                 os.close(descriptor)
         self.found[real] = status
+        self.reals[path] = real
         return real
 
     def _walk(

@@ -1,7 +1,8 @@
-"""What a mount alone does not tame: sockets, FIFOs, set-id files, folders that hide them.
+"""What a mount alone does not tame (sockets, FIFOs, set-id files), and what holds secrets.
 
 A read-only mount stops neither connect(2) nor writing to a FIFO, so such files are found
-when a jail opens and masked. What appears later is not covered; SECURITY.md says so.
+when a jail opens and masked, and so are the secrets, in the same walk. What appears later is
+not covered; SECURITY.md says so.
 """
 
 from __future__ import annotations
@@ -10,7 +11,10 @@ import os
 import stat
 
 from visruntime import _native
-from visruntime._paths import is_within
+from visruntime._decider import Decider
+from visruntime._jail_links import judge_links, names_by_file
+from visruntime._jail_secrets import Secrets
+from visruntime._paths import NOT_LOOKED_THROUGH, is_within
 from visruntime.errors import PolicyUnsupported
 
 TYPE_CHECKING = False
@@ -25,9 +29,8 @@ MOST_ENTRIES = 5_000_000
 """Names below the grants of one policy that are looked at."""
 MOST_FINDINGS = 1024
 """Sockets and the like that one grant may hold: each costs mounts."""
-
-NOT_LOOKED_THROUGH = ("usr", "proc", "sys", "dev", "tmp")
-"""Folders of the host's root that are the jail's own, or hold nothing but installed files."""
+MOST_SECRETS = 10_000
+"""Files with secrets that one grant may hold: as many as a policy may have rules."""
 
 REASONS = {
     "s": "a socket that no entry of sockets names",
@@ -36,21 +39,20 @@ REASONS = {
 }
 
 
-INSTALLED = ("site-packages", "dist-packages", "node_modules")
-"""Folders of installed code, which installers fill with hard links into other environments."""
-
-
 class Findings:
     """What was found in the grants.
 
-    ``masked`` has (path, why) of what is covered, ``read_only`` what stays as it is, and
-    ``notes`` what is not covered.
+    ``masked`` has (path, why) of what is covered, ``secrets`` the same of what holds secrets,
+    ``reopened`` the grants that `reveal` makes inside of those, as (kind, path),
+    ``read_only`` what stays as it is, and ``notes`` what is not covered.
     """
 
-    __slots__ = ("masked", "notes", "read_only")
+    __slots__ = ("masked", "notes", "read_only", "reopened", "secrets")
 
     def __init__(self) -> None:
         self.masked: list[tuple[str, str]] = []
+        self.secrets: list[tuple[str, str]] = []
+        self.reopened: list[tuple[str, str]] = []
         self.read_only: list[str] = []
         self.notes: list[str] = []
 
@@ -58,6 +60,8 @@ class Findings:
 def look_through(
     written: Sequence[Rule],
     rules: Sequence[tuple[str, str, bool, bool]],
+    protected: Sequence[str],
+    reveal: Sequence[str],
     *,
     host_root: bool,
     granted: frozenset[str] = frozenset(),
@@ -67,103 +71,86 @@ def look_through(
     Args:
         written: the rules of the policy's own fields, resolved.
         rules: all rules, as (kind, path, is private, is a grant).
+        protected: what stays read-only unasked.
+        reveal: the secret paths that the policy lifts, resolved.
         granted: sockets that the policy names.
 
     Raises:
-        PolicyUnsupported: something cannot be looked at, or there is too much of it.
+        PolicyUnsupported: something cannot be looked at, there is too much of it, or a file
+            has a name that gives what another one denies.
     """
-    plain = [(kind, path) for kind, path, private, _ in rules if not private]
     findings = Findings()
-    seen = set(granted)
-    linked = []
-    for place, writable in _places(written, host_root=host_root):
-        try:
-            found = _native.search(
-                place,
-                most_entries=MOST_ENTRIES,
-                most_findings=MOST_FINDINGS,
-                set_id=writable and os.geteuid() == 0,
-                links=writable,
-            )
-        except _native.NativeError as error:
-            raise PolicyUnsupported(
-                f"{place}: {error}; grant smaller folders", field="read", value=place
-            ) from None
-        for kind, path in found:
-            if path in seen:
-                continue
-            seen.add(path)
-            if kind == "h":
-                linked.append(path)
-            else:
-                _judge(findings, rules, plain, kind, path)
-    _judge_linked(findings, plain, linked)
-    for path in _bound_elsewhere(plain):
-        if path not in seen:
-            seen.add(path)
-            _judge(findings, rules, plain, "s", path)
+    plain = [(kind, path) for kind, path, private, _ in rules if not private]
+    places = list(_places(written, host_root=host_root))
+    sockets = _bound_elsewhere(plain)
+    if not places and not sockets:
+        return findings
+    every = Decider([rule[:2] for rule in rules])
+    decide = Decider([*plain, *(("deny_write", path) for path in protected)])
+    secrets = Secrets(reveal)
+    # One name of a file may deny what another one gives: only then are all of them needed.
+    many = any(rule.kind not in ("read", "deny_exec") for rule in written)
+    found: dict[tuple[str, str], None] = {}
+    for place, writable in places:
+        names = secrets.names_in(place)
+        found |= dict.fromkeys(_search(place, names, writable=writable, links=many))
+    for path in [path for kind, path in found if kind == "k"]:
+        secrets.found(path)
+    for place in secrets.revealed_folders():
+        writable = decide("write", place)[0]
+        found |= dict.fromkeys(_search(place, b"", writable=writable, links=many))
+    if not many and secrets.has_other_names():
+        for place, _ in places:
+            found |= dict.fromkeys(_search(place, b"", links=True))
+    files = names_by_file(path for kind, path in found if kind == "h")
+    findings.secrets, findings.reopened = secrets.judge(every, rules, files)
+    findings.notes += secrets.notes
+    if many:
+        findings.read_only, notes = judge_links(files.values(), decide)
+        findings.notes += notes
+    found |= {("s", path): None for path in sockets}
+    for kind, path in found:
+        if kind not in ("h", "k") and path not in granted:
+            _judge(findings, rules, every, decide, kind, path)
     return findings
+
+
+def _search(
+    place: str, names: bytes, *, writable: bool = False, links: bool
+) -> list[tuple[str, str]]:
+    try:
+        return _native.search(
+            place,
+            most_entries=MOST_ENTRIES,
+            most_findings=MOST_FINDINGS,
+            most_secrets=MOST_SECRETS,
+            set_id=writable and os.geteuid() == 0,
+            links=links,
+            secrets=names,
+        )
+    except _native.NativeError as error:
+        raise PolicyUnsupported(
+            f"{place}: {error}; grant smaller folders", field="read", value=place
+        ) from None
 
 
 def _judge(
     findings: Findings,
     rules: Sequence[tuple[str, str, bool, bool]],
-    plain: list[tuple[str, str]],
+    every: Decider,
+    decide: Decider,
     kind: str,
     path: str,
 ) -> None:
-    readable, index = _native.decide([rule[:2] for rule in rules], "read", path)
+    readable, index = every("read", path)
     if not readable or rules[index][2]:
         return  # out of sight: denied, or behind a place of the jail's own
-    writable = _native.decide(plain, "write", path)[0]
+    writable = decide("write", path)[0]
     if kind == "i":
         if writable:
             findings.read_only.append(path)
     elif kind != "f" or not writable:
         findings.masked.append((path, REASONS[kind]))
-
-
-def _judge_linked(findings: Findings, plain: list[tuple[str, str]], paths: Sequence[str]) -> None:
-    """Keep installed code that has a name outside of the grants read-only.
-
-    uv, pip and pnpm link the files of one environment into others and into their caches:
-    what a guest writes to its own would run elsewhere.
-    """
-    names: dict[tuple[int, int], list[str]] = {}
-    missing = {}
-    for path in paths:
-        try:
-            found = os.lstat(path)
-        except FileNotFoundError:
-            continue
-        key = (found.st_dev, found.st_ino)
-        names.setdefault(key, []).append(path)
-        missing[key] = found.st_nlink - len(names[key])
-    folders = set()
-    others = 0
-    for key, known in names.items():
-        if missing[key] <= 0 or not _native.decide(plain, "write", known[0])[0]:
-            continue
-        for path in known:
-            installed = _installed_above(path)
-            if installed is None:
-                others += 1
-            else:
-                folders.add(installed)
-    findings.read_only += sorted(f for f in folders if _native.decide(plain, "write", f)[0])
-    if others:
-        findings.notes.append(
-            f"linked_outside: {others} writable files have a name outside of the grants, through "
-            "which a change shows there as well"
-        )
-
-
-def _installed_above(path: str) -> str | None:
-    parts = path.split("/")
-    for index, part in enumerate(parts):
-        if part in INSTALLED:
-            return "/".join(parts[: index + 1])
-    return None
 
 
 def _places(written: Sequence[Rule], *, host_root: bool) -> Iterator[tuple[str, bool]]:

@@ -8,7 +8,8 @@ downwards, a rule wherever the common answer is not what the rules so far would 
 from __future__ import annotations
 
 from visruntime._native import decide
-from visruntime._paths import FORBIDDEN_GRANTS, ancestors, is_within
+from visruntime._paths import FORBIDDEN_GRANTS, ancestors, escape, is_within
+from visruntime._patterns import parse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ def narrow(one: JailPolicy, two: JailPolicy) -> JailPolicy:
         caches=_in_both(one.caches, two.caches),
         services=_in_both(one.services, two.services),
         limits=one.limits.narrow(two.limits),
+        strict_globs=one.strict_globs or two.strict_globs,
     )
 
 
@@ -108,10 +110,12 @@ def _common_rules(one: JailPolicy, two: JailPolicy, system: str) -> dict[str, li
     result = RuleTable(bare.resolved_rules())
     for kind in denies:
         for path in fields[kind]:
-            result.add(kind, path)
+            pattern = parse(path)
+            if not pattern.rest:  # what others name is denied below, path by path
+                result.add(kind, pattern.fixed)
 
     def add(kind: str, path: str) -> None:
-        fields[kind].setdefault(path)
+        fields[kind].setdefault(escape(path))
         result.add(kind, path)
 
     for path in sorted({*first.paths(), *second.paths()}, key=lambda path: (len(path), path)):

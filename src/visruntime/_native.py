@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BINARY_DIRECTORY",
+    "KEY_BYTES",
+    "PATTERN_PARTS_MAX",
     "Capture",
     "JailHandle",
     "NativeError",
@@ -28,6 +30,10 @@ __all__ = [
     "decide",
     "decode",
     "encode",
+    "expand",
+    "find_secret",
+    "fits",
+    "is_private_key",
     "plan_path",
     "search",
 ]
@@ -211,13 +217,21 @@ def plan_path(plan: bytes, operation: int) -> str:
 
 
 def search(
-    directory: str, *, most_entries: int, most_findings: int, set_id: bool, links: bool
+    directory: str,
+    *,
+    most_entries: int,
+    most_findings: int,
+    most_secrets: int,
+    set_id: bool,
+    links: bool,
+    secrets: bytes,
 ) -> list[tuple[str, str]]:
     """Return (kind, path) of what a mount alone does not tame below *directory*.
 
     Kinds: "s" a socket, "f" a FIFO, "i" a set-id file (with *set_id*), "h" a file with
     several names (with *links*; does not count as a finding), "u" a folder that cannot be
-    listed but that a guest could enter. No link is followed.
+    listed but that a guest could enter, "k" what the list *secrets* names (of a folder,
+    nothing below it). No link is followed.
 
     Raises:
         NativeError: "refused" when there is more than that, or something cannot be seen.
@@ -225,16 +239,88 @@ def search(
     findings = ffi.new("char **")
     size = ffi.new("uint64_t *")
     error = ffi.new("vj_error *")
-    files = (lib.VJ_SEARCH_SET_ID if set_id else 0) | (lib.VJ_SEARCH_LINKS if links else 0)
-    status = lib.vj_search(
-        os.fsencode(directory), most_entries, most_findings, files, findings, size, error
-    )
-    _check(status, error)
+    request = ffi.new("vj_search_request *")
+    name = ffi.new("char[]", os.fsencode(directory))
+    request.directory = name
+    request.most_entries = most_entries
+    request.most_findings = most_findings
+    request.most_secrets = most_secrets
+    request.secrets = table = ffi.from_buffer(secrets)
+    request.secrets_size = len(table)
+    request.files = (lib.VJ_SEARCH_SET_ID if set_id else 0) | (lib.VJ_SEARCH_LINKS if links else 0)
+    _check(lib.vj_search(request, findings, size, error), error)
+    return _findings(findings, size)
+
+
+def expand(
+    directory: str, *, fixed: int, pattern: str, most_entries: int, most_matches: int
+) -> list[tuple[str, str]]:
+    """Return (kind, path) of what *pattern* names below *directory*.
+
+    Kinds: "d" a folder, "f" a regular file, "l" a link, "o" anything else. No link is
+    followed, and nothing is looked for below a match.
+
+    Args:
+        directory: without a link on the way.
+        fixed: how many bytes of it are the fixed beginning of the pattern.
+        pattern: what comes after that.
+
+    Raises:
+        NativeError: "refused" when there is more than that, or something cannot be seen.
+    """
+    matches = ffi.new("char **")
+    size = ffi.new("uint64_t *")
+    error = ffi.new("vj_error *")
+    request = ffi.new("vj_expand_request *")
+    texts = [ffi.new("char[]", os.fsencode(text)) for text in (directory, pattern)]
+    request.directory, request.pattern = texts
+    request.fixed = fixed
+    request.most_entries = most_entries
+    request.most_matches = most_matches
+    _check(lib.vj_expand(request, matches, size, error), error)
+    return _findings(matches, size)
+
+
+def fits(part: str, name: str) -> bool:
+    """Tell whether one part of a pattern names *name*."""
+    return bool(lib.vj_pattern_fits(os.fsencode(part), os.fsencode(name)))
+
+
+PATTERN_PARTS_MAX: int = lib.VJ_PATTERN_PARTS_MAX
+"""Most parts of a path from its first part with a pattern on."""
+
+
+def _findings(block: Any, size: Any) -> list[tuple[str, str]]:
+    """Turn kinds and paths into pairs, and free them."""
     try:
-        found = ffi.buffer(findings[0], size[0])[:] if size[0] else b""
+        found = ffi.buffer(block[0], size[0])[:] if size[0] else b""
     finally:
-        lib.vj_free(findings[0])
+        lib.vj_free(block[0])
     return [(chr(item[0]), os.fsdecode(item[1:])) for item in found.split(b"\0") if item]
+
+
+# ---- names of secrets ------------------------------------------------------------
+
+KEY_BYTES: int = lib.VJ_SECRET_KEY_BYTES
+"""How much of a file is looked at for the header of a private key, in bytes."""
+
+
+def find_secret(
+    secrets: bytes, path: bytes, *, after: int = 0, folder: bool
+) -> tuple[int, int, bool]:
+    """Return the first part of *path* longer than *after* that the list *secrets* names.
+
+    As (entry or -1, its length, counts only if it holds a private key); *folder* says what
+    *path* itself is, and what leads to it are folders.
+    """
+    what = lib.VJ_SECRET_FOLDER if folder else lib.VJ_SECRET_FILE
+    found = lib.vj_secret_find(secrets, len(secrets), path, after, what)
+    return found.entry, found.length, found.by_content
+
+
+def is_private_key(content: bytes) -> bool:
+    """Tell whether *content* begins with the header of a private key."""
+    return bool(lib.vj_secret_is_key(content, len(content)))
 
 
 # ---- jails and runs ------------------------------------------------------------

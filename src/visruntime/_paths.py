@@ -22,9 +22,11 @@ __all__ = [
     "MAX_PATH_BYTES",
     "MINIMAL_DENY",
     "MINIMAL_READ",
+    "NOT_LOOKED_THROUGH",
     "PRIVATE_READ",
     "PRIVATE_WRITE",
     "ancestors",
+    "escape",
     "existing_minimal_read",
     "has_glob",
     "is_within",
@@ -114,6 +116,9 @@ MADE_READ_OPEN = "/etc/resolv.conf"
 FORBIDDEN_GRANTS = ("/proc", "/dev", "/sys")
 """Trees of which nothing can be granted: they hold the kernel's objects, not files."""
 
+NOT_LOOKED_THROUGH = ("usr", "proc", "sys", "dev", "tmp")
+"""Folders of the host's root that are the jail's own, or hold nothing but installed files."""
+
 
 def normalise(value: object, field: str) -> str:
     """Return *value* as an absolute path without ``//``, ``.`` and a trailing ``/``.
@@ -164,10 +169,11 @@ def normalise(value: object, field: str) -> str:
     return "/" + "/".join(parts)
 
 
-def resolve_beside(value: object, folder: str, field: str) -> str:
+def resolve_beside(value: object, folder: str, field: str, *, pattern: bool = False) -> str:
     """Return *value* as an absolute path, a relative one taken from *folder*.
 
-    Here ``..`` is allowed and followed through the links that exist, as a shell does.
+    Here ``..`` is allowed and followed through the links that exist, as a shell does. With
+    *pattern* the value may be one, and characters of the folder are written as no part of it.
 
     Raises:
         PolicyError: naming *field*; also for a leading ``~``, which only a shell expands.
@@ -180,9 +186,20 @@ def resolve_beside(value: object, folder: str, field: str) -> str:
                 field=field,
                 value=value,
             )
-        text = os.path.join(folder, text)
-        if ".." in text.split("/"):
-            text = os.path.realpath(text)
+        parts = text.split("/")
+        # What comes behind the last .. can hold a pattern, and what leads there cannot.
+        steps = len(parts) - parts[::-1].index("..") if ".." in parts else 0
+        if pattern and any(has_glob(part) for part in parts[:steps]):
+            raise PolicyError(
+                f"{field}: {_short(text)}: '..' behind a pattern; write the path without it",
+                field=field,
+                value=value,
+            )
+        start = os.path.join(folder, "/".join(parts[:steps])) if steps else folder
+        start = os.path.realpath(start) if steps else start
+        rest = "/".join(parts[steps:])
+        if steps or not text.startswith("/"):
+            text = os.path.join(escape(start) if pattern else start, rest)
     return normalise(text, field)
 
 
@@ -200,6 +217,13 @@ def ancestors(path: str) -> Iterator[str]:
             yield path[:end]
             end = path.find("/", end + 1)
         yield path
+
+
+def escape(path: str) -> str:
+    """Return *path* written so that no character in it is part of a pattern."""
+    if not has_glob(path):
+        return path
+    return "".join(f"[{c}]" if c in "*?[" else c for c in path)
 
 
 def has_glob(path: str) -> bool:

@@ -13,22 +13,22 @@ from visruntime._paths import (
     MADE_READ,
     MADE_READ_OPEN,
     ancestors,
-    has_glob,
     is_within,
     visible,
 )
+from visruntime._patterns import not_held
+from visruntime._secret_names import hidden_at, table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from visruntime._patterns import Pattern
     from visruntime.policy import JailPolicy, Rule
 
 __all__ = ["unsupported"]
 
 LATER_LISTS = {
-    "reveal": "secret paths are not hidden by themselves yet, so none can be lifted; "
-    "deny the others by deny=",
     "caches": "private tool caches are not made yet; grant a folder of your own by write=",
     "services": "credential and system services are not passed on yet",
     "inbound": "ports into a jail are not forwarded yet",
@@ -38,11 +38,14 @@ LATER_LISTS = {
 
 
 def unsupported(
-    policy: JailPolicy, resolved: Sequence[Rule] | None = None
+    policy: JailPolicy,
+    resolved: Sequence[Rule] | None = None,
+    reveal: Sequence[str] | None = None,
 ) -> list[tuple[str, str]]:
     """Return (field, sentence) for each clause of *policy* that cannot be enforced yet.
 
-    *resolved* saves looking at the host again: what `JailPolicy.resolved_rules` returned.
+    *resolved* saves looking at the host again: what `JailPolicy.resolved_rules` returned;
+    *reveal* has the paths of ``policy.reveal`` where they really lead.
     """
     found = [(field, why) for field, why in LATER_LISTS.items() if getattr(policy, field)]
     if policy.egress.mode == "proxy":
@@ -64,23 +67,42 @@ def unsupported(
         resolved = policy.resolved_rules()
     return [
         *found,
-        *_globs(policy),
+        *_patterns(policy, resolved),
         *_links_out(resolved),
+        *_secret_grants(policy, resolved, reveal),
         *_made_files(resolved),
         *_absent_denies(resolved, policy.absent_deny),
     ]
 
 
-def _globs(policy: JailPolicy) -> list[tuple[str, str]]:
+def _pattern_fields(policy: JailPolicy) -> list[tuple[str, Pattern]]:
+    """Return (field, pattern) of the rules that stand for what exists when a jail opens."""
+    if not policy.patterns:
+        return []
     return [
-        (
-            f"{kind}[{index}]",
-            f"{visible(path)} does not exist, and patterns are not expanded yet",
-        )
+        (f"{kind}[{index}]", policy.patterns[path])
         for kind in ("read", "write", "deny", "deny_read", "deny_write", "deny_exec")
         for index, path in enumerate(getattr(policy, kind))
-        if has_glob(path) and not os.path.lexists(path)
+        if path in policy.patterns and policy.patterns[path].rest
     ]
+
+
+def _patterns(policy: JailPolicy, rules: Sequence[Rule]) -> list[tuple[str, str]]:
+    """Find patterns that hold for less than the policy asks."""
+    found = []
+    for field, pattern in _pattern_fields(policy):
+        kind = field.partition("[")[0]
+        if kind in ("deny_write", "deny_exec"):
+            why = not_held(kind, os.path.realpath(pattern.fixed), rules)
+            if why:
+                found.append((field, why))
+        elif kind.startswith("deny") and policy.strict_globs:
+            sentence = (
+                "it holds for the names that exist when the jail opens, and strict_globs asks "
+                f"for more; deny a whole folder ({visible(pattern.fixed)}/**), or name the paths"
+            )
+            found.append((field, sentence))
+    return found
 
 
 def _made_files(rules: Sequence[Rule]) -> list[tuple[str, str]]:
@@ -105,6 +127,34 @@ def _links_out(rules: Sequence[Rule]) -> list[tuple[str, str]]:
     ]
 
 
+def _secret_grants(
+    policy: JailPolicy, rules: Sequence[Rule], reveal: Sequence[str] | None
+) -> list[tuple[str, str]]:
+    """Find grants of what is hidden as a secret: no grant alone lifts that."""
+    patterned = {field for field, _ in _pattern_fields(policy)}  # those leave secrets out
+    grants = [
+        rule
+        for rule in rules
+        if rule.kind in ("read", "write") and rule.origin not in ("system", "private", *patterned)
+    ]
+    if not grants:
+        return []
+    if reveal is None:
+        reveal = [os.path.realpath(path) for path in policy.reveal]
+    names = table()
+    found = []
+    for rule in grants:
+        secret = hidden_at(names, rule.path, reveal)
+        if secret is not None:
+            where, why = secret
+            sentence = (
+                f"{visible(where)} is hidden as a secret ({why}); if the guest must have "
+                f"{visible(rule.path)}, add reveal=[{rule.path!r}]"
+            )
+            found.append((rule.origin, sentence))
+    return found
+
+
 def _absent_denies(rules: Sequence[Rule], absent_deny: str) -> list[tuple[str, str]]:
     """Find denies of names that do not exist inside a grant of the host's files.
 
@@ -121,7 +171,7 @@ def _absent_denies(rules: Sequence[Rule], absent_deny: str) -> list[tuple[str, s
         if not rule.kind.startswith("deny") or os.path.lexists(rule.path):
             continue
         covering = [path for path in ancestors(rule.path) if path in grants]
-        if not covering or has_glob(rule.path) or rule.origin in seen:
+        if not covering or rule.origin in seen:
             continue
         nearest = covering[-1]
         if all(origin == "private" for _, origin in grants[nearest]):

@@ -5,8 +5,16 @@ from __future__ import annotations
 import os
 
 from visruntime._native import decide
-from visruntime._paths import FORBIDDEN_GRANTS, _short, is_within, normalise, visible
+from visruntime._paths import (
+    FORBIDDEN_GRANTS,
+    NOT_LOOKED_THROUGH,
+    _short,
+    is_within,
+    normalise,
+    visible,
+)
 from visruntime._policy_values import Decision, Rule, split_host
+from visruntime._secret_names import hidden_at, table
 from visruntime._wall import find_wall, object_at
 from visruntime.errors import PolicyError
 
@@ -38,6 +46,10 @@ def why(policy: JailPolicy, op: str, target: object) -> Decision:
     if rule is None or rule.origin != "private":
         real = os.path.realpath(path)
         rule, allowed = _decide(resolved, op, real)
+    if allowed:
+        secret = _secret_rule(policy, path, real, rule)
+        if secret is not None:
+            rule, allowed = secret, False
     shown = visible(path) if real == path else f"{visible(path)} (which is {visible(real)})"
     if allowed and op == "write" and policy.absent_deny == "wall":
         behind = _behind_the_wall(resolved, real, shown)
@@ -73,6 +85,28 @@ def _behind_the_wall(rules: Sequence[Rule], real: str, shown: str) -> Decision |
     return Decision(allowed=False, rule=held, reason=reason)
 
 
+def _secret_rule(policy: JailPolicy, path: str, real: str, rule: Rule | None) -> Rule | None:
+    """Return the rule that hides *real* as a secret, although *rule* grants it.
+
+    It speaks of what is there now, as a jail does that opens; what a guest makes in it is the
+    guest's own. A target that is hidden because of a link elsewhere is not known here.
+    """
+    if rule is None or rule.origin == "private" or not os.path.lexists(real):
+        return None
+    if rule.origin == "system" and (rule.path != "/" or real.split("/")[1] in NOT_LOOKED_THROUGH):
+        return None
+    names = table()
+    reveal = [os.path.realpath(one) for one in policy.reveal]
+    folder, name = os.path.split(path)
+    by_link = os.path.join(os.path.realpath(folder), name)
+    for asked in dict.fromkeys((real, by_link)):
+        found = hidden_at(names, asked, reveal, folder=os.path.isdir(real))
+        if found is not None and (asked == real or real not in reveal):
+            where = found[0] if asked == real else real
+            return Rule(kind="deny", path=where, origin="secrets")
+    return None
+
+
 def _decide(rules: Sequence[Rule], op: str, path: str) -> tuple[Rule | None, bool]:
     allowed, index = decide([(rule.kind, rule.path) for rule in rules], op, path)
     return (rules[index] if index >= 0 else None), allowed
@@ -99,6 +133,8 @@ def _cannot(op: str, shown: str, real: str, rule: Rule | None) -> str:
         return f"{start}{reason}nothing in /proc, /dev or /sys, nor the root, can be granted"
     if rule is None:
         return f"{start}no rule grants it; add {grant}"
+    if rule.origin == "secrets":
+        return f"{start}{_origin(rule)}; if it must have it, add reveal=[{real!r}]"
     if rule.kind == "deny_exec":
         return f"{start}{_origin(rule)}; only removing that rule allows it"
     if rule.kind.startswith("deny") and rule.path == real and rule.origin != "system":
@@ -115,6 +151,10 @@ def _origin(rule: Rule | None) -> str:
         if rule.kind == "deny":
             return f"{visible(rule.path)} holds private keys of the system and stays closed"
         return f"{visible(rule.path)} belongs to the system roots (read)"
+    if rule.origin == "secrets":
+        found = hidden_at(table(), rule.path, ())
+        what = found[1] if found else "by the name of a link that leads to it"
+        return f"{visible(rule.path)} is hidden as a secret ({what})"
     return f"{rule.origin} = {rule.path!r} ({rule.kind})"
 
 

@@ -21,8 +21,9 @@ class Clause(Frozen):
 
     ``clause`` is written as in the policy (``"deny[0]"``, ``"egress"``); ``mechanisms`` are
     names such as ``mount``, ``landlock-7``, ``seccomp``, ``network namespace``; ``bound`` says
-    of a limit whether it holds for the whole ``tree`` or each ``process``, and ``note`` what
-    a reader should know.
+    of a limit whether it holds for the whole ``tree`` or each ``process``, and of names that
+    were looked for whether it holds ``always`` or for what was there ``at_open``; ``note`` is
+    what a reader should know.
     """
 
     __slots__ = ("bound", "clause", "mechanisms", "note")

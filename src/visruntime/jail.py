@@ -27,6 +27,8 @@ from visruntime._jail_process import (
 from visruntime._jail_processes import parse_processes
 from visruntime._jail_report import IDENTITY_ROOT, make_report
 from visruntime._jail_streams import Streams
+from visruntime._paths import is_within
+from visruntime._patterns import plain_paths
 from visruntime._policy_values import Secret
 from visruntime.errors import (
     CommandError,
@@ -442,8 +444,8 @@ class Jail(JailFiles):
             here = os.getcwd()
         except FileNotFoundError:
             return os.fsencode(self._home), True
-        grants = (*self.policy.read, *self.policy.write)
-        granted = any(here == g or here.startswith(g.rstrip("/") + "/") for g in grants)
+        grants = plain_paths(self.policy, ("read", "write"))
+        granted = any(is_within(here, grant) for grant in grants)
         return os.fsencode(here if granted else self._home), True
 
     def _file_operation(

@@ -22,12 +22,15 @@ from visruntime._paths import (
     PRIVATE_READ,
     PRIVATE_WRITE,
     _short,
+    escape,
     existing_minimal_read,
+    has_glob,
     is_within,
     normalise,
     resolve_beside,
     visible,
 )
+from visruntime._patterns import check_pattern, expand_denies, expand_grant, parse
 from visruntime._policy_values import (
     Decision,
     Egress,
@@ -44,6 +47,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any, Literal, NoReturn
+
+    from visruntime._patterns import Pattern
 
 __all__ = [
     "FORBIDDEN_GRANTS",
@@ -105,14 +110,16 @@ writing them."""
 
 
 class _FromFiles(Frozen):
-    """What a policy remembers but does not say: ``files``, where it was read from.
+    """What a policy remembers but does not say.
 
-    Not compared, not in the digest, not in `to_dict`. A jail keeps these files from its
-    guests: what they say next time is for the owner to write.
+    ``files`` is where it was read from, ``patterns`` has those of its paths that are written
+    as patterns. Not compared, not in the digest, not in `to_dict`. A jail keeps the files from
+    its guests: what they say next time is for the owner to write.
     """
 
-    __slots__ = ("files",)
+    __slots__ = ("files", "patterns")
     files: tuple[str, ...]
+    patterns: Mapping[str, Pattern]
 
 
 class JailPolicy(_FromFiles):
@@ -129,7 +136,8 @@ class JailPolicy(_FromFiles):
         absent_deny: what becomes of a *deny_write* inside a write grant while nothing is
             there. "wall": no new name can be made in the folders that would hold it, nor
             in those above (folders that exist in them are free). "error": refused.
-        reveal: secret paths that a preset would hide, lifted one by one.
+        reveal: secret paths (keys, ``.env`` and the like) that are hidden inside the grants
+            unless they are named here, one by one; grants nothing by itself.
         caches: tool caches private to this policy.
         services: credential and system services, by name.
         system: "minimal" (programs, libraries, certificates), "host" (the whole root,
@@ -143,6 +151,14 @@ class JailPolicy(_FromFiles):
         env: variables for the guest; nothing else crosses, but *inherit_env*.
         inherit_env: names of variables taken from the host when the jail opens.
         limits: `Limits`.
+        strict_globs: refuse patterns in *deny* and *deny_read* that hold only for names that
+            exist when the jail opens.
+
+    Paths of rules may be patterns: ``*``, ``?`` and ``[a-z]`` in a name, ``**`` as a whole name
+    for any number of folders. ``data/**`` is one rule on a folder and holds always. Other
+    patterns stand for what they name when the jail opens: of a grant links do not count, and
+    something must be there; in *deny_write* and *deny_exec* they are refused where files of
+    such names could be made later. ``[*]``, ``[?]`` and ``[[]`` mean the character itself.
 
     Raises:
         PolicyError: naming the field and the value.
@@ -166,6 +182,7 @@ class JailPolicy(_FromFiles):
         "sensitive_sockets",
         "services",
         "sockets",
+        "strict_globs",
         "system",
         "write",
     )
@@ -186,6 +203,7 @@ class JailPolicy(_FromFiles):
     sensitive_sockets: tuple[str, ...]
     services: tuple[str, ...]
     sockets: tuple[str, ...]
+    strict_globs: bool
     system: Literal["minimal", "host", "none"]
     write: tuple[str, ...]
 
@@ -211,10 +229,11 @@ class JailPolicy(_FromFiles):
         env: Mapping[str, str | Secret] = MappingProxyType({}),
         inherit_env: Iterable[str] = (),
         limits: Limits | None = None,
+        strict_globs: bool = False,
     ) -> None:
         given = (read, write, deny, deny_read, deny_write, deny_exec)
-        self._set(files=())
-        self._set(**_check_rules(dict(zip(KINDS, given, strict=True))))
+        rules, patterns = _check_rules(dict(zip(KINDS, given, strict=True)))
+        self._set(files=(), patterns=patterns, **rules)
         for field, paths in (("reveal", reveal), ("caches", caches)):
             self._set(**{field: _check_paths(field, paths, MAX_NAMES)})
         self._set(sockets=_check_sockets("sockets", sockets))
@@ -223,6 +242,8 @@ class JailPolicy(_FromFiles):
             _refuse("system", system, 'one of "minimal", "host", "none"')
         if absent_deny not in ABSENT_DENIES:
             _refuse("absent_deny", absent_deny, f"one of {', '.join(map(repr, ABSENT_DENIES))}")
+        if not isinstance(strict_globs, bool):
+            _refuse("strict_globs", strict_globs, "True or False")
         if not isinstance(egress, Egress):
             _refuse("egress", egress, "Egress.OFF, Egress.OPEN or Egress.proxy(allow=[...])")
         if limits is not None and not isinstance(limits, Limits):
@@ -233,6 +254,7 @@ class JailPolicy(_FromFiles):
         self._set(
             absent_deny=absent_deny,
             services=_check_services(services),
+            strict_globs=strict_globs,
             system=system,
             egress=egress,
             inbound=ports,
@@ -397,23 +419,37 @@ class JailPolicy(_FromFiles):
         resolve: bool,
         minimal: Sequence[tuple[str, str]] | None = None,
         real: Callable[[str], str] = os.path.realpath,
+        implicit: Sequence[str] = (),
     ) -> tuple[Rule, ...]:
         rules = []
-        granted = set()
+        patterns = []
         for kind in KINDS:
             for index, path in enumerate(getattr(self, kind)):
                 origin = f"{kind}[{index}]"
+                pattern = self.patterns.get(path)
+                if pattern is not None:
+                    path = pattern.fixed if not pattern.rest else path  # noqa: PLW2901
+                if pattern is not None and pattern.rest and resolve:
+                    patterns.append((kind, origin, path, pattern))
+                    if not os.path.lexists(path):
+                        continue
+                    if kind in ("read", "write"):
+                        patterns.pop()  # a name that is there is meant as it is written
                 target = real(path) if resolve else path
-                if kind in ("read", "write"):
-                    granted.add(target)
-                elif target != path:
+                if kind not in ("read", "write") and target != path:
                     rules.append(Rule(kind=kind, path=path, origin=origin))
                 rules.append(Rule(kind=kind, path=target, origin=origin))
+        if self.system == "minimal" and minimal is None:
+            minimal = existing_minimal_read()
+        if patterns:
+            unasked = [*implicit, *(target for _, target in minimal or ())]
+            rules += self._expand(patterns, rules, real, unasked)
+        granted = {rule.path for rule in rules if rule.kind in ("read", "write")}
         if self.system == "host":
             rules.append(Rule(kind="read", path="/", origin="system"))
         elif self.system == "minimal":
             seen = set()
-            for path, target in existing_minimal_read() if minimal is None else minimal:
+            for path, target in minimal or ():
                 shown = target if resolve else path
                 if shown not in seen:
                     seen.add(shown)
@@ -433,6 +469,44 @@ class JailPolicy(_FromFiles):
                 if place not in granted and not self._shows_the_hosts(place, granted)
             ]
         return tuple(rules)
+
+    def _expand(
+        self,
+        patterns: Sequence[tuple[str, str, str, Pattern]],
+        rules: Sequence[Rule],
+        real: Callable[[str], str],
+        unasked: Iterable[str],
+    ) -> list[Rule]:
+        """Return the rules on what *patterns* name: (kind, origin, path, pattern) each.
+
+        *rules* are those without patterns, and *unasked* what is granted by no field.
+        """
+        tops = {path: real(pattern.fixed) for _, _, path, pattern in patterns}
+        begun = [tops[path] for kind, _, path, _ in patterns if kind in ("read", "write")]
+        plain = [rule.path for rule in rules if rule.kind in ("read", "write")]
+        grants = dict.fromkeys((*unasked, *begun, *plain), False)
+        if self.system == "host":
+            grants["/"] = False
+        for place in (*PRIVATE_WRITE, *PRIVATE_READ):
+            if not (place in grants or any(is_within(place, top) for top in begun)):
+                grants[place] = not self._shows_the_hosts(place, set(grants))
+        found = []
+        for kind, origin, path, pattern in patterns:
+            # Of writing and executing only what holds anyway is taken (`not_held`).
+            if kind in ("deny", "deny_read"):
+                names = expand_denies(origin, path, pattern, tops[path], grants)
+                found += [Rule(kind=kind, path=name, origin=origin) for name in names]
+        denies = [rule for rule in (*rules, *found) if rule.kind.startswith("deny")]
+        reveal = [real(path) for path in self.reveal]
+        for kind, origin, path, pattern in patterns:
+            if kind in ("read", "write"):
+                above = ("deny", "deny_read", *(("deny_write",) if kind == "write" else ()))
+                denied = [rule.path for rule in denies if rule.kind in above]
+                names = expand_grant(
+                    origin, path, pattern, tops[path], denied=denied, reveal=reveal
+                )
+                found += [Rule(kind=kind, path=name, origin=origin) for name in names]
+        return found
 
     def _shows_the_hosts(self, place: str, granted: set[str]) -> bool:
         """Tell whether a place that other jails have for themselves is the host's here.
@@ -491,8 +565,9 @@ class JailPolicy(_FromFiles):
         folder = os.path.realpath(resolve_beside(path, os.getcwd(), "workspace"))
         if not os.path.isdir(folder):
             _refuse("workspace", path, "a folder that exists")
-        write = [folder, *check_list("write", changes.pop("write", ()))]
-        held = [os.path.join(folder, name) for name in PROTECTED_NAMES]
+        written = escape(folder)
+        write = [written, *check_list("write", changes.pop("write", ()))]
+        held = [os.path.join(written, name) for name in PROTECTED_NAMES]
         deny_write = [*held, *check_list("deny_write", changes.pop("deny_write", ()))]
         return cls(write=write, deny_write=deny_write, **changes)
 
@@ -513,7 +588,9 @@ def fields_from_dict(
         for name in PATH_FIELDS:
             if name in fields:
                 fields[name] = [
-                    resolve_beside(path, os.fspath(folder), f"{name}[{index}]")
+                    resolve_beside(
+                        path, os.fspath(folder), f"{name}[{index}]", pattern=name in KINDS
+                    )
                     for index, path in enumerate(check_list(name, fields[name]))
                 ]
     if "egress" in fields:
@@ -581,21 +658,32 @@ def _check_paths(field: str, values: object, most: int) -> tuple[str, ...]:
     return tuple(normalise(path, f"{field}[{index}]") for index, path in enumerate(paths))
 
 
-def _check_rules(given: Mapping[str, object]) -> dict[str, tuple[str, ...]]:
-    """Return the rule fields as tuples of normalised paths."""
+def _check_rules(
+    given: Mapping[str, object],
+) -> tuple[dict[str, tuple[str, ...]], Mapping[str, Pattern]]:
+    """Return the rule fields as tuples of normalised paths, and which of those are patterns."""
     rules = {kind: _check_paths(kind, values, MAX_RULES) for kind, values in given.items()}
     total = sum(map(len, rules.values()))
     if total > MAX_RULES:
         raise PolicyError(f"{total} rules, and a policy has at most {MAX_RULES}", field="rules")
+    patterns = {}
+    for kind, paths in rules.items():
+        for index, path in enumerate(paths):
+            if has_glob(path):
+                check_pattern(f"{kind}[{index}]", path)
+                patterns[path] = parse(path)
     for kind in ("read", "write"):
         for index, path in enumerate(rules[kind]):
             field = f"{kind}[{index}]"
-            if path == "/":
+            top = patterns[path].fixed if path in patterns else path
+            if top == "/":
                 fix = 'system="host"' if kind == "read" else "the folders that it really needs"
                 _refuse(field, path, f"the whole root is not granted like this; write {fix}")
-            if any(is_within(path, tree) for tree in FORBIDDEN_GRANTS):
+            if top.startswith(FORBIDDEN_GRANTS) and any(
+                is_within(top, tree) for tree in FORBIDDEN_GRANTS
+            ):
                 _refuse(field, path, "nothing in /proc, /dev or /sys; a jail has its own")
-    return rules
+    return rules, MappingProxyType(patterns)
 
 
 def _check_sockets(field: str, values: object) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from errno import EACCES, ENOENT, EPERM, EROFS
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from visruntime import _native
+from visruntime._patterns import beginnings
 from visruntime.callbacks import Callbacks
 from visruntime.environments import find_interpreter
 from visruntime.errors import (
@@ -513,7 +514,10 @@ class Runtime(_Session):
         self._own_jail = not isinstance(policy, Jail)
         self._policy = policy.policy if isinstance(policy, Jail) else policy
         interpreter = find_interpreter(
-            python, environment=environment, write=self._policy.write, probe=_probe_in_jail
+            python,
+            environment=environment,
+            write=beginnings(self._policy, ("write",)),
+            probe=_probe_in_jail,
         )
         if isinstance(policy, Jail):
             _require_readable(self._policy, interpreter)

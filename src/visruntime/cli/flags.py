@@ -6,7 +6,7 @@ import argparse
 import os
 
 from visruntime._environment_names import looks_secret
-from visruntime._paths import resolve_beside
+from visruntime._paths import escape, resolve_beside
 from visruntime.cli.messages import Refusal, complain
 from visruntime.config import find_config, narrow_by_config, parse_size
 from visruntime.errors import PolicyError
@@ -30,7 +30,7 @@ LIMIT_FLAGS = (
     ("cpus", "X", "for a later version; refused today"),
 )
 PATH_HELP = {
-    "read": "let the guest read and execute P, a file or a tree",
+    "read": "let the guest read and execute P, a file, a tree or a quoted pattern (src/**/*.py)",
     "write": "let the guest read, execute and change P",
     "deny": "close P inside a grant; the most specific path wins",
     "deny_read": "as --deny: what cannot be read can be neither changed nor run",
@@ -96,6 +96,11 @@ class Parser(argparse.ArgumentParser):
             help="what holds a --deny-write of what does not exist: no new names around it, "
             "or nothing, which is refused",
         )
+        self.flag(
+            "--strict-globs",
+            action="store_true",
+            help="refuse a --deny by a pattern that holds only for what exists now",
+        )
         self.flag("--system", metavar="minimal|host|none", help="which of the system it sees")
         self.flag("--net", metavar="off|proxy|open", help="its network; open is the host's")
         for name, metavar in (
@@ -104,7 +109,6 @@ class Parser(argparse.ArgumentParser):
             ("inbound", "PORT[:HOSTPORT]"),
             ("host-port", "PORT"),
             ("socket", "PATH"),
-            ("reveal", "P"),
             ("cache", "P"),
             ("service", "NAME"),
         ):
@@ -115,6 +119,13 @@ class Parser(argparse.ArgumentParser):
                 default=[],
                 help="for a later version; refused today",
             )
+        self.flag(
+            "--reveal",
+            metavar="P",
+            action="append",
+            default=[],
+            help="show P, which is hidden as a secret inside the grants (keys, .env and the like)",
+        )
         self.flag(
             "--env",
             metavar="NAME[=VALUE]",
@@ -213,7 +224,7 @@ def _protect(policy: JailPolicy, files: list[str]) -> JailPolicy:
         real = os.path.realpath(file)
         decision = policy.why("write", real)
         if decision and decision.rule is not None and decision.rule.origin != "private":
-            kept.append(real)
+            kept.append(escape(real))
     return policy.replace(deny_write=(*policy.deny_write, *kept)) if kept else policy
 
 
@@ -225,10 +236,15 @@ def _changes(options: argparse.Namespace, policy: JailPolicy, here: str) -> dict
     for field, option, flag in [*flags, ("sockets", "socket", "socket")]:
         given = getattr(options, option)
         if given:
-            added = [resolve_beside(path, here, f"--{flag} {path!a}") for path in given]
+            added = [
+                resolve_beside(path, here, f"--{flag} {path!a}", pattern=field in KINDS)
+                for path in given
+            ]
             changes[field] = (*getattr(policy, field), *added)
     if options.service:
         changes["services"] = (*policy.services, *options.service)
+    if options.strict_globs:
+        changes["strict_globs"] = True
     if options.system:
         changes["system"] = options.system
     if options.absent_deny:

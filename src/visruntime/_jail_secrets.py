@@ -1,0 +1,121 @@
+"""The secrets in the grants of a jail that opens: which are hidden, which the policy reveals."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from visruntime._paths import ancestors, is_within
+from visruntime._secret_names import hidden_at, table
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from visruntime._decider import Decider
+    from visruntime._jail_links import File
+
+__all__ = ["Secrets"]
+
+
+class Secrets:
+    """What a search has found by name, on the way to what is hidden.
+
+    ``notes`` says which entries of ``reveal`` lifted nothing.
+    """
+
+    __slots__ = ("_found", "_names", "_reveal", "notes")
+
+    def __init__(self, reveal: Sequence[str]) -> None:
+        self._names = table()
+        self._reveal = reveal
+        self._found: dict[str, os.stat_result] = {}
+        self.notes: list[str] = []
+
+    def names_in(self, place: str) -> bytes:
+        """Return the list to look for below *place*: nothing where installed code is."""
+        probe = f"{place.rstrip('/')}/.ssh"  # named by the list anywhere but in installed code
+        return self._names if hidden_at(self._names, probe, (), folder=True) else b""
+
+    def found(self, path: str) -> None:
+        """Take a path that the search found by its name."""
+        try:
+            self._found[path] = os.lstat(path)
+        except FileNotFoundError:
+            pass  # it went away, and with it the secret
+
+    def has_other_names(self) -> bool:
+        """Tell whether a file that was found has several names."""
+        found = self._found.values()
+        return any(stat.S_ISREG(one.st_mode) and one.st_nlink > 1 for one in found)
+
+    def revealed_folders(self) -> list[str]:
+        """Return what is to be looked through after all, since `reveal` shows it."""
+        return [
+            path
+            for path in self._reveal
+            if any(top in self._found for top in ancestors(path)) and os.path.isdir(path)
+        ]
+
+    def judge(
+        self,
+        every: Decider,
+        rules: Sequence[tuple[str, str, bool, bool]],
+        files: dict[tuple[int, int], File],
+    ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+        """Return what is hidden, as (path, reason), and the grants that reveal makes.
+
+        Args:
+            every: over all *rules* of the jail.
+            files: those with several names; the ones that are hidden are taken out.
+        """
+
+        def shown(path: str) -> bool:
+            readable, index = every("read", path)
+            return readable and not rules[index][2]
+
+        hidden: dict[str, str] = {}
+        for path, status in self._found.items():
+            target = os.path.realpath(path) if stat.S_ISLNK(status.st_mode) else path
+            reason = self._reason(path, target)
+            if not reason or not shown(target):
+                continue
+            hidden[target] = reason
+            for name in _other_names(target, files):
+                if shown(name) and name not in self._reveal:
+                    hidden.setdefault(name, f"{reason}; a second name of {target}")
+        reopened = []
+        for index, path in enumerate(self._reveal):
+            inside = any(path != top and is_within(path, top) for top in hidden)
+            if inside and os.path.lexists(path) and every("read", path)[0]:
+                reopened.append(("write" if every("write", path)[0] else "read", path))
+            elif not self._lifted_something(path):
+                self.notes.append(f"reveal[{index}]: nothing is hidden at {path}")
+        return sorted(hidden.items()), reopened
+
+    def _reason(self, path: str, target: str) -> str:
+        """Return why *target* is hidden, to which *path* leads if that is a link."""
+        folder = os.path.isdir(target)
+        if not folder and not os.path.isfile(target):
+            return ""
+        by_name = hidden_at(self._names, path, (), folder=folder)
+        if by_name is None:
+            return ""
+        if path != target:
+            return "" if target in self._reveal else by_name[1]
+        # Asked of the secret itself, so that a path inside of it does not lift all of it.
+        return (hidden_at(self._names, path, self._reveal, folder=folder) or ("", ""))[1]
+
+    def _lifted_something(self, path: str) -> bool:
+        around = any(is_within(path, found) or is_within(found, path) for found in self._found)
+        return around or hidden_at(self._names, path, ()) is not None
+
+
+def _other_names(path: str, files: dict[tuple[int, int], File]) -> list[str]:
+    """Take the file at *path* out of *files* and return its names."""
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return []  # the plan notices that it went away
+    file = files.pop((found.st_dev, found.st_ino), None)
+    return file.names if file else []
