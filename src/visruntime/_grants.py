@@ -44,9 +44,12 @@ def grant_ports(port: int) -> Grant:
 
 
 def grant_socket(path: str, field: str) -> Grant:
-    """Return the grant of one AF_UNIX socket by *field*, "sockets" or "sensitive_sockets"."""
-    flag = "--socket" if field == "sockets" else "--sensitive-socket"
-    return Grant(python=f"{field}=[{path!r}]", cli=f"{flag} {_word(path)}")
+    """Return the grant of one AF_UNIX socket by *field*, "sockets" or "sensitive_sockets".
+
+    The second has no flag: who gives that away writes it down.
+    """
+    flag = f"--socket {_word(path)}" if field == "sockets" else ""
+    return Grant(python=f"{field}=[{path!r}]", cli=flag)
 
 
 def grant_limit(limits: Limits, name: str) -> Grant | None:
