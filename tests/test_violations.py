@@ -139,6 +139,31 @@ def test_a_guests_error_becomes_a_hint_with_rule_and_grant(workspace: Path, outs
         assert runtime.run("open(b).read()", inputs=names).value == "data"
 
 
+def test_a_connection_without_a_network_is_a_hint() -> None:
+    """An error of a connection names egress where that is off, and nothing where it is open."""
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        code = f"import socket; socket.create_connection(('127.0.0.1', {server.getsockname()[1]}))"
+        with vr.Runtime(vr.JailPolicy()) as runtime:
+            result = runtime.run(code)
+            unreachable = runtime.run("import socket; socket.socket().connect(('192.0.2.1', 9))")
+        (violation,) = result.violations
+        assert (violation.kind, violation.confidence) == ("connect", "hint")
+        assert (violation.errno, violation.rule) == (errno.ECONNREFUSED, "egress")
+        assert [v.errno for v in unreachable.violations] == [errno.ENETUNREACH]
+        assert violation.grant is not None
+        with vr.Runtime(vr.JailPolicy(**pasted(violation.grant.python))) as runtime:
+            assert runtime.run(code).error is None
+            closed = runtime.run("import socket; socket.create_connection(('127.0.0.1', 1))")
+        assert closed.error is not None
+        assert closed.violations == ()
+    script = "echo 'x: Network is unreachable' >&2; exit 1"
+    with vr.Jail(vr.JailPolicy()) as jail:
+        guesses = jail.run(["sh", "-c", script]).violations
+    assert [(v.kind, v.confidence) for v in guesses] == [("connect", "guess")]
+
+
 def test_stderr_gives_guesses_only(workspace: Path, outside: Path) -> None:
     """Text must never be called more than a guess, and a program that succeeded has none."""
     (outside / "data").write_text("data")

@@ -14,6 +14,7 @@ import signal
 from visruntime import _native
 from visruntime._grants import grant_limit, grant_path
 from visruntime._paths import MAX_PATH_BYTES
+from visruntime._policy_values import Grant
 from visruntime.events import Violation
 
 TYPE_CHECKING = False
@@ -38,6 +39,18 @@ STOPPED = {
 }
 """What ``stopped_by`` says, the limit behind it, and a sentence with its value."""
 
+NO_NETWORK = {
+    numbers.ENETUNREACH: "a jail has no network but a loopback of its own",
+    numbers.EHOSTUNREACH: "a jail has no network but a loopback of its own",
+    numbers.ECONNREFUSED: "a jail has a loopback of its own, on which the host's servers are not",
+}
+"""What egress off has to do with an error that comes without a path."""
+NETWORK_SENTENCES = {
+    "Network is unreachable": numbers.ENETUNREACH,
+    "Could not resolve host": numbers.ENETUNREACH,
+    "Temporary failure in name resolution": numbers.ENETUNREACH,
+    "Connection refused": numbers.ECONNREFUSED,
+}
 REFUSALS = (numbers.ENOENT, numbers.EACCES, numbers.EPERM, numbers.EROFS)
 VERBS = {"read": "read", "write": "change", "exec": "execute"}
 SENTENCES = {
@@ -102,8 +115,15 @@ class Explainer:
         self._rules = rules
         self._origins: dict[tuple[str, str], str] | None = None
 
-    def explain(self, errno: int, path: str, *, confidence: str = "hint") -> Violation | None:
-        """Return what may have been refused, ``None`` if the policy allows all of it."""
+    def explain(
+        self, errno: int, path: str | None, *, confidence: str = "hint"
+    ) -> Violation | None:
+        """Return what may have been refused, ``None`` if the policy allows all of it.
+
+        An error without a path may be one of the network.
+        """
+        if path is None:
+            return self._network(errno, confidence)
         if errno not in REFUSALS or not path.startswith("/") or "\0" in path:
             return None
         path = os.path.normpath(path)
@@ -142,6 +162,19 @@ class Explainer:
             return "exec"
         return None if allowed["write"] else "write"
 
+    def _network(self, errno: int, confidence: str) -> Violation | None:
+        """Say what a policy without a network has to do with an error of a connection."""
+        if errno not in NO_NETWORK or self._policy.egress.mode != "off":
+            return None
+        return Violation(
+            "connect",
+            f"egress is off: {NO_NETWORK[errno]}",
+            confidence=confidence,
+            errno=errno,
+            rule="egress",
+            grant=Grant(python="egress=vr.Egress.OPEN", cli="--net open"),
+        )
+
     def _hidden(self, path: str, confidence: str) -> Violation | None:
         """Say that nothing of the host's is where the jail has a place of its own."""
         readable, index = _native.decide(self._rules, "read", path)
@@ -166,8 +199,10 @@ class Explainer:
         return self._origins.get((kind, path), f"{kind} {path}")
 
 
-def guessed(text: bytes, explain: Callable[[int, str], Violation | None]) -> Iterator[Violation]:
-    """Find lines in a guest's stderr that look like refusals of a path, in order."""
+def guessed(
+    text: bytes, explain: Callable[[int, str | None], Violation | None]
+) -> Iterator[Violation]:
+    """Find lines in a guest's stderr that look like refusals, in order."""
     import re
 
     candidates = re.compile(r"""'(/[^'\n]+)'|"(/[^"\n]+)"|((?<![\w.])/[^\s'":;,()]+)""")
@@ -175,12 +210,22 @@ def guessed(text: bytes, explain: Callable[[int, str], Violation | None]) -> Ite
     for line in end.split("\n"):
         errno = next((number for words, number in SENTENCES.items() if words in line), None)
         if errno is None:
+            yield from _guessed_of_network(line, explain)
             continue
         for match in candidates.finditer(line):
             found = explain(errno, next(filter(None, match.groups())))
             if found is not None:
                 yield found
                 break
+
+
+def _guessed_of_network(
+    line: str, explain: Callable[[int, str | None], Violation | None]
+) -> Iterator[Violation]:
+    errno = next((number for words, number in NETWORK_SENTENCES.items() if words in line), None)
+    found = None if errno is None else explain(errno, None)
+    if found is not None:
+        yield found
 
 
 def bounded(violations: Iterable[Violation]) -> tuple[tuple[Violation, ...], int]:

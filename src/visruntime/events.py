@@ -180,7 +180,7 @@ class Violation(Frozen):
     A hint or a guess never says that the act was tried, nor that the policy was the cause.
 
     ``kind`` is the clause of an exact one (``"limits.output"``), else the right: "read",
-    "write" or "exec". ``rule`` is the rule that decides (``"deny[0]"``, "" if none speaks of
+    "write", "exec" or "connect". ``rule`` is the rule that decides (``"deny[0]"``, "" if none speaks of
     it), ``detail`` a sentence for people, ``errno`` what the guest claims to have got, and
     ``grant`` what would allow it, ``None`` where nothing can be added for that.
     """

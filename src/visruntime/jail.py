@@ -535,7 +535,7 @@ class Jail(JailFiles):
         """Return what in a guest's stderr looks like a refusal, and how many more there are."""
         return bounded(guessed(text, self._guess))
 
-    def _guess(self, number: int, path: str) -> Violation | None:
+    def _guess(self, number: int, path: str | None) -> Violation | None:
         return self._explainer.explain(number, path, confidence="guess")
 
 

@@ -141,8 +141,8 @@ MAX_TOTAL = 1_000_000
 """Characters of all texts of one error together; workers stay below half of it."""
 MAX_TRACEBACK = 1_000_000
 """Longest traceback that is built, in characters; the indentation of groups is in it."""
-Explain = Callable[[int, str], "Violation | None"]
-"""What a policy has to say about an errno and the path it came with."""
+Explain = Callable[[int, "str | None"], "Violation | None"]
+"""What a policy has to say about an errno and the path it came with, if it had one."""
 
 
 class GuestFailure:
@@ -182,7 +182,7 @@ class GuestFailure:
         self.errno: int | None = claim["errno"]
         self.path: str | None = claim["path"]
         self.violation: Violation | None = None
-        if self.errno is not None and self.path is not None:
+        if self.errno is not None:
             self.violation = explain(self.errno, self.path)
         self.explanation = None if self.violation is None else self.violation.detail
 

@@ -332,7 +332,7 @@ class _Session:
         """What enforces the policy of this runtime."""
         return None
 
-    def _explain(self, _errno: int, _path: str) -> Violation | None:
+    def _explain(self, _errno: int, _path: str | None) -> Violation | None:
         """What the policy has to do with an error of the guest."""
         return None
 
@@ -578,7 +578,7 @@ class Runtime(_Session):
     def _report(self) -> Any:
         return self._jail.report
 
-    def _explain(self, errno: int, path: str) -> Violation | None:
+    def _explain(self, errno: int, path: str | None) -> Violation | None:
         # A pure decision: what a guest names is never looked up on the host.
         return self._jail._explainer.explain(errno, path)
 

@@ -239,7 +239,7 @@ def _hint(runtime: Any, result: Any) -> Violation | None:
     if not isinstance(value, (list, tuple)) or len(value) != 4:
         return None
     number, path = value[2:]
-    if type(number) is not int or type(path) is not str:
+    if type(number) is not int or not isinstance(path, str | None):
         return None
     found: Violation | None = runtime._explain(number, path)
     return found
