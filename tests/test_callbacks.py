@@ -78,7 +78,7 @@ def test_exceptions_cross_as_type_and_message(runtime: AnyRuntime) -> None:
 
     runtime.expose("fail", fail)
     assert runtime.run("try: fail('key')\nexcept KeyError as e: r = repr(e)\nr").value == (
-        "KeyError(\"'k'\")"
+        "KeyError('k')"
     )
     error = runtime.run("fail('own')").error
     assert error is not None
@@ -245,7 +245,7 @@ def test_an_error_of_any_size_crosses_and_the_run_goes_on(runtime: AnyRuntime) -
     tea, key, name, message, surrogate = runtime.run(code, timeout=30).value
     assert tea == 3
     assert key[0] == "KeyError"
-    assert 16_384 < key[1] < 21_000  # str() of a KeyError is a repr, in the guest once more
+    assert 4 * 16_384 < key[1] < 66_000  # str() of a KeyError is a repr of the key
     assert name[0] == "E" * 500
     assert message[2].endswith("<str() raised LookupError>")
     assert surrogate == ("ValueError", 2, "m\udc80")

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import jsonschema
 import pytest
 
 import visruntime as vr
@@ -17,6 +18,7 @@ from visruntime.cli.flags import Parser, make_policy
 from visruntime.cli.messages import Cleaner, Refusal, clean
 from visruntime.cli.report import ReportFile
 from visruntime.cli.run import Program
+from visruntime.config import schema
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -292,27 +294,54 @@ def test_a_report_goes_where_the_guest_cannot_reach(here: Path, outside: Path) -
         outside / "folder",
         outside / "absent" / "r.json",
     ):
-        with pytest.raises(Refusal, match="--report"):
-            ReportFile(str(path), policy)
+        with (
+            pytest.raises(Refusal, match="--report"),
+            ReportFile(str(path)).covering() as report,
+        ):
+            report.open(policy)
     assert not (outside / "target").exists()
-    report = ReportFile(str(outside / "r.json"), policy)
-    report.close(error="it did not start")
+    assert not (here / "r.json").exists()
+    report = ReportFile(str(outside / "r.json"))
+    report.open(policy)
+    with pytest.raises(Refusal), report.covering():
+        raise Refusal("it did not start")
     data = json.loads((outside / "r.json").read_text())
-    assert set(data) == {
-        "version", "backend", "clauses", "canaries", "exit", "usage", "violations", "error",
-    }  # fmt: skip
-    assert set(data["exit"]) == {"code", "signal", "stopped_by"}
+    jsonschema.Draft202012Validator(schema("report")).validate(data)
+    assert (data["status"], data["error"]) == (125, "it did not start")
+    assert (data["clauses"], data["canaries"], data["backend"]) == ([], [], None)
     assert stat.S_IMODE((outside / "r.json").stat().st_mode) == 0o600
 
 
-def test_a_refused_command_writes_no_report(
-    here: Path, outside: Path, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("command", [["exec", "--"], ["run"]])
+@pytest.mark.parametrize(
+    ("words", "clauses"),
+    [
+        (["--service", "ssh", "--cpus", "1"], {"services"}),
+        (["--policy", "absent.toml"], set()),
+        (["--memory", "much"], set()),
+        (["--timeout", "0"], set()),
+    ],
+)
+def test_a_refusal_is_in_the_report(
+    here: Path,
+    outside: Path,
+    capfd: pytest.CaptureFixture[str],
+    command: list[str],
+    words: list[str],
+    clauses: set[str],
 ) -> None:
-    """An existing file must not be emptied by a command line that is refused."""
-    (outside / "r.json").write_text("before")
-    words = ["--inbound", "80", "--report", str(outside / "r.json"), "--", "ls"]
-    assert main(["exec", *words]) == 125
-    assert (outside / "r.json").read_text() == "before"
+    """A report must not be left as an earlier run wrote it, nor claim a clause as enforced."""
+    (outside / "r.json").write_text('{"status": 0, "error": null}')
+    (here / "x.py").touch()
+    name, *dashes = command
+    assert main([name, *words, "--report", str(outside / "r.json"), *dashes, "x.py"]) == 125
+    data = json.loads((outside / "r.json").read_text())
+    jsonschema.Draft202012Validator(schema("report")).validate(data)
+    assert data["status"] == 125
+    assert f"visruntime: {data['error']}\n" == capfd.readouterr().err
+    assert data["exit"] == {"code": None, "signal": None, "stopped_by": None}
+    assert (data["clauses"], data["canaries"], data["violations"]) == ([], [], [])
+    assert clauses <= {entry["clause"] for entry in data["unsupported"]}
 
 
 @pytest.mark.parametrize(

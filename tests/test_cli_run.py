@@ -25,7 +25,7 @@ names = {"__name__": "session", "__builtins__": __builtins__, **inputs}
 tree = ast.parse(driver)
 last = ast.Expression(tree.body.pop().value)
 exec(compile(tree, "<visruntime>", "exec"), names)
-status, missing = eval(compile(last, "<visruntime>", "eval"), names)
+status, missing, *_ = eval(compile(last, "<visruntime>", "eval"), names)
 if not sys.stdout.closed:
     sys.stdout.flush()
 with open(status_file, "w") as file:

@@ -382,10 +382,29 @@ def test_the_report_says_what_enforces_each_clause(workspace: Path) -> None:
     assert all(canary.held and canary.errno for canary in report.canaries)
     assert f"read {workspace}/secret" in canaries
     assert f"write {workspace}/kept" in canaries
+    assert canaries["write /usr/share"].errno == errno.EROFS
     assert canaries["mount a file system"].errno == errno.EPERM
     plain = report.to_dict()
     assert [clause["clause"] for clause in plain["clauses"]] == names
     assert {"version", "backend", "canaries"} <= plain.keys()
+
+
+def test_a_read_grant_is_tried_where_that_says_something(workspace: Path) -> None:
+    """Each folder to read is tried, a program that runs on the host is not: it has its own errno."""
+    import subprocess
+
+    shutil.copy("/bin/sleep", workspace / "busy")
+    (workspace / "folder").mkdir()
+    with subprocess.Popen([workspace / "busy", "30"]) as process:
+        try:
+            policy = JailPolicy(read=[workspace / "folder", workspace / "busy"])
+            with Jail(policy) as jail:
+                named = {canary.name for canary in jail.report.canaries}
+        finally:
+            process.kill()
+    assert f"write {workspace}/folder" in named
+    assert f"write {workspace}/busy" not in named
+    assert list((workspace / "folder").iterdir()) == []
 
 
 def test_a_canary_that_does_not_hold_closes_the_jail(monkeypatch: pytest.MonkeyPatch) -> None:

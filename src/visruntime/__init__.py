@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     )
     from visruntime.events import Canary, Clause, EnforcementReport, Usage, Violation
     from visruntime.jail import CommandResult, Jail, JailProcess
-    from visruntime.policy import Decision, Egress, JailPolicy, Limits, Rule, Secret
+    from visruntime.policy import Decision, Egress, Grant, JailPolicy, Limits, Rule, Secret
     from visruntime.results import RunResult
     from visruntime.runtime import Runtime, TrustedRuntime
 
@@ -57,6 +57,7 @@ __all__ = [
     "DoctorReport",
     "Egress",
     "EnforcementReport",
+    "Grant",
     "GuestError",
     "Jail",
     "JailClosed",
@@ -91,7 +92,7 @@ _HOMES = {
     "doctor": ("DoctorReport", "doctor"),
     "events": ("Canary", "Clause", "EnforcementReport", "Usage", "Violation"),
     "jail": ("CommandResult", "Jail", "JailProcess"),
-    "policy": ("Decision", "Egress", "JailPolicy", "Limits", "Rule", "Secret"),
+    "policy": ("Decision", "Egress", "Grant", "JailPolicy", "Limits", "Rule", "Secret"),
     "results": ("RunResult",),
     "runtime": ("Runtime", "TrustedRuntime"),
 }

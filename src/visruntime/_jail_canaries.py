@@ -38,7 +38,7 @@ PATH_ACTS = {
 }
 
 MOST_PATHS = 64
-"""Denies of a policy that are tried; with more, the first ones."""
+"""Paths of a policy that are tried, denies before grants; with more, the first ones."""
 
 NOT_APPLICABLE = -1
 UNSEEN = errno.ENOENT

@@ -445,7 +445,11 @@ def _denied_paths(
     rules: Sequence[tuple[str, str, bool, bool]],
     facts: dict[str, _native.Fact],
 ) -> list[str]:
-    """Return acts for the canaries: each deny of the policy, tried on its own path."""
+    """Return acts for the canaries: each deny of the policy, tried on its own path.
+
+    Behind them, a new name in each folder that is granted for reading. Not a file: one that
+    is being executed would answer ETXTBSY, whatever the mount says.
+    """
     acts = []
     for rule in written:
         if not rule.kind.startswith("deny") or facts[rule.path][0] == "absent":
@@ -462,6 +466,13 @@ def _denied_paths(
             acts.append(right[0].replace("e", "x") + rule.path)
     acts += [f"w{path}" for path in (*plan.protected, *plan.wall.replaced)]
     acts += [f"r{path}" for path, _ in plan.secrets]
+    acts += [
+        f"w{rule.path}"
+        for rule in written
+        if rule.kind == "read"
+        and facts[rule.path][0] == "directory"
+        and not _native.decide(plan.rules, "write", rule.path)[0]
+    ]
     return acts
 
 

@@ -9,16 +9,18 @@ import signal
 import time
 
 from visruntime import _native
+from visruntime._jail_violations import limit_violations
 from visruntime._policy_values import Frozen
 from visruntime.errors import CommandTimeout, JailClosed
-from visruntime.events import Usage, Violation
+from visruntime.events import Usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import IO, Any, Self
 
-    from visruntime.events import EnforcementReport
+    from visruntime._policy_values import Limits
+    from visruntime.events import EnforcementReport, Violation
 
 __all__ = ["DEVNULL", "PIPE", "STDOUT", "CommandResult", "JailProcess", "Terminal"]
 
@@ -44,7 +46,9 @@ class CommandResult(Frozen):
     ``stderr`` hold the first and the last bytes up to the limit ``output``; ``stdout_total``
     and ``stderr_total`` count all of them. ``stopped_by`` is ``None`` when the program ended
     by itself, else one of "timeout", "wall", "cpu", "memory", "processes", "output",
-    "closed", "killed".
+    "closed", "killed". ``violations`` hold the limit that ended it and output that was cut,
+    exactly, and, as guesses, lines of stderr that look like a refusal of the policy;
+    ``violations_dropped`` counts those beyond a bound.
     """
 
     __slots__ = (
@@ -58,6 +62,7 @@ class CommandResult(Frozen):
         "stopped_by",
         "usage",
         "violations",
+        "violations_dropped",
     )
     exit_code: int | None
     report: EnforcementReport
@@ -69,6 +74,7 @@ class CommandResult(Frozen):
     stopped_by: str | None
     usage: Usage
     violations: tuple[Violation, ...]
+    violations_dropped: int
 
     def __init__(self, **values: Any) -> None:
         self._set(**values)
@@ -160,6 +166,7 @@ class JailProcess:
         started: float,
         stop_reason: str,
         cpu_limit: int | None,
+        limits: Limits,
         explain: Callable[[_native.NativeError], Exception],
         stdin: int | None = None,
         stdout: int | None = None,
@@ -178,6 +185,7 @@ class JailProcess:
         self._started = started
         self._stop_reason = stop_reason
         self._cpu_limit = cpu_limit
+        self._limits = limits
         self._explain = explain
         self._captures: tuple[_native.Capture | None, _native.Capture | None] | None = None
         self.stdin: IO[bytes] | None = _file(stdin, "wb")
@@ -346,9 +354,7 @@ class JailProcess:
             self.stopped_by = self._stop_reason
         elif self.stopped_by is None and self._over_cpu_limit(end["program_us"] / 1e6):
             self.stopped_by = "cpu"
-            self.violations = (
-                Violation("limits.cpu_seconds", f"used all of {self._cpu_limit} s of processor"),
-            )
+        self.violations = limit_violations(self.stopped_by, self._limits)
 
     def _over_cpu_limit(self, used: float) -> bool:
         if self._cpu_limit is None or self.returncode is None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any, ClassVar, Literal, NoReturn, Self
 
-__all__ = ["Decision", "Egress", "Frozen", "Limits", "Rule", "Secret", "check_list"]
+__all__ = ["Decision", "Egress", "Frozen", "Grant", "Limits", "Rule", "Secret", "check_list"]
 
 GIB = 1024**3
 MIB = 1024**2
@@ -152,20 +152,63 @@ class Rule(Frozen):
         return f"{self.kind} {self.path} ({self.origin})"
 
 
+class Grant(Frozen):
+    """What to add so that something is allowed, ready to be pasted.
+
+    ``python`` is an argument of `JailPolicy`, ``cli`` a flag of the command line ("" where
+    there is none).
+    """
+
+    __slots__ = ("cli", "python")
+    cli: str
+    python: str
+
+    def __init__(self, *, python: str, cli: str) -> None:
+        self._set(python=python, cli=cli)
+
+    def to_dict(self) -> dict[str, str]:
+        """Return both spellings."""
+        return {"python": self.python, "cli": self.cli}
+
+    def __str__(self) -> str:
+        return self.python
+
+
 class Decision(Frozen):
     """The answer of `JailPolicy.why`: true where *allowed*.
 
     ``rule`` is the rule that decided, ``None`` where no rule speaks of the target;
-    ``reason`` is a sentence, with a grant to paste where the answer is no.
+    ``reason`` is a sentence; ``grant`` is what would change a no, ``None`` where nothing can
+    be added for that. ``notes`` are further sentences: what the answer does not cover.
     """
 
-    __slots__ = ("allowed", "reason", "rule")
+    __slots__ = ("allowed", "grant", "notes", "reason", "rule")
     allowed: bool
+    grant: Grant | None
+    notes: tuple[str, ...]
     reason: str
     rule: Rule | None
 
-    def __init__(self, *, allowed: bool, rule: Rule | None, reason: str) -> None:
-        self._set(allowed=allowed, rule=rule, reason=reason)
+    def __init__(
+        self,
+        *,
+        allowed: bool,
+        rule: Rule | None,
+        reason: str,
+        grant: Grant | None = None,
+        notes: tuple[str, ...] = (),
+    ) -> None:
+        self._set(allowed=allowed, rule=rule, reason=reason, grant=grant, notes=notes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as plain data."""
+        return {
+            "allowed": self.allowed,
+            "rule": None if self.rule is None else self.rule._named(),
+            "reason": self.reason,
+            "grant": None if self.grant is None else self.grant.to_dict(),
+            "notes": list(self.notes),
+        }
 
     def __bool__(self) -> bool:
         return self.allowed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from visruntime._grants import grant_hosts, grant_path, grant_ports, grant_socket
 from visruntime._native import decide
 from visruntime._paths import (
     FORBIDDEN_GRANTS,
@@ -13,8 +14,9 @@ from visruntime._paths import (
     normalise,
     visible,
 )
-from visruntime._policy_values import Decision, Rule, split_host
+from visruntime._policy_values import Decision, Egress, Grant, Rule, split_host
 from visruntime._secret_names import hidden_at, table
+from visruntime._socket_names import sensitive_by_name
 from visruntime._wall import find_wall, object_at
 from visruntime.errors import PolicyError
 
@@ -27,6 +29,18 @@ if TYPE_CHECKING:
 __all__ = ["why"]
 
 VERBS = {"read": "read", "write": "change", "exec": "execute"}
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+NOT_COVERED_BY_DENY_EXEC = (
+    (
+        "deny_exec keeps the file itself from being executed, by the loader too; a program that "
+        "interprets files can still read it and do what it says"
+    ),
+    (
+        "a guest that can read it can copy it to where it may write, such as /tmp, and execute "
+        "the copy; deny= closes it for reading as well"
+    ),
+)
+"""What a guest can still do with a file that is denied for execution only."""
 
 
 def why(policy: JailPolicy, op: str, target: object) -> Decision:
@@ -55,14 +69,26 @@ def why(policy: JailPolicy, op: str, target: object) -> Decision:
         behind = _behind_the_wall(resolved, real, shown)
         if behind is not None:
             return behind
-    if allowed:
-        reason = (
-            f"the policy lets the guest {VERBS[op]} {shown}: "
-            f"{_origin(rule)}{_hidden(op, path, rule)}"
+    if not allowed:
+        return Decision(
+            allowed=False,
+            rule=rule,
+            reason=_cannot(op, shown, real, rule),
+            grant=None if _denied_here(rule, real) else grant_path(op, real),
+            notes=NOT_COVERED_BY_DENY_EXEC if rule and rule.kind == "deny_exec" else (),
         )
-    else:
-        reason = _cannot(op, shown, real, rule)
-    return Decision(allowed=allowed, rule=rule, reason=reason)
+    hidden = _hidden(op, path, rule)
+    reason = f"the policy lets the guest {VERBS[op]} {shown}: {_origin(rule)}{hidden}"
+    return Decision(
+        allowed=True, rule=rule, reason=reason, grant=grant_path(op, path) if hidden else None
+    )
+
+
+def _denied_here(rule: Rule | None, real: str) -> bool:
+    """Tell whether no grant lifts *rule* at *real*: a deny of that path, or of execution."""
+    if rule is None or not rule.kind.startswith("deny"):
+        return False
+    return rule.kind == "deny_exec" or (rule.path == real and rule.origin != "system")
 
 
 def _behind_the_wall(rules: Sequence[Rule], real: str, shown: str) -> Decision | None:
@@ -113,7 +139,7 @@ def _decide(rules: Sequence[Rule], op: str, path: str) -> tuple[Rule | None, boo
 
 
 def _grant(op: str, path: str) -> str:
-    return f"{'write' if op == 'write' else 'read'}=[{path!r}]"
+    return str(grant_path(op, path))
 
 
 def _hidden(op: str, path: str, rule: Rule | None) -> str:
@@ -168,6 +194,8 @@ def _why_connect(policy: JailPolicy, target: object) -> Decision:
         )
     if text.startswith("/"):
         return _why_socket(policy, normalise(text, "target"))
+    if text.startswith("@"):
+        return _why_abstract(policy, text)
     host, port_text = split_host(text)
     port = int(port_text) if port_text.isascii() and port_text.isdigit() else 0
     if not host or not 1 <= port <= 65535:
@@ -176,7 +204,7 @@ def _why_connect(policy: JailPolicy, target: object) -> Decision:
             field="target",
             value=target,
         )
-    if host.lower() in ("localhost", "127.0.0.1", "::1") and port in policy.host_ports:
+    if host.lower() in LOOPBACK and port in policy.host_ports:
         origin = f"host_ports[{policy.host_ports.index(port)}]"
         rule = Rule(kind="egress", path=str(port), origin=origin)
         return Decision(
@@ -191,34 +219,72 @@ def _why_egress(policy: JailPolicy, text: str, host: str, port: int) -> Decision
     mode = policy.egress.mode
     rule = Rule(kind="egress", path=mode, origin="egress")
     if mode == "open":
-        network = "egress is open (it shares the host's network)"
-        reason = f"the guest can connect to {visible(text)}: {network}"
-        return Decision(allowed=True, rule=rule, reason=reason)
+        reason = (
+            f"the guest can connect to {visible(text)}: egress is open (it shares the host's "
+            "network)"
+        )
+        note = "with egress open a guest reaches every service of the host's loopback, too"
+        return Decision(allowed=True, rule=rule, reason=reason, notes=(note,))
     start = f"the guest cannot connect to {visible(text)}: "
-    grant = f"egress=vr.Egress.proxy(allow=[{f'{host}:{port}'!r}])"
+    own = "a jail has a loopback of its own: servers that its guests start there can be reached"
+    notes = (own,) if host.lower() in LOOPBACK else ()
     if mode == "off":
-        reason = f"{start}egress is off; add {grant}, or egress=vr.Egress.OPEN for everything"
-        return Decision(allowed=False, rule=rule, reason=reason)
+        grant, why_not = _narrowest(policy, host, port)
+        reason = f"{start}egress is off; add {grant}{why_not}"
+        return Decision(allowed=False, rule=rule, reason=reason, grant=grant, notes=notes)
     allowed, origin, pattern = policy.egress.match(host, port)
     if pattern:
         rule = Rule(kind="egress", path=pattern, origin=origin)
     if allowed:
         reason = f"the guest can connect to {visible(text)}: {origin} = {pattern!r}"
-    elif pattern:
+        return Decision(allowed=True, rule=rule, reason=reason)
+    if pattern:
         reason = f"{start}{origin} = {pattern!r}; deny wins, so remove that entry"
-    else:
-        reason = f"{start}no entry of egress.allow matches; add {f'{host}:{port}'!r} to it"
-    return Decision(allowed=allowed, rule=rule, reason=reason)
+        return Decision(allowed=False, rule=rule, reason=reason, notes=notes)
+    reason = f"{start}no entry of egress.allow matches; add {f'{host}:{port}'!r} to it"
+    wider = Egress.proxy(allow=[*policy.egress.allow, f"{host}:{port}"], deny=policy.egress.deny)
+    grant = Grant(python=f"egress=vr.{wider!r}", cli=grant_hosts(host, port).cli)
+    return Decision(allowed=False, rule=rule, reason=reason, grant=grant, notes=notes)
+
+
+def _narrowest(policy: JailPolicy, host: str, port: int) -> tuple[Grant, str]:
+    """Return the grant of a connection that gives least of what this version can enforce."""
+    make = type(policy)
+    if host.lower() in LOOPBACK and not make(host_ports=[port]).unsupported():
+        return grant_ports(port), ""
+    if not make(egress=Egress.proxy(allow=["host.test"])).unsupported():
+        return grant_hosts(host, port), ", or egress=vr.Egress.OPEN for everything"
+    everything = Grant(python="egress=vr.Egress.OPEN", cli="--net open")
+    return everything, ", which is the host's whole network (this version has nothing narrower)"
 
 
 def _why_socket(policy: JailPolicy, path: str) -> Decision:
-    if path in policy.sockets:
-        origin = f"sockets[{policy.sockets.index(path)}]"
-        rule = Rule(kind="egress", path=path, origin=origin)
-        reason = f"the guest can connect to the socket {visible(path)}: {origin}"
-        return Decision(allowed=True, rule=rule, reason=reason)
+    for field in ("sockets", "sensitive_sockets"):
+        granted: tuple[str, ...] = getattr(policy, field)
+        if path in granted:
+            origin = f"{field}[{granted.index(path)}]"
+            rule = Rule(kind="egress", path=path, origin=origin)
+            reason = f"the guest can connect to the socket {visible(path)}: {origin}"
+            return Decision(allowed=True, rule=rule, reason=reason)
+    behind = sensitive_by_name(path)
+    field = "sockets" if behind is None else "sensitive_sockets"
+    grant = grant_socket(path, field)
+    danger = "" if behind is None else f" (behind it is {behind})"
     reason = (
-        f"the guest cannot connect to the socket {visible(path)}: no entry of sockets names it; "
-        f"add sockets=[{path!r}]"
+        f"the guest cannot connect to the socket {visible(path)}: no entry of {field} names it; "
+        f"add {grant}{danger}"
+    )
+    place, writable = _decide(policy.rules(), "write", path)
+    own = "sockets that guests make for themselves in the jail's own places can be reached"
+    notes = (own,) if writable and place is not None and place.origin == "private" else ()
+    return Decision(allowed=False, rule=None, reason=reason, grant=grant, notes=notes)
+
+
+def _why_abstract(policy: JailPolicy, name: str) -> Decision:
+    """Answer for an abstract socket, which has a name and no path."""
+    keeper = "the network namespace" if policy.egress.mode != "open" else "Landlock (from ABI 6)"
+    reason = (
+        f"the guest cannot connect to the abstract socket {visible(name)} of the host: {keeper} "
+        "keeps those apart, and none can be granted"
     )
     return Decision(allowed=False, rule=None, reason=reason)

@@ -117,7 +117,7 @@ class Callbacks:
 def _describe(problem: Exception) -> tuple[str, str]:
     """Name the type and the message, which may repeat whatever the guest had sent."""
     try:
-        message = str(problem)
+        message = _message(problem)
     except Exception as failure:  # noqa: BLE001 (a __str__ that fails is no reason to fail a run)
         message = f"<str() raised {type(failure).__name__}>"
     more = len(message) - MAX_MESSAGE
@@ -125,6 +125,15 @@ def _describe(problem: Exception) -> tuple[str, str]:
     if more > 0:
         message += f"... ({more} more characters)"
     return type(problem).__name__[:MAX_NAME], message
+
+
+def _message(problem: Exception) -> str:
+    """Return the text of an exception; that of a KeyError is the key, which str() would quote."""
+    if type(problem).__str__ is KeyError.__str__ and len(problem.args) == 1:
+        (key,) = problem.args
+        if isinstance(key, str):
+            return key
+    return str(problem)
 
 
 def _read_call(payload: bytes) -> tuple[int, str, list[Any], dict[str, Any]]:

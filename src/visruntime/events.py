@@ -11,6 +11,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from visruntime._policy_values import Grant
+
 __all__ = ["Canary", "Clause", "EnforcementReport", "Usage", "Violation"]
 
 REPORT_VERSION = 1
@@ -167,19 +169,54 @@ class Usage(Frozen):
 
 
 class Violation(Frozen):
-    """Something that the policy stopped: a limit that was reached.
+    """Something that the policy stopped, or may have stopped.
 
-    ``kind`` is the name of the clause, ``detail`` a sentence for people.
+    ``confidence`` says how that is known:
+
+    * "exact": a limit that ended the run, or output over its limit; measured by the host.
+    * "hint": the guest itself reported an error about ``target`` (an exception of Python
+      with its errno), and the policy does not allow what it speaks of.
+    * "guess": the same, from the text that it wrote to stderr.
+
+    A hint or a guess never says that the act was tried, nor that the policy was the cause.
+
+    ``kind`` is the clause of an exact one (``"limits.output"``), else the right: "read",
+    "write", "exec" or "connect". ``rule`` is the rule that decides (``"deny[0]"``, "" if none speaks of
+    it), ``detail`` a sentence for people, ``errno`` what the guest claims to have got, and
+    ``grant`` what would allow it, ``None`` where nothing can be added for that.
     """
 
-    __slots__ = ("detail", "kind")
+    __slots__ = ("confidence", "detail", "errno", "grant", "kind", "rule", "target")
 
-    kind: str
+    confidence: str
     detail: str
+    errno: int | None
+    grant: Grant | None
+    kind: str
+    rule: str
+    target: str
 
-    def __init__(self, kind: str, detail: str) -> None:
-        self._set(kind=kind, detail=detail)
+    def __init__(
+        self,
+        kind: str,
+        detail: str,
+        *,
+        confidence: str = "exact",
+        target: str = "",
+        errno: int | None = None,
+        rule: str = "",
+        grant: Grant | None = None,
+    ) -> None:
+        self._set(
+            kind=kind,
+            detail=detail,
+            confidence=confidence,
+            target=target,
+            errno=errno,
+            rule=rule,
+            grant=grant,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the violation as plain data."""
-        return {"kind": self.kind, "detail": self.detail}
+        return self._named() | {"grant": None if self.grant is None else self.grant.to_dict()}

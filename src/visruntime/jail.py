@@ -27,6 +27,7 @@ from visruntime._jail_process import (
 from visruntime._jail_processes import parse_processes
 from visruntime._jail_report import IDENTITY_ROOT, make_report
 from visruntime._jail_streams import Streams
+from visruntime._jail_violations import Explainer, bounded, guessed, of_output
 from visruntime._paths import is_within
 from visruntime._patterns import plain_paths
 from visruntime._policy_values import Secret
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 
     from visruntime._jail_processes import ProcessInfo
     from visruntime._jail_terminal import TerminalSession
-    from visruntime.events import EnforcementReport
+    from visruntime.events import EnforcementReport, Violation
 
 __all__ = ["DEVNULL", "PIPE", "STDOUT", "CommandResult", "Jail", "JailProcess"]
 
@@ -101,6 +102,7 @@ class Jail(JailFiles):
         plan = make_plan(policy, implicit_read=implicit_read, config_files=config_files)
         self._rules = plan.rules
         self._host_rules = plan.host_rules
+        self._explainer = Explainer(policy, plan.rules)
         self._home = plan.home
         self._base_env = _environment(policy, plan.home)
         try:
@@ -300,6 +302,7 @@ class Jail(JailFiles):
             started=started,
             stop_reason=reason,
             cpu_limit=None if limits.cpu_seconds is None else int(limits.cpu_seconds),
+            limits=limits,
             explain=lambda error: self._start_error(error, request),
             **streams.parent,
         )
@@ -466,6 +469,7 @@ class Jail(JailFiles):
             stopped_by=STOP_NAMES[end["stop"]],
             usage=None,
             violations=(),
+            violations_dropped=0,
             report=None,
         )
 
@@ -501,6 +505,7 @@ class Jail(JailFiles):
         code = process.returncode
         assert code is not None
         totals = totals or process.totals()
+        violations, dropped = self._violations(process, stdout, stderr, totals)
         return CommandResult(
             exit_code=code if code >= 0 else None,
             signal=-code if code < 0 else None,
@@ -510,9 +515,30 @@ class Jail(JailFiles):
             stderr_total=totals[1],
             stopped_by=process.stopped_by,
             usage=process.usage,
-            violations=process.violations,
+            violations=violations,
+            violations_dropped=dropped,
             report=self._report,
         )
+
+    def _violations(
+        self, process: JailProcess, stdout: bytes, stderr: bytes, totals: tuple[int, int]
+    ) -> tuple[tuple[Violation, ...], int]:
+        """Return what the policy stopped in a run, as far as it is known, and what is left out."""
+        if process.returncode == 0 and totals == (len(stdout), len(stderr)):
+            return process.violations, 0
+        streams = (("stdout", totals[0], len(stdout)), ("stderr", totals[1], len(stderr)))
+        ended_by = -(process.returncode or 0)
+        found = [*process.violations, *of_output(self.policy.limits, streams, ended_by=ended_by)]
+        if process.returncode:
+            found += guessed(stderr, self._guess)
+        return bounded(found)
+
+    def guesses(self, text: bytes) -> tuple[tuple[Violation, ...], int]:
+        """Return what in a guest's stderr looks like a refusal, and how many more there are."""
+        return bounded(guessed(text, self._guess))
+
+    def _guess(self, number: int, path: str | None) -> Violation | None:
+        return self._explainer.explain(number, path, confidence="guess")
 
 
 def _environment(policy: JailPolicy, home: str) -> dict[str, str]:

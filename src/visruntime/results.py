@@ -10,7 +10,9 @@ from visruntime.errors import GuestError, ProtocolViolation
 from visruntime.guest.values import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+
+    from visruntime.events import Violation
 
 __all__ = ["GuestFailure", "GuestFrame", "RunResult", "RunUsage"]
 
@@ -139,8 +141,8 @@ MAX_TOTAL = 1_000_000
 """Characters of all texts of one error together; workers stay below half of it."""
 MAX_TRACEBACK = 1_000_000
 """Longest traceback that is built, in characters; the indentation of groups is in it."""
-Explain = Callable[[int, str], str | None]
-"""What a policy has to say about an errno and the path it came with."""
+Explain = Callable[[int, "str | None"], "Violation | None"]
+"""What a policy has to say about an errno and the path it came with, if it had one."""
 
 
 class GuestFailure:
@@ -149,7 +151,7 @@ class GuestFailure:
     ``type_name`` is qualified (builtins are not), ``cause``, ``context`` and ``exceptions`` are
     failures too, and ``traceback`` is the text that CPython would print. ``errno`` and ``path`` are
     those of an ``OSError``; ``explanation`` is the host's own: what the policy says of them.
-    ``interrupted`` says that the host's interrupt ended the run.
+    ``violation`` is the same as data. ``interrupted`` says that the host's interrupt ended the run.
     """
 
     __slots__ = (
@@ -164,6 +166,7 @@ class GuestFailure:
         "notes",
         "path",
         "type_name",
+        "violation",
     )
 
     def __init__(self, claim: dict[str, Any], explain: Explain) -> None:
@@ -178,9 +181,10 @@ class GuestFailure:
         self.interrupted: bool = claim.get("interrupted", False) is True
         self.errno: int | None = claim["errno"]
         self.path: str | None = claim["path"]
-        self.explanation: str | None = None
-        if self.errno is not None and self.path is not None:
-            self.explanation = explain(self.errno, self.path)
+        self.violation: Violation | None = None
+        if self.errno is not None:
+            self.violation = explain(self.errno, self.path)
+        self.explanation = None if self.violation is None else self.violation.detail
 
     @classmethod
     def from_claim(cls, claim: object, explain: Explain) -> GuestFailure:
@@ -204,6 +208,14 @@ class GuestFailure:
         sheet = _Sheet()
         self._write(sheet, "")
         return printable(sheet.text())
+
+    def violations(self) -> Iterator[Violation]:
+        """Yield what the policy may have refused, of this failure and those linked with it."""
+        if self.violation is not None:
+            yield self.violation
+        for linked in (self.cause, self.context, *self.exceptions):
+            if linked is not None:
+                yield from linked.violations()
 
     def _write(self, sheet: _Sheet, indent: str) -> None:
         if self.cause is not None:
@@ -332,9 +344,11 @@ class RunResult:
     ``stdout`` and ``stderr`` say.
 
     Measured by the host: ``usage``, ``stopped_by`` (``None``, ``"timeout"``, ``"killed"`` or the
-    limit that ended the run), ``violations``, ``truncated`` and ``dropped`` (bytes of stdout and
-    stderr that were over the limit and are gone), ``late_stdout`` and ``late_stderr`` (written
-    after the run before this one had ended), ``session_lost`` (the worker was ended, so the next
+    limit that ended the run), the exact ones of ``violations`` (see `Violation`; hints rest on the
+    guest's word; ``violations_dropped`` counts those beyond a bound), ``truncated`` and
+    ``dropped`` (bytes of stdout and stderr that were over the limit and are gone),
+    ``late_stdout`` and ``late_stderr`` (written after the run before this one had ended),
+    ``session_lost`` (the worker was ended, so the next
     call starts a fresh one), ``report`` (what enforced the policy; ``None`` without a jail).
     """
 
@@ -354,6 +368,7 @@ class RunResult:
         "usage",
         "value",
         "violations",
+        "violations_dropped",
     )
 
     def __init__(
@@ -372,7 +387,8 @@ class RunResult:
         dropped: tuple[int, int] = (0, 0),
         stopped_by: str | None = None,
         session_lost: bool = False,
-        violations: tuple[Any, ...] = (),
+        violations: tuple[Violation, ...] = (),
+        violations_dropped: int = 0,
         report: Any = None,
     ) -> None:
         self.usage = usage
@@ -389,13 +405,15 @@ class RunResult:
         self.stopped_by = stopped_by
         self.session_lost = session_lost
         self.violations = violations
+        self.violations_dropped = violations_dropped
         self.report = report
 
     def __repr__(self) -> str:
         outcome = (
             f"error={self.error!r}" if self.error is not None else f"value={brief(self.value)}"
         )
-        return f"RunResult({outcome}, stopped_by={self.stopped_by!r})"
+        code = "" if self.exit_code is None else f", exit_code={self.exit_code}"
+        return f"RunResult({outcome}{code}, stopped_by={self.stopped_by!r})"
 
     @property
     def truncated(self) -> bool:

@@ -12,10 +12,10 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import contextmanager
-from errno import EACCES, ENOENT, EPERM, EROFS
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from visruntime import _native
+from visruntime._jail_violations import bounded, of_output
 from visruntime._patterns import beginnings
 from visruntime.callbacks import Callbacks
 from visruntime.environments import find_interpreter
@@ -35,7 +35,9 @@ from visruntime.worker import START_SECONDS, Timeout, Worker
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from visruntime._policy_values import Limits
     from visruntime.environments import Grant, Interpreter
+    from visruntime.events import Violation
     from visruntime.jail import Jail
     from visruntime.policy import JailPolicy
     from visruntime.results import Explain
@@ -45,7 +47,6 @@ __all__ = ["GuestFailure", "GuestFrame", "RunResult", "RunUsage", "Runtime", "Tr
 
 DEFAULT_OUTPUT = 16 * 1024 * 1024
 """Bytes of stdout, and of stderr, that are kept of one run where no policy says."""
-_REFUSALS = (ENOENT, EACCES, EPERM, EROFS)
 _TICK_SECONDS = 0.005
 MAX_DISPLAYS = 1_000
 """Most displays of one run; workers keep no more."""
@@ -288,7 +289,7 @@ class _Session:
             except BaseException:
                 self._discard()
                 raise
-            run = _Run(worker, late, self._report(), self._explain)
+            run = _Run(worker, late, self._report(), self._explain, self._limits())
             return self._finish(run, request, timeout)
 
     def _finish(self, run: _Run, request: dict[str, Any], timeout: float | None) -> RunResult:
@@ -332,23 +333,42 @@ class _Session:
         """What enforces the policy of this runtime."""
         return None
 
-    def _explain(self, _errno: int, _path: str) -> str | None:
+    def _explain(self, _errno: int, _path: str | None) -> Violation | None:
         """What the policy has to do with an error of the guest."""
+        return None
+
+    def _limits(self) -> Limits | None:
+        """The limits of the policy of this runtime."""
         return None
 
 
 class _Run:
     """One request under way: what was measured before it, and what becomes of it."""
 
-    __slots__ = ("_cpu", "_explain", "_late", "_report", "_started", "_worker_run", "worker")
+    __slots__ = (
+        "_cpu",
+        "_explain",
+        "_late",
+        "_limits",
+        "_report",
+        "_started",
+        "_worker_run",
+        "worker",
+    )
 
     def __init__(
-        self, worker: Worker, late: tuple[bytes, bytes], report: Any, explain: Explain
+        self,
+        worker: Worker,
+        late: tuple[bytes, bytes],
+        report: Any,
+        explain: Explain,
+        limits: Limits | None,
     ) -> None:
         self.worker = worker
         self._late = late
         self._report = report
         self._explain = explain
+        self._limits = limits
         self._worker_run = worker.run_number
         self._cpu = worker.process.cpu_seconds()
         self._started = time.monotonic()
@@ -380,6 +400,10 @@ class _Run:
         usage = RunUsage(wall, spent, process.peak_memory())
         streams = self.worker.streams
         stdout, stderr = (stream.capture.take() for stream in streams)
+        claims: dict[str, Any] = {} if reply is None else _claims(reply, self._explain)
+        violations, violations_dropped = bounded(
+            self._violations(claims.get("error"), (len(stdout), len(stderr)))
+        )
         return RunResult(
             usage=usage,
             stdout=stdout,
@@ -389,10 +413,20 @@ class _Run:
             dropped=(streams[0].capture.dropped, streams[1].capture.dropped),
             stopped_by=stopped_by,
             session_lost=session_lost,
-            violations=process.violations,
+            violations=violations,
+            violations_dropped=violations_dropped,
             report=self._report,
-            **({} if reply is None else _claims(reply, self._explain)),
+            **claims,
         )
+
+    def _violations(self, error: GuestFailure | None, kept: tuple[int, int]) -> Iterator[Violation]:
+        yield from self.worker.process.violations
+        if self._limits is not None:
+            names = zip(("stdout", "stderr"), self.worker.streams, kept, strict=True)
+            cut = [(name, size + stream.capture.dropped, size) for name, stream, size in names]
+            yield from of_output(self._limits, cut)
+        if error is not None:
+            yield from error.violations()
 
 
 def _claims(reply: dict[str, Any], explain: Explain) -> dict[str, Any]:
@@ -548,22 +582,12 @@ class Runtime(_Session):
     def _report(self) -> Any:
         return self._jail.report
 
-    def _explain(self, errno: int, path: str) -> str | None:
+    def _explain(self, errno: int, path: str | None) -> Violation | None:
         # A pure decision: what a guest names is never looked up on the host.
-        if errno not in _REFUSALS or not path.startswith("/") or "\0" in path:
-            return None
-        path = os.path.normpath(path)
-        rules = self._jail._rules
-        readable = _native.decide(rules, "read", path)[0]
-        right = "write" if errno == EROFS or readable else "read"
-        allowed, index = _native.decide(rules, right, path)
-        if allowed or (errno == ENOENT and readable):
-            return None
-        rule = (
-            f"{rules[index][0]}={rules[index][1]!r} decides" if index >= 0 else "no rule grants it"
-        )
-        verb = "change" if right == "write" else "read"
-        return f"the policy does not let the guest {verb} {path!a}: {rule}"
+        return self._jail._explainer.explain(errno, path)
+
+    def _limits(self) -> Limits | None:
+        return self._policy.limits
 
 
 def _probe_in_jail(argv: list[str], grants: Sequence[Grant]) -> tuple[int, bytes]:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 
 from visruntime._paths import resolve_beside
-from visruntime.cli.flags import Parser, check_backend, make_policy, refuse_unsupported, seconds
+from visruntime.cli.flags import Parser, check_backend, make_policy, seconds
 from visruntime.cli.messages import EXIT_TIMEOUT, Refusal, complain
 from visruntime.cli.report import ReportFile
-from visruntime.errors import CommandTimeout, VisRuntimeError
+from visruntime.cli.streams import Tail
+from visruntime.errors import CommandTimeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from visruntime.jail import JailProcess
@@ -60,20 +61,20 @@ def main(words: Sequence[str]) -> int:
     if options.tty and not terminal:
         raise Refusal("--tty: stdin and stdout are not a terminal; leave --tty out")
     tty = terminal if options.tty is None else options.tty
-    return run_program(options, make_policy(options), command, tty=tty)
+    return run_program(options, lambda _: command, tty=tty)
 
 
 def run_program(
-    options: argparse.Namespace, policy: JailPolicy, command: Sequence[str], *, tty: bool
+    options: argparse.Namespace, command: Callable[[JailPolicy], Sequence[str]], *, tty: bool
 ) -> int:
-    """Run *command* under *policy* and return the exit code for ours."""
-    refuse_unsupported(policy)
-    backend = check_backend(options)
-    timeout = seconds(options.timeout, "--timeout") if options.timeout else None
-    cwd = resolve_beside(options.cwd, os.getcwd(), "--cwd") if options.cwd else None
-    report = ReportFile(options.report, policy)
-    failure: str | None = None
-    try:
+    """Run *command* under the policy of *options* and return the exit code for ours."""
+    with ReportFile(options.report).covering() as report:
+        policy = make_policy(options)
+        report.open(policy)
+        report.refuse_unsupported(policy)
+        backend = check_backend(options)
+        timeout = seconds(options.timeout, "--timeout") if options.timeout else None
+        cwd = resolve_beside(options.cwd, os.getcwd(), "--cwd") if options.cwd else None
         from visruntime.jail import PIPE, Jail
 
         with Jail(policy, backend=backend) as jail:
@@ -83,19 +84,22 @@ def run_program(
 
                 rows, columns = terminal_size()
                 streams = {"pty": True, "rows": rows, "cols": columns}
-            process = jail.spawn(list(command), cwd=cwd, timeout=timeout, **streams)
-            code = _relay(process, tty=tty)
+            words = list(command(policy))
+            process = jail.spawn(words, cwd=cwd, timeout=timeout, **streams)
+            tail = Tail() if report.wanted else None
+            code = _relay(process, tty=tty, tail=tail)
             report.record(jail.report, process)
-            return code
-    except (VisRuntimeError, OSError) as error:
-        failure = str(error)
-        raise
-    finally:
-        report.close(error=failure)
+            if tail is not None and process.returncode:
+                report.add(*jail.guesses(bytes(tail.data)))
+        report.data["status"] = code
+        return code
 
 
-def _relay(process: JailProcess, *, tty: bool) -> int:
-    """Carry the streams until *process* has ended; return the exit code for ours."""
+def _relay(process: JailProcess, *, tty: bool, tail: Tail | None) -> int:
+    """Carry the streams until *process* has ended; return the exit code for ours.
+
+    The end of its stderr is left in *tail*.
+    """
     from visruntime.cli.streams import (
         Stopped,
         ending_signals,
@@ -109,7 +113,7 @@ def _relay(process: JailProcess, *, tty: bool) -> int:
             if tty:
                 relay_terminal(process)
             else:
-                relay_pipes(process)
+                relay_pipes(process, tail)
             code: int = process.wait()
     except Stopped as stop:
         process.close()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any, NoReturn
 
-__all__ = ["Parser", "check_backend", "make_policy", "refuse_unsupported", "seconds"]
+__all__ = ["Parser", "check_backend", "make_policy", "seconds"]
 
 LIMIT_FLAGS = (
     ("memory", "SIZE", "memory; in this version only with --memory-by process"),
@@ -182,15 +182,6 @@ def make_policy(options: argparse.Namespace) -> JailPolicy:
     if found is not None and os.path.realpath(found) != named:
         owner = narrow_by_config(owner, found)
     return _protect(owner, [path for path in (named, found) if path])
-
-
-def refuse_unsupported(policy: JailPolicy) -> None:
-    """Refuse *policy* if this version cannot enforce all of it."""
-    clauses = policy.unsupported()
-    if clauses:
-        field, sentence = clauses[0]
-        more = f" (and {len(clauses) - 1} more)" if len(clauses) > 1 else ""
-        raise Refusal(f"cannot enforce {field}: {sentence}{more}")
 
 
 def seconds(text: str, flag: str) -> float:

@@ -6,13 +6,8 @@ import io
 import os
 import sys
 
-from visruntime.cli.messages import EXIT_REFUSED, Refusal, complain
-from visruntime.errors import (
-    CommandNotExecutable,
-    CommandNotFound,
-    CommandTimeout,
-    VisRuntimeError,
-)
+from visruntime.cli.messages import EXIT_REFUSED, Refusal, code_of, complain
+from visruntime.errors import VisRuntimeError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -96,14 +91,3 @@ def _prepare_standard_streams() -> None:
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     if sys.stderr is None:
         sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
-
-
-def code_of(error: BaseException) -> int:
-    """Return the exit code for an error that kept a program from running to its end."""
-    if isinstance(error, CommandNotFound):
-        return 127
-    if isinstance(error, CommandNotExecutable):
-        return 126
-    if isinstance(error, CommandTimeout):
-        return 124
-    return EXIT_REFUSED

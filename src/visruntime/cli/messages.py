@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 
-__all__ = ["EXIT_REFUSED", "EXIT_TIMEOUT", "Cleaner", "Refusal", "clean", "complain"]
+from visruntime.errors import CommandNotExecutable, CommandNotFound, CommandTimeout
+
+__all__ = ["EXIT_REFUSED", "EXIT_TIMEOUT", "Cleaner", "Refusal", "clean", "code_of", "complain"]
 
 EXIT_TIMEOUT = 124
 EXIT_REFUSED = 125
@@ -58,3 +60,14 @@ def complain(message: str) -> None:
     sys.stdout.flush()
     sys.stderr.write(f"visruntime: {clean(message)}\n")
     sys.stderr.flush()
+
+
+def code_of(error: BaseException) -> int:
+    """Return the exit code for an error that kept a program from running to its end."""
+    if isinstance(error, CommandNotFound):
+        return 127
+    if isinstance(error, CommandNotExecutable):
+        return 126
+    if isinstance(error, CommandTimeout):
+        return EXIT_TIMEOUT
+    return EXIT_REFUSED

@@ -4,38 +4,90 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import contextmanager, suppress
 
-from visruntime.cli.messages import Refusal
+from visruntime.cli.messages import Refusal, clean, code_of
+from visruntime.errors import VisRuntimeError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Iterable, Iterator
+    from typing import Any, Self
 
+    from visruntime.events import Violation
     from visruntime.policy import JailPolicy
 
 __all__ = ["ReportFile", "open_for_caller", "plain"]
 
 
 class ReportFile:
-    """The report's file, opened before the guest starts and written when it has ended.
+    """The report of one command: its file is opened before the guest starts, written at the end.
 
-    Raises:
-        Refusal: if the file is a link or no regular file, or the guest could change it.
+    Also where nothing starts: then the report holds the refusal, and no clause as enforced.
     """
 
-    def __init__(self, path: str | None, policy: JailPolicy) -> None:
+    def __init__(self, path: str | None) -> None:
+        self._path = path
         self._descriptor: int | None = None
         self.data: dict[str, Any] = {
             "version": 1,
+            "status": None,
+            "error": None,
+            "unsupported": [],
+            "policy_files": [],
             "backend": None,
+            "identity": None,
             "clauses": [],
             "canaries": [],
+            "notes": [],
             "exit": {"code": None, "signal": None, "stopped_by": None},
             "usage": {},
             "violations": [],
+            "violations_dropped": 0,
         }
-        if path is not None:
+
+    @property
+    def wanted(self) -> bool:
+        """Whether somebody asked for the report."""
+        return self._path is not None
+
+    @contextmanager
+    def covering(self) -> Iterator[Self]:
+        """Write the report when the block ends, whatever it ends with."""
+        try:
+            yield self
+        except (Refusal, VisRuntimeError, OSError) as error:
+            self.data["error"] = clean(str(error))
+            self.data["status"] = code_of(error)
+            with suppress(Refusal):  # the first error is the one to tell
+                self._write()
+            raise
+        self._write()
+
+    def open(self, policy: JailPolicy) -> None:
+        """Open the file, before anything starts under *policy*.
+
+        Raises:
+            Refusal: if the file is a link or no regular file, or the guest could change it.
+        """
+        self.data["policy_files"] = list(policy.files)
+        if self._path is not None:
+            path, self._path = self._path, None
             self._descriptor = _open(path, policy)
+            self._path = path
+
+    def refuse_unsupported(self, policy: JailPolicy) -> None:
+        """Refuse *policy* if this version cannot enforce all of it; the report lists it all.
+
+        Raises:
+            Refusal: naming the first clause.
+        """
+        clauses = policy.unsupported()
+        self.data["unsupported"] = [{"clause": name, "reason": why} for name, why in clauses]
+        if clauses:
+            field, sentence = clauses[0]
+            more = f" (and {len(clauses) - 1} more)" if len(clauses) > 1 else ""
+            raise Refusal(f"cannot enforce {field}: {sentence}{more}")
 
     def record(self, report: object, process: object) -> None:
         """Take over the jail's *report* and what was measured of *process*."""
@@ -50,16 +102,22 @@ class ReportFile:
             "stopped_by": plain(getattr(process, "stopped_by", None)),
         }
         self.data["usage"] = plain(getattr(process, "usage", None)) or {}
-        self.data["violations"] = plain(getattr(process, "violations", None)) or []
+        self.add(getattr(process, "violations", ()), getattr(process, "violations_dropped", 0))
 
-    def close(self, *, error: str | None = None) -> None:
-        """Write the report; *error* says why nothing ran."""
+    def add(self, violations: Iterable[Violation], dropped: int = 0) -> None:
+        """Add *violations*, and to the count of those that are left out."""
+        self.data["violations"] += plain(tuple(violations))
+        self.data["violations_dropped"] += dropped
+
+    def _write(self) -> None:
+        if self._descriptor is None and self._path is not None:
+            # Nothing was started, so there is no guest that could be in the way.
+            self._descriptor = open_for_caller(self._path, f"--report {self._path}", 0o600)
+        self._path = None
         if self._descriptor is None:
             return
         import json
 
-        if error is not None:
-            self.data["error"] = error
         content = json.dumps(self.data, indent=2, ensure_ascii=True) + "\n"
         descriptor, self._descriptor = self._descriptor, None
         with os.fdopen(descriptor, "w", encoding="ascii") as file:

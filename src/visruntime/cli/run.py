@@ -9,11 +9,11 @@ import sys
 from contextlib import nullcontext
 
 from visruntime._paths import resolve_beside
-from visruntime.cli.flags import Parser, check_backend, make_policy, refuse_unsupported, seconds
+from visruntime.cli.flags import Parser, check_backend, make_policy, seconds
 from visruntime.cli.messages import EXIT_TIMEOUT, Cleaner, Refusal, complain
 from visruntime.cli.report import ReportFile
 from visruntime.cli.streams import piped_stdin, write_all
-from visruntime.errors import CommandTimeout, VisRuntimeError, WorkerDied
+from visruntime.errors import CommandTimeout, WorkerDied
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import Any, BinaryIO
 
-    from visruntime.policy import JailPolicy
+    from visruntime.events import Violation
 
 __all__ = ["main"]
 
@@ -42,12 +42,15 @@ EXAMPLES = """\
 
 DRIVER = '''
 def _visruntime_main(kind, source, path, argv, folder):
-    """Run a program as the interpreter itself would; return its exit code and a missing module."""
+    """Run a program as the interpreter itself would.
+
+    Return its exit code, a missing module, and errno and path of the error that ended it.
+    """
     import atexit, sys, threading
 
     sys.argv[:] = argv
     sys.path.insert(0, folder)
-    status, missing = 0, None
+    status, missing, number, place = 0, None, None, None
     try:
         if kind == "module":
             import runpy
@@ -63,10 +66,13 @@ def _visruntime_main(kind, source, path, argv, folder):
         status = 130 if isinstance(error, KeyboardInterrupt) else 1
         if isinstance(error, ModuleNotFoundError) and isinstance(error.name, str):
             missing = error.name
+        if isinstance(error, OSError) and isinstance(error.errno, int):
+            number = error.errno
+            place = error.filename if isinstance(error.filename, str) else None
         _visruntime_print(error)
     threading._shutdown()
     atexit._run_exitfuncs()
-    return [status, missing]
+    return [status, missing, number, place]
 
 
 def _visruntime_script(kind, source, path):
@@ -185,17 +191,18 @@ def main(words: Sequence[str]) -> int:
             )
     if not rest:
         raise Refusal("nothing to run; name a script, or -c CODE, or -m MODULE, or - for stdin")
-    return _run(options, make_policy(options), Program(rest))
+    return _run(options, rest)
 
 
-def _run(options: argparse.Namespace, policy: JailPolicy, program: Program) -> int:
-    refuse_unsupported(policy)
-    check_backend(options)
-    timeout = seconds(options.timeout, "--timeout") if options.timeout else None
-    cwd = resolve_beside(options.cwd, os.getcwd(), "--cwd") if options.cwd else None
-    report = ReportFile(options.report, policy)
-    failure: str | None = None
-    try:
+def _run(options: argparse.Namespace, words: Sequence[str]) -> int:
+    with ReportFile(options.report).covering() as report:
+        policy = make_policy(options)
+        program = Program(words)
+        report.open(policy)
+        report.refuse_unsupported(policy)
+        check_backend(options)
+        timeout = seconds(options.timeout, "--timeout") if options.timeout else None
+        cwd = resolve_beside(options.cwd, os.getcwd(), "--cwd") if options.cwd else None
         from visruntime.runtime import Runtime
 
         with (
@@ -203,16 +210,39 @@ def _run(options: argparse.Namespace, policy: JailPolicy, program: Program) -> i
             Runtime(policy, python=options.python, cwd=cwd, stdin=stdin) as runtime,
         ):
             code, result = _drive(runtime, program.inputs(), timeout)
+            hint = _hint(runtime, result)
         report.record(getattr(result, "report", None), result)
+        report.data["exit"] = _exit(code, result)
+        report.data["status"] = code
+        if hint is not None:
+            report.add([hint])
+            fix = f"; to allow it: {hint.grant.cli}" if hint.grant is not None else ""
+            complain(f"hint: {hint.detail}{fix}")
         _say_missing(result, program)
-    except (VisRuntimeError, OSError) as error:
-        failure = str(error)
-        raise
-    else:
-        report.data["exit"]["code"] = code
         return code
-    finally:
-        report.close(error=failure)
+
+
+def _exit(code: int, result: Any) -> dict[str, Any]:
+    """Return how the program ended: no code after a signal or a timeout."""
+    stopped = getattr(result, "stopped_by", None)
+    by_signal = code > 128 and result is not None and result.session_lost
+    return {
+        "code": None if by_signal or stopped in ("timeout", "wall") else code,
+        "signal": code - 128 if by_signal else None,
+        "stopped_by": stopped,
+    }
+
+
+def _hint(runtime: Any, result: Any) -> Violation | None:
+    """Return what the policy says of the error that the driver claims to have ended with."""
+    value = getattr(result, "value", None)
+    if not isinstance(value, (list, tuple)) or len(value) != 4:
+        return None
+    number, path = value[2:]
+    if type(number) is not int or not isinstance(path, str | None):
+        return None
+    found: Violation | None = runtime._explain(number, path)
+    return found
 
 
 def _stdin(program: Program) -> AbstractContextManager[int | None]:
@@ -265,7 +295,7 @@ def _drive(runtime: Any, inputs: dict[str, Any], timeout: float | None) -> tuple
 
 def _status(value: object) -> int:
     """Return the exit code in what the driver claims to have returned."""
-    if isinstance(value, (list, tuple)) and len(value) == 2 and isinstance(value[0], int):
+    if isinstance(value, (list, tuple)) and len(value) == 4 and isinstance(value[0], int):
         return value[0] & 0xFF
     return 1
 
@@ -273,7 +303,7 @@ def _status(value: object) -> int:
 def _say_missing(result: Any, program: Program) -> None:
     """Tell which grant an import of a neighbour of the script needs."""
     value = getattr(result, "value", None)
-    if not isinstance(value, (list, tuple)) or len(value) != 2 or not isinstance(value[1], str):
+    if not isinstance(value, (list, tuple)) or len(value) != 4 or not isinstance(value[1], str):
         return
     folder = program.missing_read(value[1])
     if folder is not None:

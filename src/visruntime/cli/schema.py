@@ -16,6 +16,7 @@ __all__ = ["main"]
 
 EXAMPLES = """\
   visruntime schema policy       of visruntime.toml and [tool.visruntime]
+  visruntime schema report       of what --report writes
   visruntime schema doctor       of what doctor --json prints
 """
 

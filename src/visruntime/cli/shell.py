@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from visruntime.cli.exec import run_program
-from visruntime.cli.flags import Parser, make_policy
+from visruntime.cli.flags import Parser
 from visruntime.cli.messages import Refusal
 
 TYPE_CHECKING = False
@@ -39,8 +39,7 @@ def main(words: Sequence[str]) -> int:
         raise Refusal(f"shell takes no command, and there is {rest[0]!a}; use visruntime exec")
     if not (os.isatty(0) and os.isatty(1)):
         raise Refusal("shell needs a terminal; to run a command: visruntime exec -- sh -c '...'")
-    policy = make_policy(options)
-    return run_program(options, policy, [_shell(policy)], tty=True)
+    return run_program(options, lambda policy: [_shell(policy)], tty=True)
 
 
 def _shell(policy: JailPolicy) -> str:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Stopped",
+    "Tail",
     "ending_signals",
     "forwarded_signals",
     "piped_stdin",
@@ -49,6 +50,9 @@ ANSWER_MILLISECONDS = 20
 DROPPED_PIECES = 64
 """Most pieces of such input that are dropped; a piece of a terminal is up to 4 KiB."""
 
+TAIL_BYTES = 65536
+"""How much of the end of a stream is kept for the report."""
+
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -58,6 +62,20 @@ class Stopped(BaseException):
     def __init__(self, number: int) -> None:
         super().__init__(number)
         self.number = number
+
+
+class Tail:
+    """The last bytes of a stream, ``data``."""
+
+    __slots__ = ("data",)
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+
+    def add(self, piece: bytes) -> None:
+        """Take over *piece*, and forget what is too far back."""
+        self.data += piece
+        del self.data[:-TAIL_BYTES]
 
 
 @contextmanager
@@ -109,17 +127,18 @@ def ending_signals() -> Iterator[None]:
         yield
 
 
-def relay_pipes(process: JailProcess) -> None:
+def relay_pipes(process: JailProcess, tail: Tail | None = None) -> None:
     """Carry our stdin to the guest, and its stdout and stderr to ours, until it has ended.
 
-    Its end counts, not that of its streams: it may have handed them to somebody who lives on.
+    The end of its stderr is left in *tail* as well. Its own end counts, not that of its
+    streams: it may have handed them to somebody who lives on.
     """
     feed = process.stdin
     assert feed is not None
     outputs: dict[int, _Output] = {}
     for source, target in ((process.stdout, 1), (process.stderr, 2)):
         assert source is not None
-        outputs[source.fileno()] = _Output(source, target)
+        outputs[source.fileno()] = _Output(source, target, tail if target == 2 else None)
     os.set_blocking(feed.fileno(), False)
     waiting = b""
     ended = process.fileno()
@@ -197,10 +216,11 @@ def _pump_stdin(writing: int, block: int) -> None:
 class _Output:
     """One stream of the guest on its way to one of ours."""
 
-    __slots__ = ("_clean", "_source", "_target")
+    __slots__ = ("_clean", "_source", "_tail", "_target")
 
-    def __init__(self, source: Any, target: int) -> None:
+    def __init__(self, source: Any, target: int, tail: Tail | None) -> None:
         self._source = source
+        self._tail = tail
         self._target = target
         self._clean = Cleaner() if os.isatty(target) else None
 
@@ -225,6 +245,8 @@ class _Output:
         self._source.close()
 
     def _show(self, piece: bytes, *, last: bool = False) -> bool:
+        if self._tail is not None:
+            self._tail.add(piece)
         return write_all(self._target, self._clean.feed(piece, last=last) if self._clean else piece)
 
 

@@ -1,0 +1,240 @@
+"""What the policy stopped in one run: limits exactly, refusals of files as hints.
+
+The kernel tells nobody which open or connect of a guest it refused. So a hint starts from
+the guest's own word (the error of a Python guest, or its stderr), and adds what the policy
+says of that path. It is no proof that the act was tried, nor why it failed.
+"""
+
+from __future__ import annotations
+
+import errno as numbers
+import os
+import signal
+
+from visruntime import _native
+from visruntime._grants import grant_limit, grant_path
+from visruntime._paths import MAX_PATH_BYTES
+from visruntime._policy_values import Grant
+from visruntime.events import Violation
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from visruntime._policy_values import Limits
+    from visruntime.policy import JailPolicy
+
+__all__ = ["MAX_VIOLATIONS", "Explainer", "bounded", "guessed", "limit_violations", "of_output"]
+
+MAX_VIOLATIONS = 50
+"""Most violations that one result holds; `bounded` counts the others."""
+MAX_TEXT_BYTES = 64 * 1024
+"""How much of the end of a guest's stderr is looked at."""
+
+STOPPED = {
+    "wall": ("wall_seconds", "ran for all of {} s"),
+    "cpu": ("cpu_seconds", "used all of {} s of processor time"),
+    "memory": ("memory", "used all of {} bytes of memory"),
+    "processes": ("processes", "had all of {} processes"),
+}
+"""What ``stopped_by`` says, the limit behind it, and a sentence with its value."""
+
+NO_NETWORK = {
+    numbers.ENETUNREACH: "a jail has no network but a loopback of its own",
+    numbers.EHOSTUNREACH: "a jail has no network but a loopback of its own",
+    numbers.ECONNREFUSED: "a jail has a loopback of its own, on which the host's servers are not",
+}
+"""What egress off has to do with an error that comes without a path."""
+NETWORK_SENTENCES = {
+    "Network is unreachable": numbers.ENETUNREACH,
+    "Could not resolve host": numbers.ENETUNREACH,
+    "Temporary failure in name resolution": numbers.ENETUNREACH,
+    "Connection refused": numbers.ECONNREFUSED,
+}
+REFUSALS = (numbers.ENOENT, numbers.EACCES, numbers.EPERM, numbers.EROFS)
+VERBS = {"read": "read", "write": "change", "exec": "execute"}
+SENTENCES = {
+    "Permission denied": numbers.EACCES,
+    "Read-only file system": numbers.EROFS,
+    "No such file or directory": numbers.ENOENT,
+    "Operation not permitted": numbers.EPERM,
+}
+
+
+def limit_violations(stopped_by: str | None, limits: Limits) -> tuple[Violation, ...]:
+    """Return the limit of the policy that ended a run, if one did."""
+    if stopped_by not in STOPPED:
+        return ()
+    name, sentence = STOPPED[stopped_by]
+    limit = getattr(limits, name)
+    shown = f"{limit:g}" if isinstance(limit, float) else str(limit)
+    return (
+        Violation(
+            f"limits.{name}",
+            sentence.format(shown),
+            rule=f"limits.{name}",
+            grant=grant_limit(limits, name),
+        ),
+    )
+
+
+def of_output(
+    limits: Limits, streams: Iterable[tuple[str, int, int]], *, ended_by: int | None = None
+) -> Iterator[Violation]:
+    """Say of each (name, bytes written, bytes kept) that was cut, and of a file too large.
+
+    A file that reaches its limit ends the program by SIGXFSZ, which a program can also send
+    to itself: a hint.
+    """
+    for name, total, kept in streams:
+        if total > kept:
+            yield Violation(
+                "limits.output",
+                f"wrote {total} bytes to {name}, of which {kept} are kept",
+                rule="limits.output",
+                target=name,
+                grant=grant_limit(limits, "output"),
+            )
+    if ended_by == signal.SIGXFSZ and limits.file_size is not None:
+        yield Violation(
+            "limits.file_size",
+            f"ended by SIGXFSZ, as a file of {limits.file_size} bytes would that grows",
+            confidence="hint",
+            rule="limits.file_size",
+            grant=grant_limit(limits, "file_size"),
+        )
+
+
+class Explainer:
+    """What a policy has to do with an error about a path; never looks at the path itself."""
+
+    __slots__ = ("_origins", "_policy", "_rules")
+
+    def __init__(self, policy: JailPolicy, rules: Sequence[tuple[str, str]]) -> None:
+        self._policy = policy
+        self._rules = rules
+        self._origins: dict[tuple[str, str], str] | None = None
+
+    def explain(
+        self, errno: int, path: str | None, *, confidence: str = "hint"
+    ) -> Violation | None:
+        """Return what may have been refused, ``None`` if the policy allows all of it.
+
+        An error without a path may be one of the network.
+        """
+        if path is None:
+            return self._network(errno, confidence)
+        if errno not in REFUSALS or not path.startswith("/") or "\0" in path:
+            return None
+        path = os.path.normpath(path)
+        if path.startswith("//") or len(os.fsencode(path)) > MAX_PATH_BYTES:
+            return None
+        right = self._right(errno, path)
+        if right is None:
+            return self._hidden(path, confidence) if errno == numbers.ENOENT else None
+        _, index = _native.decide(self._rules, right, path)
+        rule, why, denied_here = "", "no rule grants it", False
+        if index >= 0:
+            kind, at = self._rules[index]
+            rule, why = self._origin(kind, at), f"{kind}={at!r} decides"
+            # A deny of this very path beats any grant of it, and deny_exec all below it.
+            denied_here = kind.startswith("deny") and (at == path or kind == "deny_exec")
+        return Violation(
+            right,
+            f"the policy does not let the guest {VERBS[right]} {path!a}: {why}",
+            confidence=confidence,
+            target=path,
+            errno=errno,
+            rule=rule,
+            grant=None if denied_here else grant_path(right, path),
+        )
+
+    def _right(self, errno: int, path: str) -> str | None:
+        """Return the right that *errno* speaks of and that the policy does not give."""
+        allowed = {right: _native.decide(self._rules, right, path)[0] for right in VERBS}
+        if errno == numbers.EROFS:
+            return None if allowed["write"] else "write"
+        if not allowed["read"]:
+            return "read"
+        if errno == numbers.ENOENT:
+            return None
+        if errno == numbers.EACCES and not allowed["exec"]:
+            return "exec"
+        return None if allowed["write"] else "write"
+
+    def _network(self, errno: int, confidence: str) -> Violation | None:
+        """Say what a policy without a network has to do with an error of a connection."""
+        if errno not in NO_NETWORK or self._policy.egress.mode != "off":
+            return None
+        return Violation(
+            "connect",
+            f"egress is off: {NO_NETWORK[errno]}",
+            confidence=confidence,
+            errno=errno,
+            rule="egress",
+            grant=Grant(python="egress=vr.Egress.OPEN", cli="--net open"),
+        )
+
+    def _hidden(self, path: str, confidence: str) -> Violation | None:
+        """Say that nothing of the host's is where the jail has a place of its own."""
+        readable, index = _native.decide(self._rules, "read", path)
+        grant = grant_path("read", path)
+        if not readable or grant is None or self._origin(*self._rules[index]) != "private":
+            return None
+        place = self._rules[index][1]
+        return Violation(
+            "read",
+            f"{place} is the jail's own: what the host has at {path!a} is not visible there",
+            confidence=confidence,
+            target=path,
+            errno=numbers.ENOENT,
+            rule="private",
+            grant=grant,
+        )
+
+    def _origin(self, kind: str, path: str) -> str:
+        """Return the policy's own name of a rule, such as ``deny[0]``."""
+        if self._origins is None:
+            self._origins = {(rule.kind, rule.path): rule.origin for rule in self._policy.rules()}
+        return self._origins.get((kind, path), f"{kind} {path}")
+
+
+def guessed(
+    text: bytes, explain: Callable[[int, str | None], Violation | None]
+) -> Iterator[Violation]:
+    """Find lines in a guest's stderr that look like refusals, in order."""
+    import re
+
+    candidates = re.compile(r"""'(/[^'\n]+)'|"(/[^"\n]+)"|((?<![\w.])/[^\s'":;,()]+)""")
+    end = text[-MAX_TEXT_BYTES:].decode("utf-8", "surrogateescape")
+    for line in end.split("\n"):
+        errno = next((number for words, number in SENTENCES.items() if words in line), None)
+        if errno is None:
+            yield from _guessed_of_network(line, explain)
+            continue
+        for match in candidates.finditer(line):
+            found = explain(errno, next(filter(None, match.groups())))
+            if found is not None:
+                yield found
+                break
+
+
+def _guessed_of_network(
+    line: str, explain: Callable[[int, str | None], Violation | None]
+) -> Iterator[Violation]:
+    errno = next((number for words, number in NETWORK_SENTENCES.items() if words in line), None)
+    found = None if errno is None else explain(errno, None)
+    if found is not None:
+        yield found
+
+
+def bounded(violations: Iterable[Violation]) -> tuple[tuple[Violation, ...], int]:
+    """Return the first different *violations*, and how many more there were."""
+    kept: list[Violation] = []
+    seen: set[tuple[str, str, str]] = set()
+    for violation in violations:
+        key = (violation.kind, violation.target, violation.confidence)
+        if key not in seen and len(kept) < MAX_VIOLATIONS:
+            kept.append(violation)
+        seen.add(key)
+    return tuple(kept), len(seen) - len(kept)
