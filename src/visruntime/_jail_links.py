@@ -62,8 +62,10 @@ def judge_links(files: Iterable[File], decide: Decider) -> tuple[list[str], list
         writable = [path for path in readable if decide("write", path)[0]]
         hidden = [path for path in file.names if path not in readable]
         kept = [path for path in readable if path not in writable]
-        if hidden and readable:
-            _refuse(hidden[0], readable[0], "denied", "read")
+        # Installed code is no secret, and installers link it all over a machine.
+        secret = next((path for path in hidden if _installed_above(path) is None), None)
+        if secret and readable:
+            _refuse(secret, readable[0], "denied", "read")
         if not writable or (not kept and len(file.names) >= file.count):
             continue
         for path in writable:
