@@ -39,7 +39,7 @@ VARIANTS = ("network_off", "network_open")
 TRAPS = ("trap_sockets",)
 """Installed over a variant where a clause needs the broker. Of the answers of several filters
 the kernel takes the strictest, so a trap opens nothing that the variant refuses."""
-HELPERS = ("broker",)
+HELPERS = ("broker", "dialer", "relay")
 """Lists of what the jail's own helpers may call; everything else is EPERM."""
 PROGRAMS = (*VARIANTS, *TRAPS, *HELPERS)
 
@@ -126,6 +126,11 @@ BROKER = (
     " process_vm_readv pidfd_open pidfd_getfd getsockopt"
     # The calls that it makes for guests.
     " connect"
+).split()
+DIALER = ("close sendmsg recvfrom connect exit_group rt_sigreturn restart_syscall").split()
+RELAY = (
+    "close ppoll accept4 connect sendmsg recvmsg sendto recvfrom shutdown getsockopt setsockopt"
+    " exit_group rt_sigreturn restart_syscall"
 ).split()
 SECCOMP_IOCTLS = (0xC0502100, 0xC0182101, 0x40082102, 0x80082102, 0x40182103)
 """NOTIF_RECV, NOTIF_SEND, NOTIF_ID_VALID (headers before Linux 5.9 had another number for it)
@@ -285,7 +290,16 @@ def trap_rules() -> list[Rule]:
     return rules
 
 
-def helper_rules() -> list[Rule]:
+HELPER_CALLS = {"dialer": DIALER, "relay": RELAY}
+
+
+def port_rules(names: list[str]) -> list[Rule]:
+    """Return what the dialer or the relay may call: of sockets, they make TCP over IPv4 only."""
+    kind = (equals(0, AF_INET), Test(1, SOCK_STREAM, SOCKET_TYPE_MASK), equals(2, 0))
+    return [*(Rule(name, ALLOWED) for name in names), Rule("socket", ALLOWED, kind)]
+
+
+def broker_rules() -> list[Rule]:
     """Return what the broker may call: answer, look at a guest, connect, and start a child."""
     rules = [Rule(name, ALLOWED) for name in BROKER]
     rules += [Rule("ioctl", ALLOWED, (equals(1, code),)) for code in SECCOMP_IOCTLS]
@@ -303,7 +317,7 @@ def rules_of(variant: str) -> list[Rule]:
     if variant in TRAPS:
         return trap_rules()
     if variant in HELPERS:
-        return helper_rules()
+        return broker_rules() if variant == "broker" else port_rules(HELPER_CALLS[variant])
     rules = [Rule(name, errno.EPERM) for name in REFUSED]
     rules += [Rule(name, errno.ENOSYS) for name in UNSUPPORTED]
     for bit in (*CLONE_FLAGS.values(), CLONE_NEWTIME):

@@ -131,7 +131,9 @@ def test_a_guests_word_is_never_a_flag(here: Path, words: list[str], rest: list[
         ["--backend", "hope", "--", "ls"],
         # Of later versions: understood, and refused whole.
         ["--net", "proxy", "--", "ls"],
-        ["--inbound", "8000", "--", "ls"],
+        ["--inbound", "8000", "--net", "open", "--", "ls"],
+        ["--socket", "/run/docker.sock", "--", "ls"],
+        ["--socket", "/nowhere", "--", "ls"],
         ["--cpus", "1", "--", "ls"],
         ["--memory", "1G", "--", "ls"],
         ["--read", ".env", "--", "ls"],

@@ -546,8 +546,6 @@ def test_what_later_versions_bring_is_kept_and_named() -> None:
     assert set(listed) == {
         "caches",
         "services",
-        "inbound",
-        "host_ports",
         "egress",
         "limits.cpus",
         "limits.memory",

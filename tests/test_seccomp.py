@@ -313,6 +313,21 @@ def test_the_broker_may_call_little(arch: str) -> None:
         assert ask(arch, "broker", "clone", 1 << bit | 17) == refused(errno.EPERM)
 
 
+@pytest.mark.parametrize("arch", generator.ARCHITECTURES)
+@pytest.mark.parametrize("helper", ["dialer", "relay"])
+def test_dialer_and_relay_may_call_little(arch: str, helper: str) -> None:
+    """What moves the bytes of ports makes TCP sockets over IPv4 and uses them; nothing else."""
+    may = set(generator.HELPER_CALLS[helper])
+    assert {ask(arch, helper, name) for name in may} == {ALLOW}
+    may_not = ["bind", "listen", "openat", "read", "write", "execve", "clone", "kill", "mmap"]
+    may_not += ["pidfd_getfd", "process_vm_readv", "prctl", "seccomp", "unshare", "setns"]
+    assert {ask(arch, helper, name) for name in may_not} == {refused(errno.EPERM)}
+    assert ("accept4" in may) == (helper == "relay")
+    assert ask(arch, helper, "socket", 2, 1 | 0o2004000, 0) == ALLOW
+    for family, kind, protocol in ((1, 1, 0), (10, 1, 0), (2, 2, 0), (2, 1, 262), (16, 3, 0)):
+        assert ask(arch, helper, "socket", family, kind, protocol) == refused(errno.EPERM)
+
+
 def run_probe(variant: str | None, request: dict[str, Any]) -> subprocess.CompletedProcess[str]:
     """Run the probe under this machine's filter, or without one."""
     code = programs[machine, variant] if variant else []

@@ -27,6 +27,7 @@ static const char *const stage_names[VJ_STAGE_END] = {
     [VJ_STAGE_LANDLOCK] = "landlock",
     [VJ_STAGE_SECCOMP] = "seccomp",
     [VJ_STAGE_BROKER] = "broker",
+    [VJ_STAGE_PORTS] = "ports",
     [VJ_STAGE_CANARIES] = "canaries",
     [VJ_STAGE_SUPERVISOR] = "supervisor",
     [VJ_STAGE_REQUEST] = "request",

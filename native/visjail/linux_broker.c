@@ -194,7 +194,7 @@ int vj_broker_fork(vj_setup *setup) {
     if (result == 0) result = sys(SYS_clone, SIGCHLD, 0, 0, 0, 0);
     if (result < 0) vj_setup_fail(setup, VJ_STAGE_BROKER, result);
     if (result == 0) become_broker(setup, pair[1]);
-    setup->broker = (int)result;
+    setup->helpers[setup->helper_count++] = (int)result;
     sys(SYS_close, pair[1]);
     return pair[0];
 }

@@ -137,8 +137,11 @@ static void join_network(vj_setup *setup, int channel) {
 
 static void build(vj_setup *setup, int network) {
     const char *name = vj_plan_string(setup->plan, setup->plan->hostname);
+    int has_ports = (setup->plan->flags & VJ_PLAN_PORTS) != 0;
     vj_mounts_build(setup);
+    int dialer = has_ports ? vj_ports_fork_dialer(setup) : -1;
     if (network >= 0) join_network(setup, network);
+    if (has_ports) vj_ports_fork_relay(setup, dialer);
     long result = sys(SYS_sethostname, name, strlen(name));
     if (result < 0) vj_setup_fail(setup, VJ_STAGE_NAMESPACES, result);
     if (setup->plan->flags & VJ_PLAN_BROKER) {
@@ -209,16 +212,23 @@ static void make_terminal(void) {
     vj_close_slot(&pair[1]);
 }
 
+static int is_helper(const vj_setup *setup, long pid) {
+    for (uint32_t i = 0; i < setup->helper_count; i++) {
+        if (setup->helpers[i] == pid) return 1;
+    }
+    return 0;
+}
+
 // A keeper ends with 0. Anything else means that one was killed or stopped
 // (before Linux 6.12 Landlock does not keep signals from it), and with it
-// the claim that its run is under control: the jail ends. The end of the broker
-// needs no such answer: without it every call that it would have judged fails.
+// the claim that its run is under control: the jail ends. The end of a helper
+// needs no such answer: without it what it would have done for a guest fails.
 static void reap_keepers(const vj_setup *setup) {
     for (;;) {
         int status = 0;
         long pid = sys(SYS_wait4, -1, &status, WNOHANG | WUNTRACED, 0);
         if (pid <= 0) return;
-        if (pid == setup->broker && !WIFSTOPPED(status)) continue;
+        if (is_helper(setup, pid) && !WIFSTOPPED(status)) continue;
         if (status != 0) vj_exit_process(1);
     }
 }
@@ -230,6 +240,7 @@ _Noreturn static void supervise(vj_setup *setup) {
         sys(SYS_signalfd4, -1, &child_signal, SIGNAL_SET_SIZE, O_CLOEXEC | O_NONBLOCK);
     if (signals < 0) vj_setup_fail(setup, VJ_STAGE_SUPERVISOR, signals);
 
+    if (setup->plan->flags & VJ_PLAN_PORTS) vj_ports_report(setup);
     vj_message ready = {
         .kind = VJ_MESSAGE_READY,
         .landlock_abi = setup->landlock_abi,

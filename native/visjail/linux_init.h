@@ -7,6 +7,8 @@
 //   linux_landlock.c    the ruleset of each program
 //   linux_seccomp.c     the filter of the whole jail
 //   linux_broker*.c     one process that judges calls which no filter can judge
+//   linux_ports.c       single ports to and from the host's loopback
+//   linux_relay.c       the process that moves their bytes
 //   linux_keeper.c      one process per run: owns the run's tree, and ends it
 //   linux_tree.c        which processes a run has; signals to all of them
 //   linux_spawn.c       from a request to a running program
@@ -22,7 +24,8 @@
 #include "message.h"
 #include "plan.h"
 
-#define VJ_COVERS_MAX 256
+#define VJ_COVERS_MAX  256
+#define VJ_HELPERS_MAX 3 // broker, dialer, relay
 
 typedef struct {
     const vj_plan *plan;
@@ -33,8 +36,11 @@ typedef struct {
     uint32_t guest_id;
     vj_identity identity;
     uint64_t scratch_device; // of the private places, as in vj_operation
-    int broker;              // its pid, or 0
-    int32_t failed_index;    // operation under way, for error messages
+    // Processes beside the keepers: what they do is refused when they end.
+    int helpers[VJ_HELPERS_MAX];
+    uint32_t helper_count;
+    int ports_channel;    // to the relay, until it is ready
+    int32_t failed_index; // operation under way, for error messages
     // The user namespace of the last id-mapped grant: most have the same owner.
     int map;
     uint32_t map_owner;
@@ -73,13 +79,21 @@ void vj_landlock_prepare(vj_setup *setup);
 void vj_seccomp_install(const vj_setup *setup);
 // Hand the calls of the plan's clauses to a listener; its descriptor, or -errno.
 long vj_seccomp_trap(const vj_setup *setup);
-// What the broker may call from now on.
+// What the broker, or the dialer or relay, may call from now on.
 long vj_seccomp_confine_broker(void);
+long vj_seccomp_confine_helper(int is_dialer);
 
 // Fork the broker (linux_broker.h), before this process is under the filter, and
 // give it its listener afterwards. The channel between the two is returned.
 int vj_broker_fork(vj_setup *setup);
 void vj_broker_attach(const vj_setup *setup, int channel);
+
+// Start the two processes of linux_ports.h: one in the host's network namespace, one
+// in the jail's. The channel between them is returned, and handed on.
+int vj_ports_fork_dialer(vj_setup *setup);
+void vj_ports_fork_relay(vj_setup *setup, int dialer);
+// Wait until the ports are open, and tell the host their numbers.
+void vj_ports_report(vj_setup *setup);
 
 // Serve one run on `channel`, then end. Never returns.
 _Noreturn void vj_keeper_run(const vj_setup *setup, int channel);

@@ -42,6 +42,11 @@ long vj_seccomp_trap(const vj_setup *setup) {
                    SECCOMP_FILTER_FLAG_NEW_LISTENER);
 }
 
+long vj_seccomp_confine_helper(int is_dialer) {
+    return is_dialer ? install(seccomp_dialer, sizeof seccomp_dialer, 0)
+                     : install(seccomp_relay, sizeof seccomp_relay, 0);
+}
+
 long vj_seccomp_confine_broker(void) {
     return install(seccomp_broker, sizeof seccomp_broker, 0);
 }

@@ -30,6 +30,7 @@ typedef enum {
     VJ_MESSAGE_SUSPEND,     // host -> keeper: stop the whole run; answered by DONE
     VJ_MESSAGE_RESUME,      // host -> keeper: continue it; answered by DONE
     VJ_MESSAGE_DONE,        // keeper -> host
+    VJ_MESSAGE_PORTS,       // init -> host: the ports that listen, one int32 each
     VJ_MESSAGE_EXITED,      // keeper -> host: nothing of the run is left
 } vj_message_kind;
 
@@ -55,6 +56,7 @@ typedef enum {
     VJ_STAGE_LANDLOCK,
     VJ_STAGE_SECCOMP,
     VJ_STAGE_BROKER,
+    VJ_STAGE_PORTS,
     VJ_STAGE_CANARIES,
     VJ_STAGE_SUPERVISOR,
     VJ_STAGE_REQUEST,

@@ -16,6 +16,7 @@
 #define VJ_PLAN_MAX_OPERATIONS 65536u
 #define VJ_PATH_MAX            4096u
 #define VJ_ANSWERS_MAX         128u // of the canaries
+#define VJ_PORTS_MAX           64u
 #define VJ_SOCKETS_MAX         256u // granted ones of a jail with a broker
 
 enum {
@@ -23,6 +24,8 @@ enum {
     VJ_PLAN_PRIVATE_NETWORK = 1u << 0,
     // The broker answers connect(2): AF_UNIX paths are reached by exact grant only.
     VJ_PLAN_BROKER_SOCKETS = 1u << 1,
+    // Single ports lead to or from the host's loopback; see linux_ports.h.
+    VJ_PLAN_PORTS = 1u << 2,
     // Any clause that needs the broker.
     VJ_PLAN_BROKER = VJ_PLAN_BROKER_SOCKETS,
 };
@@ -50,6 +53,10 @@ typedef enum {
     VJ_OPERATION_TRY,
     // Mounts nothing: the broker lets guests connect to the socket at path.
     VJ_OPERATION_SOCKET,
+    // Mount nothing: a port, in mode: 16 bits on which it listens, 16 to which it
+    // leads. The path names it in messages.
+    VJ_OPERATION_INBOUND,
+    VJ_OPERATION_HOST_PORT,
     VJ_OPERATION_END,
 } vj_operation_kind;
 

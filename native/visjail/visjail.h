@@ -23,6 +23,8 @@ typedef struct {
     uint32_t identity; // 1 the caller's own, 2 another uid, 3 uid 0 without capabilities
     uint32_t answer_count; // of the canaries (linux_canary.c): an errno each
     int32_t answers[VJ_ANSWERS_MAX];
+    uint32_t port_count; // that listen, in the order of the plan's port operations
+    int32_t ports[VJ_PORTS_MAX];
 } vj_jail_info;
 
 // Start `init_path` with the plan and wait until the jail is complete.

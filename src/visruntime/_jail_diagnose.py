@@ -12,6 +12,7 @@ import errno
 import os
 
 from visruntime import _native
+from visruntime._jail_ports import port_error
 from visruntime.errors import JailClosed, JailUnavailable, PolicyError, PolicyUnsupported
 
 TYPE_CHECKING = False
@@ -121,6 +122,19 @@ def no_wall(error: _native.NativeError, wall: Wall) -> PolicyUnsupported | None:
     )
 
 
+def _why_no_broker(number: int) -> str:
+    """Return why no process of the jail can judge its system calls."""
+    fix = "grant no folders in the jail that gets sockets"
+    if number == errno.EBUSY:
+        return (
+            "sockets: a supervisor around this process already judges its system calls, and the "
+            f"kernel takes one only; start the host outside of it, or {fix}"
+        )
+    if number in (errno.EINVAL, errno.ENOSYS):
+        return f"sockets: this kernel has no seccomp notifications (Linux 5.0); {fix}"
+    return f"sockets: the broker of the jail did not start: {os.strerror(number)}; {fix}"
+
+
 def as_public_error(error: _native.NativeError, plan: bytes) -> Exception:
     """Turn the failure of an opening into the error that the caller gets."""
     if error.status == "closed":
@@ -131,6 +145,10 @@ def as_public_error(error: _native.NativeError, plan: bytes) -> Exception:
         if error.stage == "mount source changed":
             why = "it was replaced while the jail was opening"
         return PolicyError(f"{path}: {why}; nothing was started", field=None, value=path)
+    if error.stage == "ports" and error.index >= 0:
+        return port_error(_native.plan_path(plan, error.index), error.errno)
+    if error.stage == "broker":
+        return PolicyUnsupported(_why_no_broker(error.errno), field="sockets")
     if error.stage in NAMESPACE_STAGES:
         cause, fix = _why_no_namespaces(error.errno)
     elif error.stage == "proc mount" and error.errno == errno.EPERM:

@@ -19,6 +19,7 @@ from visruntime._jail_mounts import (
     refuse_aliases,
     refuse_kernel_mounts,
 )
+from visruntime._jail_ports import needs_ports, port_operations
 from visruntime._jail_protect import host_files
 from visruntime._jail_resolve import Resolver, check_links
 from visruntime._jail_search import look_through
@@ -167,6 +168,7 @@ def make_plan(
             *_extras(policy, resolved, resolver, plan.home, os.geteuid() or guest_id),
             *_system_extras(minimal, copied),
             *(("TRY", act[1:], "", ord(act[0])) for act in plan.acts),
+            *port_operations(policy),
             *(("SOCKET", path, "", 0) for _, path in sockets if _reads(plan.rules, path)),
         ],
         limits=_process_limits(policy.limits),
@@ -176,6 +178,7 @@ def make_plan(
         private_network=policy.egress.mode != "open",
         host_root=host_root,
         broker_sockets=plan.socket_tier == "broker",
+        ports=needs_ports(policy),
         held={path for _, path in plan.wall.names},
         free=plan.wall.free,
     )

@@ -25,6 +25,7 @@ def make_report(
     info: Mapping[str, int],
     canaries: tuple[Canary, ...],
     implicit_read: Sequence[tuple[str, str]],
+    ports: Mapping[int, int],
 ) -> EnforcementReport:
     """Say what enforces *policy* in the jail that *info* describes."""
     layer = (f"landlock-{info['landlock_abi']}",) if info["landlock_abi"] else ()
@@ -60,6 +61,7 @@ def make_report(
     clauses += _secrets(policy, plan)
     clauses += [
         *_sockets(policy, plan),
+        *_ports(policy, ports, info),
         _egress(policy, info),
         Clause("env", ("built, not inherited",)),
         Clause("processes of the host", ("pid namespace", *(layer if _scopes(info) else ()))),
@@ -166,6 +168,25 @@ def _sockets(policy: JailPolicy, plan: JailPlan) -> list[Clause]:
         for kind in ("sockets", "sensitive_sockets")
         for index, _ in enumerate(getattr(policy, kind))
     ]
+
+
+def _ports(policy: JailPolicy, ports: Mapping[int, int], info: Mapping[str, int]) -> list[Clause]:
+    if policy.egress.mode == "open":
+        return [
+            Clause(f"host_ports[{index}]", ("seccomp socket families",), note="egress is open")
+            for index, _ in enumerate(policy.host_ports)
+        ]
+    ports_rule = ("landlock ports",) if info["landlock_abi"] >= 4 else ()
+    mechanisms = ("network namespace", "relay process", "seccomp", *ports_rule)
+    clauses = [
+        Clause(f"inbound[{port}]", mechanisms, note=f"reached at 127.0.0.1:{host} of the host")
+        for port, host in ports.items()
+    ]
+    clauses += [
+        Clause(f"host_ports[{index}]", mechanisms, note=f"127.0.0.1:{port} only")
+        for index, port in enumerate(policy.host_ports)
+    ]
+    return clauses
 
 
 def _limits(limits: Limits, info: Mapping[str, int]) -> list[Clause]:

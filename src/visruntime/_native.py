@@ -130,6 +130,7 @@ def compile_plan(
     private_network: bool,
     host_root: bool,
     broker_sockets: bool = False,
+    ports: bool = False,
     held: Collection[str] = (),
     free: Sequence[str] = (),
 ) -> bytes:
@@ -141,6 +142,7 @@ def compile_plan(
             path and every directory above it.
         extras: (operation, path, source, mode), in order.
         limits: of each process; 0 leaves one as it is.
+        ports: some of *extras* are ports.
         broker_sockets: connections to AF_UNIX paths are judged in the jail.
         held: paths of rules that name what does not exist and must not be made.
         free: folders in which names may be made all the same.
@@ -180,9 +182,12 @@ def compile_plan(
         extra_table[index].mode = mode
     settings = ffi.new("vj_plan_settings *")
     name = ffi.new("char[]", hostname.encode())
-    settings.flags = (lib.VJ_PLAN_PRIVATE_NETWORK if private_network else 0) | (
-        lib.VJ_PLAN_BROKER_SOCKETS if broker_sockets else 0
-    )
+    for wanted, flag in (
+        (private_network, lib.VJ_PLAN_PRIVATE_NETWORK),
+        (broker_sockets, lib.VJ_PLAN_BROKER_SOCKETS),
+        (ports, lib.VJ_PLAN_PORTS),
+    ):
+        settings.flags |= flag if wanted else 0
     settings.guest_id = guest_id
     settings.hostname = name
     settings.scratch_size = scratch_size
@@ -329,10 +334,11 @@ def is_private_key(content: bytes) -> bool:
 class JailHandle:
     """One open jail.
 
-    ``info`` holds pid, landlock_abi, guest_id and identity; ``answers`` what its canaries got.
+    ``info`` holds pid, landlock_abi, guest_id and identity; ``answers`` what its canaries got,
+    ``ports`` the numbers of the ports that listen, in the order of the plan.
     """
 
-    __slots__ = ("_jail", "answers", "info")
+    __slots__ = ("_jail", "answers", "info", "ports")
 
     def __init__(self, init_path: str, plan: bytes) -> None:
         jail = ffi.new("vj_jail **")
@@ -347,6 +353,7 @@ class JailHandle:
             "guest_id": info.guest_id,
             "identity": info.identity,
         }
+        self.ports = list(info.ports[0 : info.port_count])
         self.answers = list(info.answers[0 : info.answer_count])
 
     def close(self) -> None:

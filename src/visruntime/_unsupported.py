@@ -31,9 +31,6 @@ __all__ = ["unsupported"]
 LATER_LISTS = {
     "caches": "private tool caches are not made yet; grant a folder of your own by write=",
     "services": "credential and system services are not passed on yet",
-    "inbound": "ports into a jail are not forwarded yet",
-    "host_ports": "single ports of the host cannot be opened yet; egress=Egress.OPEN shares "
-    "the whole network, which is more",
 }
 
 

@@ -30,6 +30,8 @@ __all__ = ["why"]
 
 VERBS = {"read": "read", "write": "change", "exec": "execute"}
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
+RELAYED = ("localhost", "127.0.0.1")
+"""Where host_ports leads to: a jail's relay listens on no IPv6 address."""
 NOT_COVERED_BY_DENY_EXEC = (
     (
         "deny_exec keeps the file itself from being executed, by the loader too; a program that "
@@ -204,7 +206,7 @@ def _why_connect(policy: JailPolicy, target: object) -> Decision:
             field="target",
             value=target,
         )
-    if host.lower() in LOOPBACK and port in policy.host_ports:
+    if host.lower() in RELAYED and port in policy.host_ports:
         origin = f"host_ports[{policy.host_ports.index(port)}]"
         rule = Rule(kind="egress", path=str(port), origin=origin)
         return Decision(
@@ -250,7 +252,7 @@ def _why_egress(policy: JailPolicy, text: str, host: str, port: int) -> Decision
 def _narrowest(policy: JailPolicy, host: str, port: int) -> tuple[Grant, str]:
     """Return the grant of a connection that gives least of what this version can enforce."""
     make = type(policy)
-    if host.lower() in LOOPBACK and not make(host_ports=[port]).unsupported():
+    if host.lower() in RELAYED and not make(host_ports=[port]).unsupported():
         return grant_ports(port), ""
     if not make(egress=Egress.proxy(allow=["host.test"])).unsupported():
         return grant_hosts(host, port), ", or egress=vr.Egress.OPEN for everything"
@@ -259,13 +261,23 @@ def _narrowest(policy: JailPolicy, host: str, port: int) -> tuple[Grant, str]:
 
 
 def _why_socket(policy: JailPolicy, path: str) -> Decision:
+    real = os.path.realpath(path)
     for field in ("sockets", "sensitive_sockets"):
-        granted: tuple[str, ...] = getattr(policy, field)
-        if path in granted:
-            origin = f"{field}[{granted.index(path)}]"
-            rule = Rule(kind="egress", path=path, origin=origin)
-            reason = f"the guest can connect to the socket {visible(path)}: {origin}"
-            return Decision(allowed=True, rule=rule, reason=reason)
+        for index, granted in enumerate(getattr(policy, field)):
+            if real != os.path.realpath(granted):
+                continue
+            # In a jail a granted socket is a readable file, as which a rule can deny it.
+            seen = Rule(kind="read", path=real, origin=f"{field}[{index}]")
+            rule, readable = _decide((*policy.resolved_rules(), seen), "read", real)
+            if readable:
+                reason = f"the guest can connect to the socket {visible(path)}: {seen.origin}"
+                rule = Rule(kind="egress", path=granted, origin=seen.origin)
+                return Decision(allowed=True, rule=rule, reason=reason)
+            reason = (
+                f"the guest cannot connect to the socket {visible(path)}: {_origin(rule)}; at the "
+                "same path deny wins, so remove that rule"
+            )
+            return Decision(allowed=False, rule=rule, reason=reason)
     behind = sensitive_by_name(path)
     field = "sockets" if behind is None else "sensitive_sockets"
     grant = grant_socket(path, field)

@@ -15,6 +15,7 @@ from visruntime._jail_canaries import judge
 from visruntime._jail_diagnose import as_public_error, init_path, no_wall
 from visruntime._jail_files import JailFiles
 from visruntime._jail_plan import DEFAULT_PROCESSES, make_plan
+from visruntime._jail_ports import ports_of
 from visruntime._jail_process import (
     DEVNULL,
     PIPE,
@@ -141,7 +142,7 @@ class Jail(JailFiles):
                 stage="canaries",
                 fix="please report this with the output of `visruntime doctor --json`",
             )
-        return make_report(self.policy, plan, info, canaries, implicit_read)
+        return make_report(self.policy, plan, info, canaries, implicit_read, self.ports)
 
     # ---- running ----------------------------------------------------------------
 
@@ -358,8 +359,8 @@ class Jail(JailFiles):
 
     @property
     def ports(self) -> dict[int, int]:
-        """Host ports of ``inbound=``; empty, because this version forwards none."""
-        return {}
+        """Ports of ``inbound=``: of the jail -> where on the host's loopback they are reached."""
+        return ports_of(self.policy, self._handle.ports)
 
     @property
     def closed(self) -> bool:

@@ -579,6 +579,11 @@ class Runtime(_Session):
         if self._own_jail:
             self._jail.close()
 
+    @property
+    def ports(self) -> dict[int, int]:
+        """Ports of ``inbound=``, as `Jail.ports`; after a restart of the jail they may be others."""
+        return self._jail.ports
+
     def _report(self) -> Any:
         return self._jail.report
 

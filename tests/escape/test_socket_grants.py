@@ -63,10 +63,10 @@ class Server:
                 one.sendall(self.path.name.encode())
 
     def close(self) -> None:
-        """Stop listening; the thread ends with that."""
+        """Stop listening. The thread ends first: its next accept could meet a reused number."""
         self.socket.shutdown(socket.SHUT_RDWR)
-        self.socket.close()
         self._thread.join(5)
+        self.socket.close()
 
 
 @pytest.fixture

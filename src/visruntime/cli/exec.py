@@ -6,7 +6,7 @@ import os
 
 from visruntime._paths import resolve_beside
 from visruntime.cli.flags import Parser, check_backend, make_policy, seconds
-from visruntime.cli.messages import EXIT_TIMEOUT, Refusal, complain
+from visruntime.cli.messages import EXIT_TIMEOUT, Refusal, complain, say_ports
 from visruntime.cli.report import ReportFile
 from visruntime.cli.streams import Tail
 from visruntime.errors import CommandTimeout
@@ -78,6 +78,7 @@ def run_program(
         from visruntime.jail import PIPE, Jail
 
         with Jail(policy, backend=backend) as jail:
+            say_ports(policy.inbound, jail.ports)
             streams: dict[str, Any] = {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE}
             if tty:
                 from visruntime.cli.streams import terminal_size

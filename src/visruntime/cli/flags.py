@@ -29,6 +29,20 @@ LIMIT_FLAGS = (
     ("cpu-seconds", "S", "processor seconds of each process"),
     ("cpus", "X", "for a later version; refused today"),
 )
+REACH_FLAGS = (
+    (
+        "inbound",
+        "PORT[:HOSTPORT]",
+        "let HOSTPORT of your loopback lead to PORT of the guest's; left out: any free one",
+    ),
+    ("host-port", "PORT", "let the guest connect to PORT of your loopback"),
+    ("socket", "PATH", "let the guest connect to this AF_UNIX socket"),
+    (
+        "sensitive-socket",
+        "PATH",
+        "the same for one that acts in your name (an engine, a bus, a key agent)",
+    ),
+)
 PATH_HELP = {
     "read": "let the guest read and execute P, a file, a tree or a quoted pattern (src/**/*.py)",
     "write": "let the guest read, execute and change P",
@@ -106,9 +120,6 @@ class Parser(argparse.ArgumentParser):
         for name, metavar in (
             ("allow", "HOST[:PORT]"),
             ("deny-host", "HOST"),
-            ("inbound", "PORT[:HOSTPORT]"),
-            ("host-port", "PORT"),
-            ("socket", "PATH"),
             ("cache", "P"),
             ("service", "NAME"),
         ):
@@ -119,6 +130,8 @@ class Parser(argparse.ArgumentParser):
                 default=[],
                 help="for a later version; refused today",
             )
+        for name, metavar, text in REACH_FLAGS:
+            self.flag(f"--{name}", metavar=metavar, action="append", default=[], help=text)
         self.flag(
             "--reveal",
             metavar="P",
@@ -224,7 +237,9 @@ def _changes(options: argparse.Namespace, policy: JailPolicy, here: str) -> dict
     changes: dict[str, Any] = {}
     flags = [(kind, kind, kind.replace("_", "-")) for kind in KINDS]
     flags += [("reveal", "reveal", "reveal"), ("caches", "cache", "cache")]
-    for field, option, flag in [*flags, ("sockets", "socket", "socket")]:
+    flags += [("sockets", "socket", "socket")]
+    flags += [("sensitive_sockets", "sensitive_socket", "sensitive-socket")]
+    for field, option, flag in flags:
         given = getattr(options, option)
         if given:
             added = [

@@ -6,7 +6,20 @@ import sys
 
 from visruntime.errors import CommandNotExecutable, CommandNotFound, CommandTimeout
 
-__all__ = ["EXIT_REFUSED", "EXIT_TIMEOUT", "Cleaner", "Refusal", "clean", "code_of", "complain"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "EXIT_REFUSED",
+    "EXIT_TIMEOUT",
+    "Cleaner",
+    "Refusal",
+    "clean",
+    "code_of",
+    "complain",
+    "say_ports",
+]
 
 EXIT_TIMEOUT = 124
 EXIT_REFUSED = 125
@@ -53,6 +66,13 @@ class Cleaner:
     def feed(self, piece: bytes, *, last: bool = False) -> bytes:
         """Return the safe form of what is complete in *piece* and before it."""
         return self._decoder.decode(piece, last).translate(VISIBLE).encode("utf-8")
+
+
+def say_ports(wanted: Mapping[int, int], ports: Mapping[int, int]) -> None:
+    """Say on stderr where the inbound ports are for which the kernel chose one."""
+    for port, host in ports.items():
+        if wanted.get(port) == 0:
+            complain(f"port {port} of the guest is at 127.0.0.1:{host}")
 
 
 def complain(message: str) -> None:

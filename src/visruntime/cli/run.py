@@ -10,7 +10,7 @@ from contextlib import nullcontext
 
 from visruntime._paths import resolve_beside
 from visruntime.cli.flags import Parser, check_backend, make_policy, seconds
-from visruntime.cli.messages import EXIT_TIMEOUT, Cleaner, Refusal, complain
+from visruntime.cli.messages import EXIT_TIMEOUT, Cleaner, Refusal, complain, say_ports
 from visruntime.cli.report import ReportFile
 from visruntime.cli.streams import piped_stdin, write_all
 from visruntime.errors import CommandTimeout, WorkerDied
@@ -209,6 +209,7 @@ def _run(options: argparse.Namespace, words: Sequence[str]) -> int:
             _stdin(program) as stdin,
             Runtime(policy, python=options.python, cwd=cwd, stdin=stdin) as runtime,
         ):
+            say_ports(policy.inbound, runtime.ports)
             code, result = _drive(runtime, program.inputs(), timeout)
             hint = _hint(runtime, result)
         report.record(getattr(result, "report", None), result)
