@@ -287,6 +287,8 @@ def _clauses() -> Iterator[Finding]:
             ("inbound", "a port of the jail on the host's loopback", {"inbound": {8000: 0}}),
             ("host_ports", "one port of the host's loopback", {"host_ports": [9]}),
             ("sockets", "one AF_UNIX socket of the host", {"sockets": [f"{top}/socket"]}),
+            ("sockets.folder", "the same beside a granted folder",
+             {"sockets": [f"{top}/socket"], "write": [folder]}),
             ("system.host", "the whole host, read-only", {"system": "host"}),
             ("deny_write.absent", "a denied name that does not exist yet",
              {"write": [folder], "deny_write": [f"{folder}/absent"]}),

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import select
 import socket
 from typing import TYPE_CHECKING
 
 import pytest
-from jail_helpers import Egress, Jail, JailPolicy, errno, inside, is_root, outside, spawn
+from jail_helpers import (
+    Egress,
+    Jail,
+    JailPolicy,
+    errno,
+    inside,
+    is_root,
+    outside,
+    policy_of,
+    spawn,
+)
 
 from visruntime.errors import PolicyUnsupported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
+    from typing import Any
 
 LOOPBACK = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
 
@@ -48,6 +61,17 @@ class Listeners:
                 else:
                     one.recv(100)
         return count
+
+
+@pytest.fixture
+def unix_server(outside: Path) -> Iterator[str]:
+    """Return the path of a listening AF_UNIX socket of the host."""
+    folder = os.open(outside, os.O_PATH)
+    with socket.socket(socket.AF_UNIX) as one:
+        one.bind(f"/proc/self/fd/{folder}/s")  # sun_path is short
+        one.listen()
+        yield str(outside / "s")
+    os.close(folder)
 
 
 @pytest.fixture
@@ -138,12 +162,23 @@ def call_socket(*arguments):
 """
 
 
-@pytest.mark.parametrize("egress", [Egress.OFF, Egress.OPEN])
-def test_np_04_no_family_but_ip_and_unix(egress: Egress) -> None:
-    """No raw, packet, key, vsock, crypto or multipath socket must be made in any mode."""
-    with Jail(JailPolicy(egress=egress)) as jail:
+@pytest.mark.parametrize("clauses", ["off", "open", "ports", "sockets"])
+def test_np_04_no_family_but_ip_and_unix(
+    workspace: Path, unix_server: str, listeners: Listeners, clauses: str
+) -> None:
+    """No raw, packet, key, vsock, crypto or multipath socket must be made under any clause."""
+    fields: dict[str, Any] = {
+        "off": {},
+        "open": {"egress": Egress.OPEN},
+        "ports": {"inbound": {8000: 0}, "host_ports": [listeners.tcp[0][2]]},
+        "sockets": {"write": [workspace], "sockets": [unix_server]},
+    }[clauses]
+    with Jail(policy_of(**fields)) as jail:
         got = inside(jail, SOCKET_NUMBER + FAMILIES)
-    assert set(got.pop("fine")) == {0}
+    fine = got.pop("fine")
+    if clauses == "sockets":  # a broker connects: see test_socket_grants.py
+        assert fine.pop(1) == errno.EPROTONOSUPPORT
+    assert set(fine) == {0}
     assert set(got["raw"]) == {errno.EPERM}
     assert set(got["ping"]) == {errno.EPROTONOSUPPORT}
     assert got["mptcp"] == [errno.EPROTONOSUPPORT] * 2
@@ -175,6 +210,39 @@ def test_np_04_no_family_but_ip_and_unix(egress: Egress) -> None:
     assert control["netlink"].count(0) > 0
     if is_root():
         assert control["raw"][0] == control["packet"][0] == 0
+
+
+def test_with_ports_nothing_else_of_the_host_is_reached(listeners: Listeners) -> None:
+    """Beside a granted port every other listener, TCP and UDP, v4 and v6, must see nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as granted:
+        policy = JailPolicy(inbound={8000: 0}, host_ports=[granted.getsockname()[1]])
+        with Jail(policy) as jail:
+            got = inside(jail, knock(listeners))
+    assert set(got[: len(listeners.tcp)]) == {errno.ECONNREFUSED}
+    assert listeners.seen() == 0
+    assert set(outside(knock(listeners))) == {0}
+
+
+UNCONNECTED = """
+got = []
+for address in (("127.0.0.1", 9), ("127.255.255.255", 9), ("255.255.255.255", 9), ("224.0.0.1", 9)):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+        got.append(attempt(one.sendto, b"x", address))
+        raised = attempt(one.setsockopt, socket.SOL_SOCKET, 25, b"eth0\\0")  # SO_BINDTODEVICE
+        got.append(raised)
+answer(got)
+"""
+
+
+def test_np_04_no_broadcast_multicast_or_other_interface(jail: Jail) -> None:
+    """With the network off UDP must stay on the jail's loopback, whatever it is addressed to."""
+    got = inside(jail, UNCONNECTED)
+    loopback, broadcast = got[0], got[4]
+    assert loopback == 0
+    assert broadcast == errno.ENETUNREACH
+    assert got[6] == errno.ENETUNREACH
+    assert set(got[1::2]) <= {errno.ENODEV, errno.EPERM}
 
 
 def test_route_netlink_shows_only_the_jail(jail: Jail) -> None:
