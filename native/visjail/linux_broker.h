@@ -7,7 +7,7 @@
 //
 //   linux_broker.c          start, and one notification after the other
 //   linux_broker_guest.c    what a call means: memory, descriptors, folders
-//   linux_broker_connect.c  connect(2) of AF_UNIX sockets
+//   linux_broker_connect.c  connect(2) and bind(2) of AF_UNIX sockets
 //
 // Pid 1 and the keepers are under the filter too, because their children
 // inherit it; they make none of the calls. The broker is not: it is forked before.
@@ -17,7 +17,8 @@
 // its capabilities it keeps CAP_SYS_PTRACE, over programs of the jail alone:
 // otherwise Yama, or a guest that is not dumpable, would keep it from looking. The
 // supervisors are out of its reach: they were executed outside of the jail's user
-// namespace.
+// namespace. For sockets it keeps CAP_NET_ADMIN too, where the network namespace is the
+// jail's own: the kernel asks for it before it says which file a socket is bound to.
 //
 // When the broker ends the kernel answers the trapped calls with ENOSYS.
 #ifndef VJ_LINUX_BROKER_H
@@ -71,6 +72,8 @@ long vj_guest_read(uint32_t thread, uint64_t address, void *to, size_t size);
 long vj_guest_string(uint32_t thread, uint64_t address, char *to, size_t capacity);
 // A duplicate of one of its descriptors.
 long vj_guest_descriptor(uint32_t thread, int number);
+// Its umask (Linux 4.7).
+long vj_guest_umask(uint32_t thread);
 // The folder that a path starts from: its descriptor, or AT_FDCWD. O_PATH.
 long vj_guest_directory(uint32_t thread, int directory);
 

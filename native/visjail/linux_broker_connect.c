@@ -1,4 +1,4 @@
-// connect(2) under exact grants of AF_UNIX sockets.
+// connect(2) and bind(2) under exact grants of AF_UNIX sockets.
 //
 // A path leads to a socket of the host through every mount, read-only ones and
 // other network namespaces too, and no filter sees the path. So each connect is
@@ -8,6 +8,11 @@
 //
 // A path is looked up once, from the guest's folder, and what is connected to is
 // the object that was found, by descriptor.
+//
+// A guest may also connect to the sockets that guests made: all those in the private
+// places, and those in granted folders that were bound here. A socket's file is made by
+// its bind and by nothing else, so a file that has been seen to belong to a guest's
+// socket is no other's as long as it exists.
 
 #include "linux_broker.h"
 
@@ -17,6 +22,10 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#ifndef SIOCUNIXFILE
+#define SIOCUNIXFILE 0x89e0 // Linux 4.13
+#endif
+
 #define PATH_OFFSET offsetof(struct sockaddr_un, sun_path)
 
 // What a guest may connect to by path: these sockets, and all of its own places.
@@ -25,6 +34,15 @@ static struct {
     uint64_t inode;
 } granted[VJ_SOCKETS_MAX];
 static uint32_t granted_count;
+
+// Files of sockets that guests bound in granted folders, held open likewise.
+#define OWN_MAX 512
+static struct {
+    uint64_t device;
+    uint64_t inode;
+    int held;
+} own[OWN_MAX];
+static uint32_t own_count;
 
 static long identify(int object, uint64_t *device, uint64_t *inode) {
     struct statx status = {0};
@@ -65,6 +83,9 @@ static int may_connect(const vj_setup *setup, int object) {
     for (uint32_t i = 0; i < granted_count; i++) {
         if (granted[i].device == device && granted[i].inode == inode) return 1;
     }
+    for (uint32_t i = 0; i < own_count; i++) {
+        if (own[i].device == device && own[i].inode == inode) return 1;
+    }
     return 0;
 }
 
@@ -98,39 +119,126 @@ static long connect_path(const vj_broker *broker, uint32_t thread, int socket,
     return sys(SYS_connect, socket, &address, PATH_OFFSET + text.length + 1);
 }
 
-static long act_connect(const vj_broker *broker,
-                        const struct seccomp_notif *notification) {
+// A duplicate of the guest's socket, and a copy of the address: what connect and bind
+// have in common.
+typedef struct {
+    int socket;
+    int length;
+    int by_path;
     union {
         struct sockaddr common;
         struct sockaddr_un local;
         char space[sizeof(struct sockaddr_storage) + 1]; // and a NUL
     } address;
-    memset(&address, 0, sizeof address);
-    int length = (int)notification->data.args[2];
-    if (length < 0 || (size_t)length > sizeof(struct sockaddr_storage)) return -EINVAL;
-    VJ_AUTO_FD socket =
+} socket_call;
+
+static long read_call(const vj_broker *broker, const struct seccomp_notif *notification,
+                      socket_call *call) {
+    memset(call, 0, sizeof *call);
+    call->socket = -1;
+    call->length = (int)notification->data.args[2];
+    size_t length = (size_t)call->length;
+    if (call->length < 0 || length > sizeof(struct sockaddr_storage)) return -EINVAL;
+    call->socket =
         (int)vj_guest_descriptor(notification->pid, (int)notification->data.args[0]);
-    if (socket < 0) return socket;
-    long result = vj_guest_read(notification->pid, notification->data.args[1], &address,
-                                (size_t)length);
+    if (call->socket < 0) return call->socket;
+    long result = vj_guest_read(notification->pid, notification->data.args[1],
+                                &call->address, length);
     if (result < 0) return result;
     if (!vj_broker_waits(broker, notification->id)) return VJ_BROKER_ANSWERED;
 
     int family = 0;
     uint32_t size = sizeof family;
-    result = sys(SYS_getsockopt, socket, SOL_SOCKET, SO_DOMAIN, &family, &size);
+    result = sys(SYS_getsockopt, call->socket, SOL_SOCKET, SO_DOMAIN, &family, &size);
     if (result < 0) return result; // not a socket
     // Only a path leads to the host's files. An abstract name belongs to the network
     // namespace, and with the host's network to Landlock's scope, which holds here.
-    int by_path = family == AF_UNIX && address.common.sa_family == AF_UNIX &&
-                  (size_t)length > PATH_OFFSET && address.local.sun_path[0];
-    if (!by_path) return sys(SYS_connect, socket, &address, length);
-    // Longer than the kernel takes: let it say so.
-    if ((size_t)length > sizeof address.local) return -EINVAL;
-    return connect_path(broker, notification->pid, socket, address.local.sun_path);
+    call->by_path = family == AF_UNIX && call->address.common.sa_family == AF_UNIX &&
+                    length > PATH_OFFSET && call->address.local.sun_path[0];
+    // Longer than the kernel takes: as it would say.
+    return call->by_path && length > sizeof call->address.local ? -EINVAL : 0;
+}
+
+static long act_connect(const vj_broker *broker,
+                        const struct seccomp_notif *notification) {
+    socket_call call;
+    long result = read_call(broker, notification, &call);
+    if (result == 0) {
+        result = call.by_path ? connect_path(broker, notification->pid, call.socket,
+                                             call.address.local.sun_path)
+                              : sys(SYS_connect, call.socket, &call.address, call.length);
+    }
+    vj_close_slot(&call.socket);
+    return result;
+}
+
+// ---- bind ------------------------------------------------------------------
+
+// A file that has lost its last name leads nobody anywhere.
+static void forget_removed(void) {
+    for (uint32_t i = 0; i < own_count;) {
+        struct statx status = {0};
+        long result =
+            sys(SYS_statx, own[i].held, "", AT_EMPTY_PATH, STATX_NLINK, &status);
+        if (result == 0 && status.stx_nlink) {
+            i++;
+            continue;
+        }
+        sys(SYS_close, own[i].held);
+        own[i] = own[--own_count];
+    }
+}
+
+// Remember the file of a socket that has just been bound. The kernel says which it is;
+// the name may lead elsewhere by now. That takes CAP_NET_ADMIN over the network
+// namespace, so with the host's network nothing is remembered, and nothing let in.
+static void remember(const vj_setup *setup, int socket) {
+    long held = sys(SYS_ioctl, socket, SIOCUNIXFILE, 0);
+    if (held < 0) return;
+    uint64_t device = 0;
+    uint64_t inode = 0;
+    if (identify((int)held, &device, &inode) < 0 || device == setup->scratch_device) {
+        sys(SYS_close, held);
+        return;
+    }
+    own[own_count].device = device;
+    own[own_count].inode = inode;
+    own[own_count].held = (int)held;
+    own_count++;
+}
+
+// With the guest's address as it is written, from the guest's folder and under its
+// umask: what getsockname(2) tells, and what is made, is what the guest would have got.
+static long bind_path(const vj_setup *setup, uint32_t thread, const socket_call *call) {
+    // Where another clause holds names, its wall stands in front of guests only.
+    if ((setup->plan->flags & VJ_PLAN_BROKER) != VJ_PLAN_BROKER_SOCKETS) return -EACCES;
+    VJ_AUTO_FD start = (int)vj_guest_directory(thread, AT_FDCWD);
+    if (start < 0) return start;
+    long mask = vj_guest_umask(thread);
+    if (mask < 0) return mask;
+    if (own_count == OWN_MAX) forget_removed();
+    if (own_count == OWN_MAX) return -ENOBUFS;
+    long result = sys(SYS_fchdir, start);
+    if (result < 0) return result;
+    sys(SYS_umask, mask);
+    result = sys(SYS_bind, call->socket, &call->address, call->length);
+    if (result == 0) remember(setup, call->socket);
+    return result;
+}
+
+static long act_bind(const vj_broker *broker, const struct seccomp_notif *notification) {
+    socket_call call;
+    long result = read_call(broker, notification, &call);
+    if (result == 0) {
+        result = call.by_path ? bind_path(broker->setup, notification->pid, &call)
+                              : sys(SYS_bind, call.socket, &call.address, call.length);
+    }
+    vj_close_slot(&call.socket);
+    return result;
 }
 
 const vj_broker_call vj_broker_socket_calls[] = {
     {.number = SYS_connect, .may_wait = 1, .act = act_connect},
+    {.number = SYS_bind, .may_wait = 0, .act = act_bind},
     {.number = -1, .may_wait = 0, .act = 0},
 };

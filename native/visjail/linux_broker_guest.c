@@ -54,23 +54,26 @@ static long open_entry(uint32_t thread, const char *entry, int number, int flags
     return sys(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC, 0);
 }
 
-// The number of the process that a thread belongs to.
-static long process_of(uint32_t thread) {
-    static const char name[] = "\nTgid:\t";
+// A number in /proc/PID/status, behind `label` with its newline and tab.
+static long status_number(uint32_t thread, const char *label, int base) {
     VJ_AUTO_FD file = (int)open_entry(thread, "/status", -1, O_RDONLY);
     if (file < 0) return file;
     char status[1024];
     long size = sys(SYS_read, file, status, sizeof status);
-    long length = sizeof name - 1;
+    long length = (long)strlen(label);
     for (long at = 0; at + length < size; at++) {
-        if (memcmp(status + at, name, (size_t)length) != 0) continue;
-        long process = 0;
+        if (memcmp(status + at, label, (size_t)length) != 0) continue;
+        long number = 0;
         for (at += length; at < size && status[at] >= '0' && status[at] <= '9'; at++) {
-            process = process * 10 + (status[at] - '0');
+            number = number * base + (status[at] - '0');
         }
-        return process;
+        return number;
     }
     return -ESRCH;
+}
+
+long vj_guest_umask(uint32_t thread) {
+    return status_number(thread, "\nUmask:\t", 8);
 }
 
 // A thread has no pidfd before Linux 6.9; its process has the same descriptors,
@@ -78,7 +81,7 @@ static long process_of(uint32_t thread) {
 static long open_process(uint32_t thread) {
     long process = sys(SYS_pidfd_open, thread, PIDFD_THREAD);
     if (process != -EINVAL) return process;
-    long number = process_of(thread);
+    long number = status_number(thread, "\nTgid:\t", 10);
     return number < 0 ? number : sys(SYS_pidfd_open, number, 0);
 }
 

@@ -145,7 +145,10 @@ static void build(vj_setup *setup, int network) {
     long result = sys(SYS_sethostname, name, strlen(name));
     if (result < 0) vj_setup_fail(setup, VJ_STAGE_NAMESPACES, result);
     if (setup->plan->flags & VJ_PLAN_BROKER) {
-        vj_capabilities_drop(setup, 1u << CAP_SYS_PTRACE);
+        uint32_t owns_network = VJ_PLAN_PRIVATE_NETWORK | VJ_PLAN_BROKER_SOCKETS;
+        int asks = (setup->plan->flags & owns_network) == owns_network;
+        vj_capabilities_drop(setup,
+                             1u << CAP_SYS_PTRACE | (asks ? 1u << CAP_NET_ADMIN : 0));
         vj_landlock_prepare(setup);
         int broker = vj_broker_fork(setup);
         vj_capabilities_drop(setup, 0);

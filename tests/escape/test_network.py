@@ -167,13 +167,13 @@ def test_np_04_no_family_but_ip_and_unix(
     workspace: Path, unix_server: str, listeners: Listeners, clauses: str
 ) -> None:
     """No raw, packet, key, vsock, crypto or multipath socket must be made under any clause."""
-    fields: dict[str, Any] = {
+    variants: dict[str, dict[str, Any]] = {
         "off": {},
         "open": {"egress": Egress.OPEN},
         "ports": {"inbound": {8000: 0}, "host_ports": [listeners.tcp[0][2]]},
         "sockets": {"write": [workspace], "sockets": [unix_server]},
-    }[clauses]
-    with Jail(policy_of(**fields)) as jail:
+    }
+    with Jail(policy_of(**variants[clauses])) as jail:
         got = inside(jail, SOCKET_NUMBER + FAMILIES)
     fine = got.pop("fine")
     if clauses == "sockets":  # a broker connects: see test_socket_grants.py

@@ -343,22 +343,18 @@ while True:
     full.close()
 
 
-def test_when_the_broker_ends_nothing_is_connected(
-    brokered: Jail, outside: Path, serve: Any
-) -> None:
-    """Without its broker a jail must refuse every connection with ENOSYS, and do all else."""
-    text = (
-        at(outside)
-        + """
-one = socket.socket(); one.bind(("127.0.0.1", 0)); one.listen()
-answer([visit("granted"), socket.socket().connect_ex(one.getsockname())])
+def test_when_the_broker_ends_nothing_is_connected(brokered: Jail, outside: Path) -> None:
+    """Without its broker a jail must refuse to connect and to bind, and do all else."""
+    text = f"""{at(outside)}
+one = socket.socket()
+answer([visit("granted"), attempt(one.bind, ("127.0.0.1", 0)),
+    attempt(socket.socket(socket.AF_UNIX).bind, "/tmp/bound"), attempt(one.listen)])
 """
-    )
-    assert inside(brokered, text) == ["granted", 0]
+    assert inside(brokered, text) == ["granted", 0, 0, 0]
     broker = broker_of(brokered)
     os.kill(broker, signal.SIGKILL)
     assert until(lambda: broker not in inhabitants(brokered))
-    assert inside(brokered, text) == [errno.ENOSYS, errno.ENOSYS]
+    assert inside(brokered, text) == [errno.ENOSYS, errno.ENOSYS, errno.ENOSYS, 0]
     assert not brokered.closed
     assert brokered.run(["/bin/true"]).exit_code == 0
 
@@ -384,7 +380,8 @@ def test_the_broker_holds_little(brokered: Jail) -> None:
     status = inhabitants(brokered)[broker_of(brokered)]
     assert status["Seccomp"] == "2"
     assert status["NoNewPrivs"] == "1"
-    assert int(status["CapPrm"], 16) == int(status["CapEff"], 16) == 1 << 19  # CAP_SYS_PTRACE
+    few = 1 << 19 | 1 << 12  # CAP_SYS_PTRACE, CAP_NET_ADMIN: over the jail's own namespaces
+    assert int(status["CapPrm"], 16) == int(status["CapEff"], 16) == few
     assert int(status["CapBnd"], 16) == int(status["CapInh"], 16) == 0
     folder = f"/proc/{broker_of(brokered)}/fd"
     if os.access(folder, os.R_OK):  # root
@@ -458,6 +455,117 @@ def test_races_against_the_broker_are_lost(
     # The control: without a jail the same race meets the forbidden server at once.
     assert outside_of(race.format(folder=str(workspace), seconds=0.5))[1] > 0
     assert until(lambda: forbidden.came > 0)
+
+
+BIND = """
+def listening(path):
+    one = socket.socket(socket.AF_UNIX)
+    one.bind(path)
+    one.listen()
+    return one
+"""
+
+
+SHARED = """
+one = listening("shared"); print("up", flush=True); one.accept()[0].send(b"shared")
+"""
+
+
+def test_ux_01_a_guests_own_socket_in_a_granted_folder(brokered: Jail, workspace: Path) -> None:
+    """A socket that a guest bound in a grant must be as it made it, and be reached by guests."""
+    text = f"""{at(workspace)}{BIND}
+os.mkdir("sub"); os.umask(0o027)
+one = listening("sub/relative"); two = listening(os.path.abspath("absolute"))
+pid = os.fork()
+if pid == 0:
+    with socket.socket(socket.AF_UNIX) as a, socket.socket(socket.AF_UNIX) as b:
+        a.connect("sub/relative"); b.connect("absolute")
+    os._exit(0)
+one.accept(); two.accept()
+named = [one.getsockname(), two.getsockname() == os.path.abspath("absolute")]
+ended = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+again = attempt(socket.socket(socket.AF_UNIX).bind, "absolute")
+missing = attempt(socket.socket(socket.AF_UNIX).bind, "none/s")
+os.rename("absolute", "moved")
+reached = attempt(socket.socket(socket.AF_UNIX).connect, "moved")
+answer([ended, named, oct(os.stat("moved").st_mode), reached, again, missing])
+"""
+    assert inside(brokered, text) == [
+        0, ["sub/relative", True], "0o140750", 0, errno.EADDRINUSE, errno.ENOENT,
+    ]  # fmt: skip
+    # Another run of the same jail reaches it too, while its server lives.
+    server = spawn(
+        brokered,
+        [PYTHON, "-IBSc", f"import os, socket\nos.chdir({str(workspace)!r})\n{BIND}{SHARED}"],
+        stdout=-1,
+    )
+    with server:
+        assert server.stdout.readline() == b"up\n"
+        assert inside(brokered, at(workspace) + 'answer(visit("shared"))') == "shared"
+    assert (workspace / "shared").is_socket()
+
+
+def test_a_servers_file_is_no_guests_by_its_number(
+    brokered: Jail, workspace: Path, serve: Any
+) -> None:
+    """A host's socket must not pass for a guest's whose file is gone, nor by taking its name."""
+    made = at(workspace) + BIND + 'listening("x"); os.unlink("x"); answer(0)'
+    for turn in range(12):
+        assert inside(brokered, made) == 0
+        one = serve(workspace / f"host{turn}")
+        assert inside(brokered, at(workspace) + f'answer(visit("host{turn}"))') == errno.EACCES
+        assert one.came == 0
+    text = f"""{at(workspace)}{BIND}
+got = set()
+kept = os.stat("host0").st_ino
+end = time.monotonic() + 3
+mover = os.fork()
+while mover == 0:
+    # The host's socket takes the name as soon as it has been bound.
+    for name in ("host0", "x"):
+        try: os.rename(name, "host0" if name == "x" else "x")
+        except OSError: pass
+    if time.monotonic() > end: os._exit(0)
+while time.monotonic() < end:
+    try: listening("y").close(); os.rename("x", "y")
+    except OSError: pass
+    got |= {{str(visit("x")), str(visit("y"))}}
+    try: os.rename("y", "x") if os.stat("y").st_ino == kept else os.unlink("y")
+    except OSError: pass
+os.waitpid(mover, 0)
+answer(sorted(got))
+"""
+    host = serve(workspace / "watched")
+    os.rename(workspace / "host0", workspace / "host-before")
+    os.rename(workspace / "watched", workspace / "host0")
+    got = inside(brokered, text)
+    assert "watched" not in got
+    assert host.came == 0
+
+
+def test_the_guests_bound_sockets_are_counted(brokered: Jail, workspace: Path) -> None:
+    """With too many files of its own sockets a guest must get an error until it removes some."""
+    text = f"""{at(workspace)}{BIND}
+errors = [attempt(socket.socket(socket.AF_UNIX).bind, "s%d" % turn) for turn in range(513)]
+other = attempt(socket.socket(socket.AF_UNIX).bind, "/tmp/elsewhere")
+for turn in range(512): os.unlink("s%d" % turn)
+answer([sorted(set(errors[:512])), errors[512], other, attempt(listening, "again")])
+"""
+    assert inside(brokered, text) == [[0], errno.ENOBUFS, errno.ENOBUFS, 0]
+
+
+def test_with_an_open_network_only_private_places_hold_own_sockets(
+    workspace: Path, outside: Path, serve: Any
+) -> None:
+    """Where the kernel does not tell whose a file is, a guest's socket in a grant is refused."""
+    granted = serve(outside / "granted")
+    policy = policy_of(write=[workspace], sockets=[granted.path], egress=Egress.OPEN)
+    text = f"""{at(workspace)}{BIND}
+one = listening("s"); two = listening("/tmp/s")
+answer([attempt(socket.socket(socket.AF_UNIX).connect, path) for path in ("s", "/tmp/s")])
+"""
+    with Jail(policy) as jail:
+        assert inside(jail, text) == [errno.EACCES, 0]
 
 
 def test_no_connection_is_ever_continued() -> None:
