@@ -46,7 +46,7 @@ def grant_ports(port: int) -> Grant:
 def grant_socket(path: str, field: str) -> Grant:
     """Return the grant of one AF_UNIX socket by *field*, "sockets" or "sensitive_sockets".
 
-    The second has no flag: who gives that away writes it down.
+    For the second no flag is offered for pasting: who gives that away writes it himself.
     """
     flag = f"--socket {_word(path)}" if field == "sockets" else ""
     return Grant(python=f"{field}=[{path!r}]", cli=flag)
