@@ -7,6 +7,7 @@
 #include <linux/in.h>
 #include <linux/landlock.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 
 #define BACKLOG 128
@@ -231,6 +232,18 @@ static void note_helper(vj_setup *setup, long pid) {
     setup->helpers[setup->helper_count++] = (int)pid;
 }
 
+// The dialer is a process of the jail, but its /proc/PID/net is the host's network, and
+// readable to all. So nothing of it is shown. (When it ends, the cover goes with it.)
+static void hide_process(const vj_setup *setup, long pid) {
+    char path[32];
+    vj_text text = {.data = path, .capacity = sizeof path};
+    vj_text_string(&text, "/proc/");
+    vj_text_number(&text, (uint64_t)pid, 10);
+    long result = sys(SYS_mount, "none", path, "tmpfs",
+                      MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=000,size=4096");
+    if (result < 0) vj_setup_fail(setup, VJ_STAGE_PORTS, result);
+}
+
 int vj_ports_fork_dialer(vj_setup *setup) {
     static vj_ports ports;
     int pair[2] = {-1, -1};
@@ -243,6 +256,7 @@ int vj_ports_fork_dialer(vj_setup *setup) {
         dial(setup, &ports);
     }
     note_helper(setup, pid);
+    hide_process(setup, pid);
     sys(SYS_close, pair[1]);
     return pair[0];
 }

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <linux/tcp.h>
+#include <linux/time_types.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -15,6 +16,7 @@
 #define BUFFER_SIZE     16384
 #define SIGNAL_SET_SIZE 8
 #define IPPROTO_OF_TCP  6
+#define REST_NS         100000000
 
 // One direction: what was read of `from` and is not yet written to the other side.
 typedef struct {
@@ -40,6 +42,7 @@ typedef struct {
     uint16_t asked[CONNECTIONS_MAX];
     uint32_t asked_count;
     int dialer_is_gone;
+    int rests; // out of descriptors or memory: no new connections for a moment
 } service;
 
 static uint32_t held(const flow *one) {
@@ -103,7 +106,11 @@ static void lead_on(connection *one, long socket) {
 static void accept_one(service *state, uint32_t index) {
     const vj_port *port = &state->ports->port[index];
     long came = sys(SYS_accept4, port->listener, 0, 0, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (came < 0) return; // it has gone again
+    if (came < 0) { // it has gone again, or there is nothing left to take it with
+        state->rests =
+            came == -EMFILE || came == -ENFILE || came == -ENOMEM || came == -ENOBUFS;
+        return;
+    }
     uint16_t number = state->order[state->open++];
     connection *one = &state->connections[number];
     one->side[0] = (int)came;
@@ -256,12 +263,15 @@ _Noreturn void vj_relay_serve(const vj_ports *ports) {
         uint32_t count = 2 * served;
         events[count++] = (struct pollfd){.fd = state.dialer_is_gone ? -1 : VJ_PORTS_PEER,
                                           .events = POLLIN};
-        uint32_t room = CONNECTIONS_MAX - state.open;
+        int room = state.open < CONNECTIONS_MAX && !state.rests;
         for (uint32_t i = 0; i < ports->count; i++) {
             events[count++] = (struct pollfd){.fd = room ? ports->port[i].listener : -1,
                                               .events = POLLIN};
         }
-        long result = sys(SYS_ppoll, events, count, 0, 0, SIGNAL_SET_SIZE);
+        struct __kernel_timespec rest = {.tv_nsec = REST_NS};
+        long result =
+            sys(SYS_ppoll, events, count, state.rests ? &rest : 0, 0, SIGNAL_SET_SIZE);
+        state.rests = 0;
         if (result < 0 && result != -EINTR) vj_exit_process(1);
         if (result <= 0) continue;
         for (uint32_t i = 0; i < served; i++) {

@@ -428,6 +428,27 @@ answer([sorted(set(got)), [attempt(os.listdir, f"/proc/{pid}/fd") for pid in (2,
         assert inside(jail, text) == [[errno.EPERM], [errno.EACCES] * 2]
 
 
+def test_no_process_of_the_jail_shows_the_hosts_network(echo: Echo) -> None:
+    """The dialer lives in the host's network: its /proc must not show that to a guest."""
+    other = Echo()
+    text = f"""
+wanted = ":%04X " % {other.port}
+shown = []
+for name in sorted(os.listdir("/proc")):
+    for table in ("net/tcp", "task/" + name + "/net/tcp"):
+        try:
+            with open("/proc/" + name + "/" + table) as file:
+                shown.append(wanted in file.read())
+        except OSError:
+            pass
+answer([any(shown), len(shown) > 1, attempt(os.listdir, "/proc/2"), attempt(os.listdir, "/proc/3")])
+"""
+    with Jail(JailPolicy(host_ports=[echo.port])) as jail:
+        assert inside(jail, text) == [False, True, errno.EACCES, 0]
+    assert outside(text)[0] is True
+    other.close()
+
+
 def test_without_ports_no_process_is_there(jail: Jail) -> None:
     """A jail that asks for no port must have neither dialer nor relay."""
     assert jail.run(["/bin/true"]).exit_code == 0
