@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import ast
 import difflib
+import inspect
 import json
 import re
 import sys
@@ -52,9 +53,10 @@ IN_A_FILE = {
 
 def descriptions(cls: type[Any]) -> dict[str, str]:
     """Return what the docstring of *cls* says of each argument, as plain text."""
-    _, _, arguments = (cls.__doc__ or "").partition("Args:\n")
+    # Python 3.13 takes the indentation off by itself, the others do not.
+    _, _, arguments = inspect.cleandoc(cls.__doc__ or "").partition("Args:\n")
     arguments = arguments.partition("\n\n")[0]
-    found = re.findall(r"^ {8}(\w+): (.*(?:\n {12}.*)*)", arguments, re.MULTILINE)
+    found = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", arguments, re.MULTILINE)
     return {name: re.sub(r"[`*]", "", " ".join(text.split())) for name, text in found}
 
 

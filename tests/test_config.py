@@ -126,6 +126,21 @@ def test_an_error_says_file_line_and_field(
         assert (caught.value.file, caught.value.line) == (str(tool), line + 1)
 
 
+@pytest.mark.parametrize(
+    "text",
+    ['"r\\u202ed" = 1', '[limits]\n"\\u001b[31m" = 1', '[egress]\n"\\u001b[31m" = 1',
+     '[env]\n"\\u001b[31m" = "x"', '[inbound]\n"\\u001b[31m" = 1', 'read = ["\\u001b[31m"]\nx = 1'],
+)  # fmt: skip
+def test_no_name_in_a_file_steers_a_terminal(workspace: Path, text: str) -> None:
+    """A file that a guest may have written must not reach a terminal through an error."""
+    file = workspace / "visruntime.toml"
+    file.write_text(text)
+    with pytest.raises(vr.PolicyError) as caught:
+        vr.JailPolicy.load(file)
+    assert str(caught.value).isprintable(), ascii(str(caught.value))
+    assert caught.value.line is not None
+
+
 def test_the_search_for_a_line_is_bounded() -> None:
     """A file made to be slow to search must cost an error its line, not the host its time."""
     text = "read = [\n" + "'/a',\n" * 100_000 + "5]\nreed = 1\n"

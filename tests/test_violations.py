@@ -164,6 +164,23 @@ def test_a_connection_without_a_network_is_a_hint() -> None:
     assert [(v.kind, v.confidence) for v in guesses] == [("connect", "guess")]
 
 
+def test_a_hidden_secret_is_told_apart_and_can_be_lifted(workspace: Path) -> None:
+    """A secret must not look like a missing grant, and what is offered must show that one only."""
+    for name in (".env", "id_rsa"):
+        (workspace / name).write_text("swordfish")
+    policy = vr.JailPolicy(read=[workspace])
+    with vr.Jail(policy) as jail:
+        (guess,) = jail.run(["cat", workspace / ".env"]).violations
+    assert (guess.rule, guess.errno) == ("secrets", errno.EACCES)
+    decision = policy.why("read", workspace / ".env")
+    assert decision.grant == guess.grant
+    assert guess.grant is not None
+    assert guess.grant.cli == f"--reveal {workspace}/.env"
+    with vr.Jail(policy.replace(**pasted(guess.grant.python))) as jail:
+        assert jail.run(["cat", workspace / ".env"]).stdout == b"swordfish"
+        assert jail.run(["cat", workspace / "id_rsa"]).exit_code == 1
+
+
 def test_stderr_gives_guesses_only(workspace: Path, outside: Path) -> None:
     """Text must never be called more than a guess, and a program that succeeded has none."""
     (outside / "data").write_text("data")

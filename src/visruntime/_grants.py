@@ -9,7 +9,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from visruntime._policy_values import Limits
 
-__all__ = ["grant_hosts", "grant_limit", "grant_path", "grant_ports", "grant_socket"]
+__all__ = [
+    "grant_hosts",
+    "grant_limit",
+    "grant_path",
+    "grant_ports",
+    "grant_reveal",
+    "grant_socket",
+]
 
 LIMIT_FLAGS = (
     "memory",
@@ -30,6 +37,11 @@ def grant_path(right: str, path: str) -> Grant | None:
         return None
     field = "write" if right == "write" else "read"
     return Grant(python=f"{field}=[{path!r}]", cli=f"--{field} {_word(path)}")
+
+
+def grant_reveal(path: str) -> Grant:
+    """Return what lifts the secret at *path*, as far as it is granted."""
+    return Grant(python=f"reveal=[{path!r}]", cli=f"--reveal {_word(path)}")
 
 
 def grant_hosts(host: str, port: int) -> Grant:

@@ -12,7 +12,7 @@ import os
 import signal
 
 from visruntime import _native
-from visruntime._grants import grant_limit, grant_path
+from visruntime._grants import grant_limit, grant_path, grant_reveal
 from visruntime._paths import MAX_PATH_BYTES
 from visruntime._policy_values import Grant
 from visruntime.events import Violation
@@ -108,11 +108,17 @@ def of_output(
 class Explainer:
     """What a policy has to do with an error about a path; never looks at the path itself."""
 
-    __slots__ = ("_origins", "_policy", "_rules")
+    __slots__ = ("_origins", "_policy", "_rules", "_secrets")
 
-    def __init__(self, policy: JailPolicy, rules: Sequence[tuple[str, str]]) -> None:
+    def __init__(
+        self,
+        policy: JailPolicy,
+        rules: Sequence[tuple[str, str]],
+        secrets: Iterable[tuple[str, str]] = (),
+    ) -> None:
         self._policy = policy
         self._rules = rules
+        self._secrets = {path for path, _ in secrets}
         self._origins: dict[tuple[str, str], str] | None = None
 
     def explain(
@@ -133,12 +139,15 @@ class Explainer:
         if right is None:
             return self._hidden(path, confidence) if errno == numbers.ENOENT else None
         _, index = _native.decide(self._rules, right, path)
-        rule, why, denied_here = "", "no rule grants it", False
+        rule, why, grant = "", "no rule grants it", grant_path(right, path)
         if index >= 0:
             kind, at = self._rules[index]
             rule, why = self._origin(kind, at), f"{kind}={at!r} decides"
-            # A deny of this very path beats any grant of it, and deny_exec all below it.
-            denied_here = kind.startswith("deny") and (at == path or kind == "deny_exec")
+            if rule == "secrets":
+                why, grant = f"{at!a} is hidden as a secret", grant_reveal(at)
+            elif kind.startswith("deny") and (at == path or kind == "deny_exec"):
+                # A deny of this very path beats any grant of it, and deny_exec all below it.
+                grant = None
         return Violation(
             right,
             f"the policy does not let the guest {VERBS[right]} {path!a}: {why}",
@@ -146,7 +155,7 @@ class Explainer:
             target=path,
             errno=errno,
             rule=rule,
-            grant=None if denied_here else grant_path(right, path),
+            grant=grant,
         )
 
     def _right(self, errno: int, path: str) -> str | None:
@@ -196,7 +205,9 @@ class Explainer:
         """Return the policy's own name of a rule, such as ``deny[0]``."""
         if self._origins is None:
             self._origins = {(rule.kind, rule.path): rule.origin for rule in self._policy.rules()}
-        return self._origins.get((kind, path), f"{kind} {path}")
+        if (kind, path) in self._origins:
+            return self._origins[kind, path]
+        return "secrets" if kind == "deny" and path in self._secrets else f"{kind} {path}"
 
 
 def guessed(

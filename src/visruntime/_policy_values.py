@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from visruntime._paths import _short
+from visruntime._paths import _short, visible
 from visruntime.errors import PolicyError
 
 TYPE_CHECKING = False
@@ -322,7 +322,7 @@ class Limits(Frozen):
         for name, value in changes.items():
             if name not in type(self).__slots__:
                 raise PolicyError(
-                    f"limits.{name}: there is no such limit; there are "
+                    f"limits.{visible(name)}: there is no such limit; there are "
                     + ", ".join(type(self).__slots__),
                     field=f"limits.{name}",
                     value=value,

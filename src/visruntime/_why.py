@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import os
 
-from visruntime._grants import grant_hosts, grant_path, grant_ports, grant_socket
+from visruntime._grants import (
+    grant_hosts,
+    grant_path,
+    grant_ports,
+    grant_reveal,
+    grant_socket,
+)
 from visruntime._native import decide
 from visruntime._paths import (
     FORBIDDEN_GRANTS,
@@ -76,7 +82,7 @@ def why(policy: JailPolicy, op: str, target: object) -> Decision:
             allowed=False,
             rule=rule,
             reason=_cannot(op, shown, real, rule),
-            grant=None if _denied_here(rule, real) else grant_path(op, real),
+            grant=_lifting(op, rule, real),
             notes=NOT_COVERED_BY_DENY_EXEC if rule and rule.kind == "deny_exec" else (),
         )
     hidden = _hidden(op, path, rule)
@@ -86,11 +92,15 @@ def why(policy: JailPolicy, op: str, target: object) -> Decision:
     )
 
 
-def _denied_here(rule: Rule | None, real: str) -> bool:
-    """Tell whether no grant lifts *rule* at *real*: a deny of that path, or of execution."""
-    if rule is None or not rule.kind.startswith("deny"):
-        return False
-    return rule.kind == "deny_exec" or (rule.path == real and rule.origin != "system")
+def _lifting(op: str, rule: Rule | None, real: str) -> Grant | None:
+    """Return what to add against *rule* at *real*; nothing lifts a deny there, or of execution."""
+    if rule is not None and rule.origin == "secrets":
+        return grant_reveal(rule.path)
+    if rule is not None and rule.kind.startswith("deny"):
+        denied_here = rule.path == real and rule.origin != "system"
+        if denied_here or rule.kind == "deny_exec":
+            return None
+    return grant_path(op, real)
 
 
 def _behind_the_wall(rules: Sequence[Rule], real: str, shown: str) -> Decision | None:

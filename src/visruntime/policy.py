@@ -625,7 +625,7 @@ def _egress_from_plain(value: object) -> Egress:
     _check_table("egress", table)
     for key in table:
         if key not in ("mode", "allow", "deny"):
-            _refuse(f"egress.{key}", table[key], "only mode, allow and deny")
+            _refuse(f"egress.{visible(str(key))}", table[key], "only mode, allow and deny")
     return Egress(**({"mode": "proxy"} | table))
 
 
@@ -634,7 +634,7 @@ def _check_known(fields: Mapping[str, object]) -> None:
     for name in fields:
         if name not in JailPolicy.__slots__:
             raise PolicyError(
-                f"{name}: there is no such policy field; there are "
+                f"{visible(str(name))}: there is no such policy field; there are "
                 + ", ".join(JailPolicy.__slots__),
                 field=str(name),
                 value=fields[name],
