@@ -130,6 +130,11 @@ def _make_plan(
     host_root = policy.system == "host"
     written = [rule for rule in resolved if rule.origin not in ("system", "private")]
     plan.home = _home(resolved, written)
+    plan.notes += [
+        f"inherit_env: {name} is not set on this host, so the guest does not have it"
+        for name in policy.inherit_env
+        if name not in os.environ
+    ]
     grants = [rule.path for rule in written if rule.kind == "write"]
     _check_links(policy, resolver, grants)
     plan.patterns = _check_patterns(policy, written, resolver)
