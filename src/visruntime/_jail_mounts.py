@@ -61,7 +61,8 @@ def host_mounts(*, all_of_them: bool = True) -> list[Mount]:
 
 
 def _type_of(line: bytes) -> str:
-    return line.partition(b" - ")[2].split(b" ", 1)[0].decode("ascii", "replace")
+    start = line.index(b" - ") + 3
+    return line[start : line.index(b" ", start)].decode("ascii", "replace")
 
 
 def _by_point(mounts: Sequence[Mount]) -> dict[str, Mount]:

@@ -102,6 +102,13 @@ EXTRA = struct.Struct("@IIPP")
 """vj_rule, vj_fact and vj_extra; the tests compare them with the compiler's layout."""
 
 KIND_NUMBERS = {kind: number for number, kind in enumerate(RULE_KINDS)}
+OPERATIONS = {
+    name: getattr(lib, f"VJ_OPERATION_{name}")
+    for name in (
+        *("COPY", "DEVICES", "DIRECTORY", "FILE", "PROC", "SCRATCH", "SCRATCH_PLACE"),
+        *("SOCKET", "SYMLINK", "TRY"),
+    )
+}
 OBJECTS = {
     "absent": lib.VJ_OBJECT_ABSENT,
     "directory": lib.VJ_OBJECT_DIRECTORY,
@@ -114,12 +121,15 @@ class _Strings:
 
     __slots__ = ("_block", "addresses")
 
-    def __init__(self, texts: Iterable[str]) -> None:
-        raw = [os.fsencode(text) for text in texts]
-        self._block = ffi.from_buffer(b"\0".join(raw) + b"\0")
+    def __init__(self, texts: Sequence[str]) -> None:
+        joined = "\0".join(texts) + "\0"
+        block = os.fsencode(joined)
+        sizes: Iterable[int] = map(len, texts)
+        if len(block) != len(joined):  # not all of it is ASCII
+            sizes = (len(os.fsencode(text)) for text in texts)
+        self._block = ffi.from_buffer(block)
         start = int(ffi.cast("uintptr_t", self._block))
-        ends = accumulate((len(text) + 1 for text in raw), initial=start)
-        self.addresses = list(ends)
+        self.addresses = list(accumulate((size + 1 for size in sizes), initial=start))
 
 
 def _table(name: str, rows: list[bytes]) -> Any:
@@ -190,7 +200,7 @@ def compile_plan(
         FACT.pack(next(at), OBJECTS[kind], owner, group, 0, device, inode)
         for kind, device, inode, owner, group in facts.values()
     ]
-    kinds = [getattr(lib, f"VJ_OPERATION_{operation}") for operation, _, _, _ in extras]
+    kinds = [OPERATIONS[operation] for operation, _, _, _ in extras]
     kinds += [lib.VJ_EXTRA_FREE] * len(free)
     first = len(rules) + len(facts)
     sources = strings.addresses[first + len(kinds) :]
