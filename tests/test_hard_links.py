@@ -64,6 +64,21 @@ def test_two_names_with_the_same_rights_are_no_reason_to_refuse(workspace: Path)
         assert got == ([0, 0] if "write" in rules else [errno.EROFS, errno.EROFS])
 
 
+def test_denied_copies_of_installed_code_are_reported(workspace: Path) -> None:
+    """An environment linked from a cache must not keep a jail from opening that shows the cache."""
+    cache, packages = workspace / "cache", workspace / "proj/lib/python3.12/site-packages"
+    cache.mkdir()
+    packages.mkdir(parents=True)
+    (cache / "module.py").write_text("x = 1\n")
+    os.link(cache / "module.py", packages / "module.py")
+    with Jail(policy_of(read=[workspace], deny=[workspace / "proj"])) as jail:
+        assert [note for note in jail.report.notes if note.startswith("linked_inside: 1 ")]
+        text = f"answer([opened(str(p)) for p in {[str(packages), str(cache / 'module.py')]!r}])"
+        got = inside(jail, text)
+    assert got[0] in (errno.EACCES, errno.ENOENT)
+    assert got[1] == 0
+
+
 def test_installed_code_that_shares_files_with_a_read_grant_stays_as_it_is(
     workspace: Path,
 ) -> None:

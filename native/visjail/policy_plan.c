@@ -261,27 +261,22 @@ static bool needs_pins(const node *at) {
     return at->binds || at->masks || at->is_held;
 }
 
-// Whether `directory` (a prefix of a node's path) has been pinned below `top`
-// already: some earlier node beneath `top` shares it.
-static bool pinned_before(const node *top, const node *at, size_t length) {
-    for (const node *earlier = top + 1; earlier < at; earlier++) {
-        if (needs_pins(earlier) && earlier->length > length &&
-            !strncmp(earlier->path, at->path, length) && earlier->path[length] == '/' &&
-            mounted_above(earlier) == top) {
-            return true;
-        }
-    }
-    return false;
+// Whether the leading `length` bytes of a node's path were pinned already, for the node
+// before it: nodes are in the order of a tree, so all that share them are neighbours.
+static bool pinned_before(const node *earlier, const node *at, size_t length) {
+    return earlier && earlier->length > length &&
+           !strncmp(earlier->path, at->path, length) && earlier->path[length] == '/';
 }
 
 // Pins of one writable grant, shallow first within each chain.
 static void add_pins(builder *build, const node *top) {
     bool hidden = false;
+    const node *earlier = NULL;
     const node *end = build->nodes + build->node_count;
     for (const node *at = top + 1; at < end && beneath(at->path, top); at++) {
         if (!needs_pins(at) || mounted_above(at) != top) continue;
         for (size_t length = top->length + 1; length < at->length; length++) {
-            if (at->path[length] != '/' || pinned_before(top, at, length)) continue;
+            if (at->path[length] != '/' || pinned_before(earlier, at, length)) continue;
             char directory[VJ_PATH_MAX];
             memcpy(directory, at->path, length);
             directory[length] = 0;
@@ -296,6 +291,7 @@ static void add_pins(builder *build, const node *top) {
             }
             add_bind(build, top, directory, VJ_BIND_READ_ONLY);
         }
+        earlier = at;
     }
 }
 

@@ -21,12 +21,40 @@ MAX_VALUE_BYTES = 128 * 1024 - 1
 MAX_TOTAL_BYTES = 1024**2
 """Largest sum of all ``NAME=value``, in bytes."""
 
-SECRET_WORDS = ("CREDENTIALS", "KEY", "PASSWD", "PASSWORD", "SECRET", "TOKEN")
+SECRET_ENDS = (
+    *("CREDENTIAL", "CREDENTIALS", "KEY", "KEYS", "PASSPHRASE", "PASSWD", "PASSWORD", "PASSWORDS"),
+    *("SECRET", "SECRETS", "TOKEN", "TOKENS"),
+)
+"""How names of secrets end, as a word of its own or not: API_KEY, APIKEY, PGPASSWORD."""
+SECRET_WORDS = ("AUTH", "COOKIE", "PASS", "PAT", "PWD")
+"""Last words of such names, but no names by themselves: MYSQL_PWD, while PWD is a folder."""
+NO_KEYS = ("DONKEY", "HOCKEY", "HOTKEY", "HOTKEYS", "JOCKEY", "MONKEY", "TURKEY", "WHISKEY")
+FORMS = ("B64", "BASE", "BASE64", "JSON", "VALUE")
+"""Words behind the one that counts: SECRET_KEY_BASE, GOOGLE_CREDENTIALS_JSON."""
+
+FOREIGN_CODE = ("LD_", "DYLD_", "PERL")
+"""Beginnings of names that make any program load what they name; of no use to a policy."""
+FOREIGN_NAMES = ("BASH_ENV", "ENV")
+
+STEERING = ("PYTHON", "GIT_")
+"""Beginnings of names by which programs are steered: given on purpose or not at all."""
+STEERING_NAMES = (
+    *("BASHOPTS", "GCONV_PATH", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "MAVEN_OPTS"),
+    *("NODE_OPTIONS", "NODE_PATH", "OPENSSL_CONF", "PROMPT_COMMAND", "PS4", "RUBYLIB"),
+    *("RUBYOPT", "RUSTC_WRAPPER", "SHELLOPTS", "_JAVA_OPTIONS"),
+)
+"""The same, by the whole name."""
 
 
 def looks_secret(name: str) -> bool:
-    """Tell whether *name* is that of a secret: a word such as TOKEN, or ending in ``_TOKEN``."""
-    return name.upper().rpartition("_")[2] in SECRET_WORDS
+    """Tell whether *name* is that of a secret, such as API_KEY or GITHUB_TOKEN."""
+    words = name.upper().split("_")
+    while len(words) > 1 and (words[-1] in FORMS or words[-1].isdigit()):
+        words.pop()
+    last = words[-1]
+    if len(words) > 1 and last in SECRET_WORDS:
+        return True
+    return last.endswith(SECRET_ENDS) and last not in NO_KEYS
 
 
 def check_env(env: object) -> Mapping[str, str | Secret]:
@@ -73,7 +101,7 @@ def check_inherit_env(names: object) -> tuple[str, ...]:
                 field=field,
                 value=name,
             )
-        if name.startswith(("PYTHON", "GIT_")) or name == "NODE_OPTIONS":
+        if name.startswith(STEERING) or name in STEERING_NAMES:
             raise PolicyError(
                 f"{field}: {name} steers programs and is not inherited; give the value itself, "
                 f'env={{"{name}": "..."}}',
@@ -93,7 +121,7 @@ def _check_name(name: object, field: str) -> None:
         )
     if len(name) > 1024:
         raise PolicyError(f"{field}: a name of {len(name)} characters", field=field, value=name)
-    if name.startswith(("LD_", "DYLD_", "PERL5")) or name in ("BASH_ENV", "ENV"):
+    if name.startswith(FOREIGN_CODE) or name in FOREIGN_NAMES:
         raise PolicyError(
             f"{field}: {name} makes programs load foreign code and is refused from every source",
             field=field,

@@ -56,16 +56,18 @@ def judge_links(files: Iterable[File], decide: Decider) -> tuple[list[str], list
         PolicyUnsupported: what one name denies, another one of the same file gives.
     """
     folders = set()
-    others = 0
+    others = copies = 0
     for file in files:
-        readable = [path for path in file.names if decide("read", path)[0]]
-        writable = [path for path in readable if decide("write", path)[0]]
+        readable = [path for path in file.names if decide.of_many("read", path)[0]]
+        writable = [path for path in readable if decide.of_many("write", path)[0]]
         hidden = [path for path in file.names if path not in readable]
         kept = [path for path in readable if path not in writable]
-        # Installed code is no secret, and installers link it all over a machine.
-        secret = next((path for path in hidden if _installed_above(path) is None), None)
-        if secret and readable:
-            _refuse(secret, readable[0], "denied", "read")
+        if hidden and readable:
+            # What is installed came from a cache, and is no secret of the folder it lies in.
+            private = [path for path in hidden if _installed_above(path) is None]
+            copies += not private
+            if private:
+                _refuse(private[0], readable[0], "denied", "read")
         if not writable or (not kept and len(file.names) >= file.count):
             continue
         for path in writable:
@@ -77,6 +79,11 @@ def judge_links(files: Iterable[File], decide: Decider) -> tuple[list[str], list
             else:
                 others += 1
     notes = []
+    if copies:
+        notes.append(
+            f"linked_inside: {copies} files of installed code are denied under one name and can "
+            "be read under another one (an installer's cache)"
+        )
     if others:
         notes.append(
             f"linked_outside: {others} writable files have a name outside of the grants, through "

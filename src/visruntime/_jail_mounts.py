@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import re
 
-from visruntime import _native
+from visruntime._decider import Decider
 from visruntime._paths import is_within
 from visruntime.errors import PolicyUnsupported
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 __all__ = ["Mount", "host_mounts", "kernel_mounts", "refuse_aliases", "refuse_kernel_mounts"]
 
@@ -37,30 +37,44 @@ class Mount:
     __slots__ = ("device", "point", "root", "type")
 
     def __init__(self, line: bytes) -> None:
-        fields, _, rest = line.partition(b" - ")
-        parts = fields.split()
+        parts = line.split(None, 5)
         self.device = parts[2]
         self.root = _unescape(parts[3])
         self.point = _unescape(parts[4])
-        self.type = rest.split(b" ", 1)[0].decode("ascii", "replace")
+        self.type = _type_of(line)
 
 
 def _unescape(text: bytes) -> str:
     return os.fsdecode(ESCAPE.sub(lambda found: bytes([int(found[1], 8)]), text))
 
 
-def host_mounts() -> list[Mount]:
-    """Return the mounts of this process, in the order in which they were made."""
+def host_mounts(*, all_of_them: bool = True) -> list[Mount]:
+    """Return the mounts of this process, in the order in which they were made.
+
+    Without *all_of_them* only those that show the kernel's state.
+    """
     with open("/proc/self/mountinfo", "rb") as table:
-        return [Mount(line) for line in table.read().splitlines()]
+        lines = table.read().splitlines()
+    if not all_of_them:
+        lines = [line for line in lines if _type_of(line) in KERNEL_TYPES]
+    return [Mount(line) for line in lines]
 
 
-def _mount_of(path: str, mounts: Sequence[Mount]) -> Mount | None:
-    best = None
-    for mount in mounts:  # of two at one point the later one is on top
-        if is_within(path, mount.point) and (best is None or len(mount.point) >= len(best.point)):
-            best = mount
-    return best
+def _type_of(line: bytes) -> str:
+    start = line.index(b" - ") + 3
+    return line[start : line.index(b" ", start)].decode("ascii", "replace")
+
+
+def _by_point(mounts: Sequence[Mount]) -> dict[str, Mount]:
+    return {mount.point: mount for mount in mounts}  # of two at one point the later is on top
+
+
+def _mount_of(path: str, by_point: Mapping[str, Mount]) -> Mount | None:
+    while path not in by_point:
+        if path == "/":
+            return None
+        path = path.rpartition("/")[0] or "/"
+    return by_point[path]
 
 
 def kernel_mounts(mounts: Sequence[Mount]) -> list[str]:
@@ -85,9 +99,11 @@ def refuse_kernel_mounts(grants: Sequence[tuple[str, str]], mounts: Sequence[Mou
     Raises:
         PolicyUnsupported: naming the mount.
     """
+    by_point = _by_point(mounts)
+    kernel = [mount for mount in mounts if mount.type in KERNEL_TYPES]
     for field, path in grants:
-        around = _mount_of(path, mounts)
-        below = [m for m in mounts if m.type in KERNEL_TYPES and is_within(m.point, path)]
+        around = _mount_of(path, by_point)
+        below = [mount for mount in kernel if is_within(mount.point, path)]
         if around is not None and around.type in KERNEL_TYPES:
             below.append(around)
         if below:
@@ -110,14 +126,21 @@ def refuse_aliases(
     Raises:
         PolicyUnsupported: naming the other path.
     """
+    if not denies:
+        return
+    by_point = _by_point(mounts)
+    by_device: dict[bytes, list[Mount]] = {}
+    for mount in mounts:
+        by_device.setdefault(mount.device, []).append(mount)
+    decide = Decider(rules)
     for field, right, path in denies:
-        own = _mount_of(path, mounts)
-        if own is None:
+        own = _mount_of(path, by_point)
+        if own is None or len(by_device[own.device]) == 1:
             continue
         inside = path[len(own.point) :] if own.point != "/" else path
         place = own.root.rstrip("/") + inside
-        for mount in mounts:
-            if mount is own or mount.device != own.device:
+        for mount in by_device[own.device]:
+            if mount is own:
                 continue
             if is_within(place, mount.root):
                 alias = mount.point.rstrip("/") + place[len(mount.root.rstrip("/")) :]
@@ -126,7 +149,7 @@ def refuse_aliases(
             else:
                 continue
             alias = alias or "/"
-            if not is_within(alias, path) and _native.decide(rules, right, alias)[0]:
+            if not is_within(alias, path) and decide(right, alias)[0]:
                 raise PolicyUnsupported(
                     f"{field}: {path} can also be reached as {alias}, by a second mount of the "
                     "same file system inside a grant; deny that path too",

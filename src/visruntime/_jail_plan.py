@@ -10,8 +10,10 @@ import os
 import secrets
 import stat
 import sys
+from itertools import islice
 
 from visruntime import _native
+from visruntime._decider import Decider
 from visruntime._jail_canaries import MOST_PATHS
 from visruntime._jail_mounts import (
     host_mounts,
@@ -24,14 +26,15 @@ from visruntime._jail_protect import host_files
 from visruntime._jail_resolve import Resolver, check_links
 from visruntime._jail_search import look_through
 from visruntime._jail_sockets import check_broker, resolve_sockets, socket_tier
-from visruntime._paths import HOME, ancestors, existing_minimal_read, is_within, visible
+from visruntime._paths import HOME, ancestors, is_within, visible
+from visruntime._system_roots import SystemRoots
 from visruntime._unsupported import unsupported
 from visruntime._wall import Wall, find_wall
 from visruntime.errors import PolicyError, PolicyUnsupported
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
     from visruntime.policy import JailPolicy, Limits, Rule
@@ -106,8 +109,19 @@ def make_plan(
         PolicyUnsupported: a clause that this version or machine cannot enforce.
         PolicyError: a path that is missing, or is not what a rule can stand on.
     """
-    minimal = existing_minimal_read() if policy.system == "minimal" else ()
-    resolver = Resolver()
+    with Resolver() as resolver:
+        return _make_plan(policy, resolver, implicit_read, config_files)
+
+
+def _make_plan(
+    policy: JailPolicy,
+    resolver: Resolver,
+    implicit_read: Sequence[tuple[str, str]],
+    config_files: Iterable[str],
+) -> JailPlan:
+    system_roots = SystemRoots() if policy.system == "minimal" else None
+    minimal = system_roots.pairs if system_roots else ()
+    resolver.found.update(system_roots.status if system_roots else {})
     implicit = [resolver(path) for path, _ in implicit_read]
     resolved = policy._assemble(resolve=True, minimal=minimal, real=resolver, implicit=implicit)
     reveal = [resolver(path) for path in policy.reveal]
@@ -117,6 +131,11 @@ def make_plan(
     host_root = policy.system == "host"
     written = [rule for rule in resolved if rule.origin not in ("system", "private")]
     plan.home = _home(resolved, written)
+    plan.notes += [
+        f"inherit_env: {name} is not set on this host, so the guest does not have it"
+        for name in policy.inherit_env
+        if name not in os.environ
+    ]
     grants = [rule.path for rule in written if rule.kind == "write"]
     _check_links(policy, resolver, grants)
     plan.patterns = _check_patterns(policy, written, resolver)
@@ -127,7 +146,7 @@ def make_plan(
     rules += [("read", path, False, True) for path in implicit]
     sockets = resolve_sockets(policy, resolver, grants)
     rules += [("read", path, False, True) for _, path in sockets]
-    copied, system = _system_rules(resolved)
+    copied, system = _system_rules(resolved, resolver)
     rules += system
     rules += _mount_rules(written, rules)
     plan.protected = _protect(rules, grants, (*config_files, *policy.files), plan.notes)
@@ -158,7 +177,7 @@ def make_plan(
     plan.host_rules = [(kind, path) for kind, path, private, _ in rules if not private]
     plan.acts = [
         *dict.fromkeys("c" + plan.wall.first_missing(path) for _, path in plan.wall.names),
-        *_denied_paths(written, plan, rules, facts),
+        *islice(_denied_paths(written, plan, rules, facts), MOST_PATHS),
     ][:MOST_PATHS]
     guest_id = GUEST_IDS[0] + secrets.randbelow(GUEST_IDS[1] - GUEST_IDS[0])
     plan.blob = _compile(
@@ -166,7 +185,7 @@ def make_plan(
         facts=facts,
         extras=[
             *_extras(policy, resolved, resolver, plan.home, os.geteuid() or guest_id),
-            *_system_extras(minimal, copied),
+            *_system_extras(system_roots, copied),
             *(("TRY", act[1:], "", ord(act[0])) for act in plan.acts),
             *port_operations(policy),
             *(("SOCKET", path, "", 0) for _, path in sockets if _reads(plan.rules, path)),
@@ -217,7 +236,7 @@ def _home(resolved: Sequence[Rule], written: Sequence[Rule]) -> str:
 
 
 def _system_rules(
-    resolved: Sequence[Rule],
+    resolved: Sequence[Rule], resolver: Resolver
 ) -> tuple[list[str], list[tuple[str, str, bool, bool]]]:
     """Return the small files that are copied, and all rules that no field of the policy made.
 
@@ -229,18 +248,15 @@ def _system_rules(
         if rule.origin not in ("system", "private"):
             continue
         private = rule.origin == "private"
-        if not private and rule.path.startswith("/etc/") and _is_small_file(rule.path):
+        found = resolver.found.get(rule.path)
+        if not private and rule.path.startswith("/etc/") and found and _is_small_file(found):
             copied.append(rule.path)
             private = True
         rules.append((rule.kind, rule.path, private, False))
     return copied, rules
 
 
-def _is_small_file(path: str) -> bool:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return False
+def _is_small_file(found: os.stat_result) -> bool:
     return stat.S_ISREG(found.st_mode) and found.st_size <= MOST_COPIED_BYTES
 
 
@@ -263,25 +279,21 @@ def _mount_rules(
     written: Sequence[Rule], rules: Sequence[tuple[str, str, bool, bool]]
 ) -> list[tuple[str, str, bool, bool]]:
     """Refuse grants and denies that the host's mounts would undo; mask the rest of them."""
-    mounts = host_mounts()
-    refuse_kernel_mounts(
-        [(rule.origin, rule.path) for rule in written if rule.kind in ("read", "write")], mounts
-    )
+    grants = [(rule.origin, rule.path) for rule in written if rule.kind in ("read", "write")]
     rights = {"deny_write": "write", "deny_exec": "exec"}
-    refuse_aliases(
-        [
-            (rule.origin, rights.get(rule.kind, "read"), rule.path)
-            for rule in written
-            if rule.kind.startswith("deny")
-        ],
-        [(kind, path) for kind, path, private, _ in rules if not private],
-        mounts,
-    )
-    visible = [path for kind, path, private, _ in rules if kind == "read" and not private]
+    denies = [
+        (rule.origin, rights.get(rule.kind, "read"), rule.path)
+        for rule in written
+        if rule.kind.startswith("deny")
+    ]
+    mounts = host_mounts(all_of_them=bool(grants or denies))
+    refuse_kernel_mounts(grants, mounts)
+    refuse_aliases(denies, [rule[:2] for rule in rules if not rule[2]], mounts)
+    visible = {path for kind, path, private, _ in rules if kind == "read" and not private}
     return [
         ("deny", point, False, False)
         for point in kernel_mounts(mounts)
-        if any(is_within(point, path) for path in visible)
+        if any(top in visible for top in ancestors(point))
     ]
 
 
@@ -295,17 +307,17 @@ def _protect(
     protected: list[str] = []
     if not grants:
         return protected
-    plain = [(kind, path) for kind, path, private, _ in rules if not private]
+    decide = Decider([(kind, path) for kind, path, private, _ in rules if not private])
     for path, what in host_files(config_files):
         for grant in grants:
-            if is_within(grant, path) and _native.decide(plain, "write", grant)[0]:
+            if is_within(grant, path) and decide("write", grant)[0]:
                 raise PolicyError(
                     f"write: {grant} lies in {path}, {what}: what a guest writes there the host "
                     "would run; grant another folder",
                     field="write",
                     value=grant,
                 )
-        if _native.decide(plain, "write", path)[0] and path not in protected:
+        if decide("write", path)[0] and path not in protected:
             protected.append(path)
     for entry in sys.path:
         real = os.path.realpath(entry or ".")
@@ -334,10 +346,16 @@ def _wall(
 def _facts(paths: Iterable[str], resolver: Resolver) -> dict[str, _native.Fact]:
     """Return what stands at each path and above it; for the rules, what was found there."""
     facts = {path: _fact(status) for path, status in resolver.found.items()}
+    whole = set()  # folders that have a fact, and all above them
     for path in paths:
-        for step in ancestors(path):
-            if step not in facts:
-                facts[step] = _fact(_status(step))
+        folder = path.rpartition("/")[0] or "/"
+        if folder not in whole:
+            whole.add(folder)
+            for step in ancestors(folder):
+                if step not in facts:
+                    facts[step] = _fact(_status(step))
+        if path not in facts:
+            facts[path] = _fact(_status(path))
     # A rule on a link stands for the link and for what it leads to; only that can be covered.
     for links in resolver.links.values():
         for link, _ in links:
@@ -447,36 +465,32 @@ def _denied_paths(
     plan: JailPlan,
     rules: Sequence[tuple[str, str, bool, bool]],
     facts: dict[str, _native.Fact],
-) -> list[str]:
-    """Return acts for the canaries: each deny of the policy, tried on its own path.
+) -> Iterator[str]:
+    """Yield acts for the canaries: each deny of the policy, tried on its own path.
 
     Behind them, a new name in each folder that is granted for reading. Not a file: one that
     is being executed would answer ETXTBSY, whatever the mount says.
     """
-    acts = []
+    decide = Decider(plan.rules if written else ())
     for rule in written:
         if not rule.kind.startswith("deny") or facts[rule.path][0] == "absent":
             continue
         folder = os.path.dirname(rule.path)
-        if not _native.decide(plan.rules, "read", folder)[0]:
+        if not decide("read", folder)[0]:
             continue  # nothing of it is visible
         right = {"deny_write": "write", "deny_exec": "exec"}.get(rule.kind, "read")
         if right == "exec":
-            readable, index = _native.decide(plan.rules, "read", rule.path)
+            readable, index = decide("read", rule.path)
             if facts[rule.path][0] != "file" or (readable and rules[index][2]):
                 continue  # in a private place there is no file of the host
-        if not _native.decide(plan.rules, right, rule.path)[0]:
-            acts.append(right[0].replace("e", "x") + rule.path)
-    acts += [f"w{path}" for path in (*plan.protected, *plan.wall.replaced)]
-    acts += [f"r{path}" for path, _ in plan.secrets]
-    acts += [
-        f"w{rule.path}"
-        for rule in written
-        if rule.kind == "read"
-        and facts[rule.path][0] == "directory"
-        and not _native.decide(plan.rules, "write", rule.path)[0]
-    ]
-    return acts
+        if not decide(right, rule.path)[0]:
+            yield right[0].replace("e", "x") + rule.path
+    yield from (f"w{path}" for path in (*plan.protected, *plan.wall.replaced))
+    yield from (f"r{path}" for path, _ in plan.secrets)
+    for rule in written:
+        is_folder = rule.kind == "read" and facts[rule.path][0] == "directory"
+        if is_folder and not decide("write", rule.path)[0]:
+            yield f"w{rule.path}"
 
 
 # ---- what the jail has of its own --------------------------------------------------
@@ -491,10 +505,10 @@ HOSTS = "127.0.0.1 localhost visruntime\n::1 localhost\n"
 
 
 def _system_extras(
-    minimal: Sequence[tuple[str, str]], copied: Sequence[str]
+    system: SystemRoots | None, copied: Sequence[str]
 ) -> list[tuple[str, str, str, int]]:
     """Return the links and the copied files of ``system="minimal"``."""
-    links = [("SYMLINK", path, os.readlink(path), 0) for path, _ in minimal if os.path.islink(path)]
+    links = [("SYMLINK", path, text, 0) for path, text in (system.links if system else {}).items()]
     return links + [("COPY", path, path, 0) for path in copied]
 
 

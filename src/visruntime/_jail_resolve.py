@@ -16,6 +16,7 @@ from visruntime.errors import PolicyError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Self
 
 __all__ = ["Resolver", "check_links"]
 
@@ -30,53 +31,71 @@ ALLOWED_TO_OTHERS = 0o022
 
 
 class Resolver:
-    """Follows paths, and remembers for each what it met.
+    """Follows paths, and remembers for each what it met. Close it when the plan is made.
 
     ``found`` has the status of what stands at a real path (``None``: nothing), ``links``
     for each path asked the links on the way, as (path of the link, made by the system), and
-    ``reals`` where it leads.
+    ``reals`` where it leads. The folders on the way to the last path stay open: the next
+    one that begins alike goes on from there.
     """
 
     def __init__(self) -> None:
         self.found: dict[str, os.stat_result | None] = {}
         self.links: dict[str, list[tuple[str, bool]]] = {}
         self.reals: dict[str, str] = {}
+        self._walked = [("", os.open("/", os.O_PATH | os.O_CLOEXEC))]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._back_to(0)
 
     def __call__(self, path: str) -> str:
         """Return where absolute, normalised *path* leads; what is missing stays as written."""
         links: list[tuple[str, bool]] = []
         self.links[path] = links
-        todo = [part for part in reversed(path.split("/")) if part]
-        walked: list[tuple[str, int]] = [("", os.open("/", os.O_PATH | os.O_CLOEXEC))]
+        parts = [part for part in path.split("/") if part]
+        walked = self._walked
+        shared = 1
+        most = min(len(walked), len(parts))
+        while shared < most and walked[shared][0] == parts[shared - 1]:
+            shared += 1
+        self._back_to(shared)
         try:
-            real, status = self._walk(path, todo, walked, links)
-        finally:
-            for _, descriptor in walked:
-                os.close(descriptor)
+            real, status = self._walk(path, parts[shared - 1 :][::-1], links)
+        except BaseException:
+            self._back_to(1)
+            raise
+        if links:
+            self._back_to(1)  # the names that were walked are not those of the path
         self.found[real] = status
         self.reals[path] = real
         return real
 
+    def _back_to(self, depth: int) -> None:
+        while len(self._walked) > depth:
+            os.close(self._walked.pop()[1])
+
     def _walk(
-        self,
-        path: str,
-        todo: list[str],
-        walked: list[tuple[str, int]],
-        links: list[tuple[str, bool]],
+        self, path: str, todo: list[str], links: list[tuple[str, bool]]
     ) -> tuple[str, os.stat_result | None]:
+        walked = self._walked
         while todo:
             part = todo.pop()
-            here = _join(walked)
             if part == "..":
-                if len(walked) > 1:
-                    os.close(walked.pop()[1])
+                self._back_to(max(len(walked) - 1, 1))
                 continue
             parent = walked[-1][1]
             try:
+                if not todo:
+                    status = os.stat(part, dir_fd=parent, follow_symlinks=False)
+                    if not stat.S_ISLNK(status.st_mode):
+                        return f"{_join(walked).rstrip('/')}/{part}", status
                 descriptor = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
             except (FileNotFoundError, NotADirectoryError, PermissionError):
                 missing = "/".join([part, *reversed(todo)])
-                return os.path.normpath(f"{here.rstrip('/')}/{missing}"), None
+                return os.path.normpath(f"{_join(walked).rstrip('/')}/{missing}"), None
             if not stat.S_ISLNK(os.fstat(descriptor).st_mode):
                 walked.append((part, descriptor))
                 continue
@@ -85,12 +104,12 @@ class Resolver:
                 target = os.readlink("", dir_fd=descriptor)
             finally:
                 os.close(descriptor)
+            here = _join(walked)
             links.append((f"{here.rstrip('/')}/{part}", _is_system(here, parent)))
             if len(links) > MOST_LINKS:
                 raise PolicyError(f"{path}: too many links on the way", value=path)
             if target.startswith("/"):
-                while len(walked) > 1:
-                    os.close(walked.pop()[1])
+                self._back_to(1)
             todo += [name for name in reversed(target.split("/")) if name not in ("", ".")]
         return _join(walked), os.fstat(walked[-1][1])
 

@@ -14,7 +14,7 @@ from visruntime import _native
 from visruntime._decider import Decider
 from visruntime._jail_links import judge_links, names_by_file
 from visruntime._jail_secrets import Secrets
-from visruntime._paths import NOT_LOOKED_THROUGH, is_within
+from visruntime._paths import NOT_LOOKED_THROUGH, ancestors
 from visruntime.errors import PolicyUnsupported
 
 TYPE_CHECKING = False
@@ -102,7 +102,10 @@ def look_through(
     if not many and secrets.has_other_names():
         for place, _ in places:
             found |= dict.fromkeys(_search(place, b"", links=True))
-    files = names_by_file(path for kind, path in found if kind == "h")
+    # What a place of the jail's own covers is out of sight under that name.
+    files = names_by_file(
+        path for kind, path in found if kind == "h" and not rules[every.of_many("read", path)[1]][2]
+    )
     findings.secrets, findings.reopened = secrets.judge(every, rules, files)
     findings.notes += secrets.notes
     if many:
@@ -169,15 +172,17 @@ def _bound_elsewhere(plain: Sequence[tuple[str, str]]) -> list[str]:
             lines = table.read().splitlines()[1:]
     except OSError:
         return []
-    tops = [path for kind, path in plain if kind in ("read", "write")]
+    tops = {path for kind, path in plain if kind in ("read", "write")}
     found = []
     for line in lines:
         fields = line.split(None, 7)
         if len(fields) != 8 or not fields[7].startswith(b"/"):
             continue
         path = os.fsdecode(fields[7])
-        if any(is_within(path, top) for top in tops) and _is_socket(os.path.realpath(path)):
-            found.append(os.path.realpath(path))
+        if any(top in tops for top in ancestors(os.path.normpath(path))):
+            real = os.path.realpath(path)
+            if _is_socket(real):
+                found.append(real)
     return sorted(found)
 
 

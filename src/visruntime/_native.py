@@ -7,6 +7,8 @@ they mean to a caller is decided above. Every handle owns its C object and frees
 from __future__ import annotations
 
 import os
+import struct
+from itertools import accumulate
 
 from visruntime import _viscore
 from visruntime._visjail import ffi, lib
@@ -14,7 +16,7 @@ from visruntime.guest import values
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from typing import Any
 
 __all__ = [
@@ -94,14 +96,44 @@ def _check(status: int, error: Any) -> None:
 # ---- policy --------------------------------------------------------------------
 
 
-def _rule_table(rules: Sequence[tuple[str, str]], keep: list[Any]) -> Any:
-    table = ffi.new("vj_rule[]", max(len(rules), 1))
-    for index, (kind, path) in enumerate(rules):
-        text = ffi.new("char[]", os.fsencode(path))
-        keep.append(text)
-        table[index].kind = RULE_KINDS.index(kind)
-        table[index].path = text
-    return table
+RULE = struct.Struct("@PII")
+FACT = struct.Struct("@PIIIIQQ")
+EXTRA = struct.Struct("@IIPP")
+"""vj_rule, vj_fact and vj_extra; the tests compare them with the compiler's layout."""
+
+KIND_NUMBERS = {kind: number for number, kind in enumerate(RULE_KINDS)}
+OPERATIONS = {
+    name: getattr(lib, f"VJ_OPERATION_{name}")
+    for name in (
+        *("COPY", "DEVICES", "DIRECTORY", "FILE", "PROC", "SCRATCH", "SCRATCH_PLACE"),
+        *("SOCKET", "SYMLINK", "TRY"),
+    )
+}
+OBJECTS = {
+    "absent": lib.VJ_OBJECT_ABSENT,
+    "directory": lib.VJ_OBJECT_DIRECTORY,
+    "file": lib.VJ_OBJECT_FILE,
+}
+
+
+class _Strings:
+    """Texts for C, one after the other in one block, and where each begins."""
+
+    __slots__ = ("_block", "addresses")
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        joined = "\0".join(texts) + "\0"
+        block = os.fsencode(joined)
+        sizes: Iterable[int] = map(len, texts)
+        if len(block) != len(joined):  # not all of it is ASCII
+            sizes = (len(os.fsencode(text)) for text in texts)
+        self._block = ffi.from_buffer(block)
+        start = int(ffi.cast("uintptr_t", self._block))
+        self.addresses = list(accumulate((size + 1 for size in sizes), initial=start))
+
+
+def _table(name: str, rows: list[bytes]) -> Any:
+    return ffi.from_buffer(f"{name}[]", b"".join(rows)) if rows else ffi.new(f"{name}[]", 1)
 
 
 def decide(rules: Sequence[tuple[str, str]], right: str, path: str) -> tuple[bool, int]:
@@ -109,8 +141,12 @@ def decide(rules: Sequence[tuple[str, str]], right: str, path: str) -> tuple[boo
 
     The index is -1 where no rule speaks about the right. Paths are absolute and normal.
     """
-    keep: list[Any] = []
-    table = _rule_table(rules, keep)
+    strings = _Strings([path for _, path in rules])
+    rows = [
+        RULE.pack(address, KIND_NUMBERS[kind], 0)
+        for address, (kind, _) in zip(strings.addresses, rules, strict=False)
+    ]
+    table = _table("vj_rule", rows)
     deciding = ffi.new("int32_t *")
     allowed = lib.vj_policy_decide(
         table, len(rules), RIGHTS.index(right), os.fsencode(path), deciding
@@ -147,39 +183,36 @@ def compile_plan(
         held: paths of rules that name what does not exist and must not be made.
         free: folders in which names may be made all the same.
     """
-    keep: list[Any] = []
-    rule_table = _rule_table([rule[:2] for rule in rules], keep)
-    for index, (kind, path, private, grant) in enumerate(rules):
-        rule_table[index].flags = (
-            (lib.VJ_RULE_PRIVATE if private else 0)
-            | (lib.VJ_RULE_GRANT if grant else 0)
-            | (lib.VJ_RULE_HELD if kind == "deny_write" and path in held else 0)
-        )
-    objects = {
-        "absent": lib.VJ_OBJECT_ABSENT,
-        "directory": lib.VJ_OBJECT_DIRECTORY,
-        "file": lib.VJ_OBJECT_FILE,
-    }
-    fact_table = ffi.new("vj_fact[]", max(len(facts), 1))
-    for index, (path, (kind, device, inode, owner, group)) in enumerate(facts.items()):
-        text = ffi.new("char[]", os.fsencode(path))
-        keep.append(text)
-        fact_table[index].path = text
-        fact_table[index].object = objects[kind]
-        fact_table[index].device = device
-        fact_table[index].inode = inode
-        fact_table[index].owner = owner
-        fact_table[index].group = group
-    kinds = [getattr(lib, f"VJ_OPERATION_{operation}") for operation, _, _, _ in extras]
+    more = [("FREE", path, "", 0) for path in free]
+    texts = [
+        *(rule[1] for rule in rules),
+        *facts,
+        *(extra[1] for extra in (*extras, *more)),
+        *(extra[2] for extra in (*extras, *more)),
+    ]
+    strings = _Strings(texts)
+    at = iter(strings.addresses)
+    rule_rows = []
+    for kind, path, private, grant in rules:
+        flags = (lib.VJ_RULE_PRIVATE if private else 0) | (lib.VJ_RULE_GRANT if grant else 0)
+        if held and kind == "deny_write" and path in held:
+            flags |= lib.VJ_RULE_HELD
+        rule_rows.append(RULE.pack(next(at), KIND_NUMBERS[kind], flags))
+    fact_rows = [
+        FACT.pack(next(at), OBJECTS[kind], owner, group, 0, device, inode)
+        for kind, device, inode, owner, group in facts.values()
+    ]
+    kinds = [OPERATIONS[operation] for operation, _, _, _ in extras]
     kinds += [lib.VJ_EXTRA_FREE] * len(free)
-    extras = [*extras, *(("FREE", path, "", 0) for path in free)]
-    extra_table = ffi.new("vj_extra[]", max(len(extras), 1))
-    for index, (_, path, source, mode) in enumerate(extras):
-        texts = [ffi.new("char[]", os.fsencode(text)) for text in (path, source)]
-        keep += texts
-        extra_table[index].kind = kinds[index]
-        extra_table[index].path, extra_table[index].source = texts
-        extra_table[index].mode = mode
+    first = len(rules) + len(facts)
+    sources = strings.addresses[first + len(kinds) :]
+    extra_rows = [
+        EXTRA.pack(kind, extra[3], next(at), source)
+        for kind, extra, source in zip(kinds, (*extras, *more), sources, strict=False)
+    ]
+    rule_table = _table("vj_rule", rule_rows)
+    fact_table = _table("vj_fact", fact_rows)
+    extra_table = _table("vj_extra", extra_rows)
     settings = ffi.new("vj_plan_settings *")
     name = ffi.new("char[]", hostname.encode())
     for wanted, flag in (
@@ -204,7 +237,7 @@ def compile_plan(
         fact_table,
         len(facts),
         extra_table,
-        len(extras),
+        len(extra_rows),
         block,
         size,
         error,

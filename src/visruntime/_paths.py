@@ -1,7 +1,6 @@
 """Paths of a policy: how they are checked, written and compared.
 
-Pure but for `existing_minimal_read`, which looks at the host: everything else works on
-text, so that a policy means the same on every machine that reads it.
+Pure, and works on text, so that a policy means the same on every machine that reads it.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ __all__ = [
     "PRIVATE_WRITE",
     "ancestors",
     "escape",
-    "existing_minimal_read",
     "has_glob",
     "is_within",
     "normalise",
@@ -229,31 +227,6 @@ def escape(path: str) -> str:
 def has_glob(path: str) -> bool:
     """Tell whether *path* holds a character that a shell would expand."""
     return any(character in path for character in "*?[")
-
-
-def existing_minimal_read() -> tuple[tuple[str, str], ...]:
-    """Return (path, real path) of the entries of `MINIMAL_READ` that exist on this host."""
-    names = {}
-    try:
-        with os.scandir("/etc") as entries:
-            names = {entry.name: entry.is_symlink() for entry in entries}
-    except OSError:
-        pass
-    found = []
-    for entry in MINIMAL_READ:
-        folder, _, name = entry.rpartition("/")
-        if folder != "/etc":
-            if os.path.lexists(entry):
-                found.append((entry, os.path.realpath(entry)))
-            continue
-        if name.endswith("*"):
-            matches = sorted(known for known in names if known.startswith(name[:-1]))
-        else:
-            matches = [name] if name in names else []
-        for match in matches:
-            path = f"/etc/{match}"
-            found.append((path, os.path.realpath(path) if names[match] else path))
-    return tuple(found)
 
 
 def visible(path: str) -> str:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import os
 
-from visruntime._native import decide
-from visruntime._paths import ancestors, has_glob, is_within
+from visruntime._decider import Decider
+from visruntime._paths import ancestors, is_within
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,17 +79,19 @@ def find_wall(
         look: what is at a path, as `object_at`.
     """
     wall = Wall()
+    denied = [(origin, path) for origin, path in denied if look(path) == "absent"]
+    if not denied:
+        return wall
     plain = [(kind, path) for kind, path, _ in rules]
+    decide = Decider(plain)
     above: set[str] = set()
     for origin, path in denied:
-        if has_glob(path) or look(path) != "absent":
-            continue
         steps = list(ancestors(path))
         deepest = next(step for step in reversed(steps) if look(step) != "absent")
-        readable, index = decide(plain, "read", path)
+        readable, index = decide("read", path)
         if not readable or rules[index][2]:
             continue  # out of sight, or the jail's own place, in which it makes the name
-        if not decide(plain, "write", deepest)[0]:
+        if not decide("write", deepest)[0]:
             continue
         if look(deepest) == "file":
             if deepest not in wall.replaced:
@@ -99,21 +101,19 @@ def find_wall(
         above.update(ancestors(deepest))
     if not above:
         return wall
-    wall.walled = sorted(step for step in above if decide(plain, "write", step)[0])
+    wall.walled = sorted(step for step in above if decide("write", step)[0])
     named = {path for _, path, _ in rules}
     wall.granted = [path for kind, path in plain if kind == "write" and path not in above]
     for folder in wall.walled:
-        _, index = decide(plain, "read", folder)
+        _, index = decide("read", folder)
         if not rules[index][2]:
-            wall.free += _free(folder, above, named, plain)
+            wall.free += _free(folder, above, named, decide)
     wall.left_out = max(0, len(wall.free) - MOST_FREE)
     del wall.free[MOST_FREE:]
     return wall
 
 
-def _free(
-    folder: str, above: set[str], named: set[str], plain: Sequence[tuple[str, str]]
-) -> list[str]:
+def _free(folder: str, above: set[str], named: set[str], decide: Decider) -> list[str]:
     """Return the folders in *folder* that are not on the way to a name, and writable."""
     try:
         with os.scandir(folder) as entries:
@@ -123,5 +123,5 @@ def _free(
     return [
         path
         for path in found
-        if path not in above and (path not in named or decide(plain, "write", path)[0])
+        if path not in above and (path not in named or decide("write", path)[0])
     ]

@@ -172,8 +172,8 @@ def _inside(path: str, trees: Sequence[str]) -> str | None:
 
 def _follow(path: str, write: Sequence[str]) -> tuple[str, str | None]:
     """Where *path* leads, and what on the way a guest may have made or replaced, if anything."""
-    resolver = Resolver()
-    real = resolver(path)
+    with Resolver() as resolver:
+        real = resolver(path)
     if _inside(path, write) is not None:
         return real, path
     changeable = (link for link, _ in resolver.links[path] if _inside(link, write) is not None)

@@ -23,7 +23,6 @@ from visruntime._paths import (
     PRIVATE_WRITE,
     _short,
     escape,
-    existing_minimal_read,
     has_glob,
     is_within,
     normalise,
@@ -42,6 +41,7 @@ from visruntime._policy_values import (
     check_list,
 )
 from visruntime._socket_names import sensitive_by_name
+from visruntime._system_roots import SystemRoots
 from visruntime.errors import PolicyError
 
 TYPE_CHECKING = False
@@ -442,7 +442,7 @@ class JailPolicy(_FromFiles):
                     rules.append(Rule(kind=kind, path=path, origin=origin))
                 rules.append(Rule(kind=kind, path=target, origin=origin))
         if self.system == "minimal" and minimal is None:
-            minimal = existing_minimal_read()
+            minimal = SystemRoots().pairs
         if patterns:
             unasked = [*implicit, *(target for _, target in minimal or ())]
             rules += self._expand(patterns, rules, real, unasked)

@@ -64,6 +64,8 @@ def test_en_01_only_what_is_named_crosses(monkeypatch: pytest.MonkeyPatch) -> No
     )
     with Jail(policy) as jail:
         got = inside(jail, "answer(dict(os.environ))", env={"MORE": "m"})
+        absent = "inherit_env: ABSENT is not set on this host, so the guest does not have it"
+        assert [note for note in jail.report.notes if "inherit_env" in note] == [absent]
     assert {name: got.get(name) for name in ("SET", "TOKEN", "WANTED", "MORE")} == {
         "SET": "s",
         "TOKEN": "hidden",
