@@ -105,8 +105,8 @@ KIND_NUMBERS = {kind: number for number, kind in enumerate(RULE_KINDS)}
 OPERATIONS = {
     name: getattr(lib, f"VJ_OPERATION_{name}")
     for name in (
-        *("COPY", "DEVICES", "DIRECTORY", "FILE", "PROC", "SCRATCH", "SCRATCH_PLACE"),
-        *("SOCKET", "SYMLINK", "TRY"),
+        *("COPY", "DEVICES", "DIRECTORY", "FILE", "HOST_PORT", "INBOUND", "PROC", "SCRATCH"),
+        *("SCRATCH_PLACE", "SOCKET", "SYMLINK", "TRY"),
     )
 }
 OBJECTS = {
