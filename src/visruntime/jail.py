@@ -11,6 +11,7 @@ import time
 
 from visruntime import _jail_files, _native
 from visruntime._environment_names import check_env
+from visruntime._host_imports import import_ahead, imports_from
 from visruntime._jail_canaries import judge
 from visruntime._jail_diagnose import as_public_error, init_path, no_wall
 from visruntime._jail_files import JailFiles
@@ -106,6 +107,8 @@ class Jail(JailFiles):
         self._explainer = Explainer(policy, plan.rules, plan.secrets)
         self._home = plan.home
         self._base_env = _environment(policy, plan.home)
+        if imports_from(self._host_rules):
+            import_ahead()
         try:
             self._handle = _native.JailHandle(init_path(), plan.blob)
         except _native.NativeError as error:
