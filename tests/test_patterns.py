@@ -347,6 +347,17 @@ def test_a_deny_of_writing_what_nobody_can_write_holds_always(workspace: Path) -
             Jail(policy.replace(write=[grant]))
 
 
+def test_an_answer_names_the_pattern_as_it_is_written(workspace: Path) -> None:
+    """The reader must find the rule in the policy, and see what it stands for."""
+    (workspace / "a.log").touch()
+    decision = policy_of(write=[workspace], deny=[workspace / "*.log"]).why(
+        "read", workspace / "a.log"
+    )
+    assert not decision
+    assert f"deny[0] = '{workspace}/*.log'" in decision.reason
+    assert f"names {workspace}/a.log" in decision.reason
+
+
 def test_a_deny_holds_for_what_exists_and_says_so(workspace: Path) -> None:
     """What was there is closed; what the guest makes is its own; the report has the time."""
     (workspace / "old.log").write_text("host")
