@@ -298,8 +298,8 @@ def _why_socket(policy: JailPolicy, path: str) -> Decision:
                 rule = Rule(kind="egress", path=granted, origin=seen.origin)
                 return Decision(allowed=True, rule=rule, reason=reason)
             reason = (
-                f"the guest cannot connect to the socket {visible(path)}: {_origin(rule, policy)}; at the "
-                "same path deny wins, so remove that rule"
+                f"the guest cannot connect to the socket {visible(path)}: "
+                f"{_origin(rule, policy)}; at the same path deny wins, so remove that rule"
             )
             return Decision(allowed=False, rule=rule, reason=reason)
     behind = sensitive_by_name(path)
