@@ -159,8 +159,11 @@ def grow(chosen: random.Random, folder: str, depth: int = 0) -> None:
             os.chmod(path, 0o755)
 
 
-def named(top: str, rest: str) -> dict[str, str]:
-    """What a pattern names, by walking and comparing whole paths; path to kind."""
+def named(top: str, rest: str, place: str = "") -> dict[str, str]:
+    """What a pattern names, by walking and comparing whole paths; path to kind.
+
+    Nothing is looked for below a name; with *place*, a folder below *top*, from there on.
+    """
     parts = rest.split("/")
 
     def matches(names: list[str], wanted: list[str]) -> bool:
@@ -183,7 +186,11 @@ def named(top: str, rest: str) -> dict[str, str]:
             elif folder_like:
                 walk(entry.path, below)
 
-    walk(top, [])
+    start = place[len(top) + 1 :].split("/") if place else []
+    for length in range(1, len(start) + 1):
+        if matches(start[:length], parts):
+            found["/".join([top, *start[:length]])] = "d"
+    walk(place or top, start)
     return found
 
 
@@ -218,9 +225,7 @@ def test_the_walk_finds_what_a_second_walk_finds(
         if folders and not os.path.islink(folders[start % len(folders)]):
             place = folders[start % len(folders)]
             found = _native.expand(place, most_matches=10**6, **search)  # type: ignore[arg-type]
-            assert {path for _, path in found} == {
-                path for path in want if path == place or path.startswith(place + "/")
-            }
+            assert {path: kind for kind, path in found} == named(top, "/".join(parts), place)
     finally:
         shutil.rmtree(top)
 
@@ -347,6 +352,17 @@ def test_a_deny_of_writing_what_nobody_can_write_holds_always(workspace: Path) -
             Jail(policy.replace(write=[grant]))
 
 
+def test_an_answer_names_the_pattern_as_it_is_written(workspace: Path) -> None:
+    """The reader must find the rule in the policy, and see what it stands for."""
+    (workspace / "a.log").touch()
+    decision = policy_of(write=[workspace], deny=[workspace / "*.log"]).why(
+        "read", workspace / "a.log"
+    )
+    assert not decision
+    assert f"deny[0] = '{workspace}/*.log'" in decision.reason
+    assert f"names {workspace}/a.log" in decision.reason
+
+
 def test_a_deny_holds_for_what_exists_and_says_so(workspace: Path) -> None:
     """What was there is closed; what the guest makes is its own; the report has the time."""
     (workspace / "old.log").write_text("host")
@@ -403,6 +419,19 @@ def test_an_island_under_a_denied_folder_is_reopened(workspace: Path) -> None:
         got = inside(jail, OPENED, input=json.dumps(paths).encode())
     assert got[paths[0]] == [0, errno.EROFS]
     assert got[paths[1]][0] == errno.ENOENT
+
+
+def test_a_grant_inside_of_a_name_is_looked_through_as_well(workspace: Path) -> None:
+    """What a pattern names in a more specific grant must be denied there, too."""
+    for name in ("x/y/x/secret", "x/y/open", "x/z"):
+        (workspace / name).parent.mkdir(parents=True, exist_ok=True)
+        (workspace / name).touch()
+    policy = policy_of(write=[workspace], deny=[workspace / "**/x"], read=[workspace / "x/y"])
+    paths = [str(workspace / name) for name in ("x/y/x/secret", "x/y/open", "x/z")]
+    with Jail(policy) as jail:
+        got = inside(jail, OPENED, input=json.dumps(paths).encode())
+    assert [got[path][0] == 0 for path in paths] == [False, True, False]
+    assert [bool(policy.why("read", path)) for path in paths] == [False, True, False]
 
 
 def test_a_grant_by_pattern_lifts_no_deny_below_its_beginning(workspace: Path) -> None:

@@ -221,6 +221,20 @@ def test_why_says_which_secret_and_how_to_reveal_it(workspace: Path) -> None:
     assert decision.rule == vr.Rule(kind="deny", path=str(workspace / ".ssh"), origin="secrets")
     assert "keys and hosts of SSH" in decision.reason
     assert f"reveal=[{path!r}]" in decision.reason
+    assert decision.grant is not None
+    assert decision.grant.python == f"reveal=[{path!r}]"
+    assert decision.grant.cli.startswith("--reveal ")
+
+
+def test_a_refused_secret_is_explained_with_what_reveals_it(workspace: Path) -> None:
+    """A guest that fails on a secret must leave a hint that names it, and no wider grant."""
+    fill(workspace, {".env": "A"})
+    with Jail(policy_of(read=[workspace])) as jail:
+        result = jail.run(["cat", str(workspace / ".env")])
+    (hint,) = result.violations
+    assert (hint.rule, hint.kind, hint.target) == ("secrets", "read", f"{workspace}/.env")
+    assert hint.grant is not None
+    assert hint.grant.python == f"reveal=['{workspace}/.env']"
 
 
 def test_a_link_by_a_secret_name_hides_what_it_leads_to(workspace: Path, outside: Path) -> None:

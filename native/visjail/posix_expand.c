@@ -1,7 +1,8 @@
 // Find what a pattern of a policy names below one directory.
 //
 // Follows no link: what is below one is not the grant's. What matches is not looked into,
-// since a rule on a folder holds for all that is in it.
+// since a rule on a folder holds for all that is in it; but a grant in it is looked
+// through on its own.
 
 #include <dirent.h>
 #include <errno.h>
@@ -148,10 +149,13 @@ static vj_status descend(expansion *state, const char *directory, size_t fixed) 
         places = vj_pattern_step(&state->pattern, places, part);
         length = (size_t)(name - directory) + name_length;
         if (!places) return VJ_OK;
-        if (vj_pattern_done(&state->pattern, places)) {
-            state->path[length] = 0;
-            return remember(state, 'd', length);
-        }
+        if (!vj_pattern_done(&state->pattern, places)) continue;
+        // The caller looks here because a grant lies in what is named on the way.
+        char next = directory[length];
+        state->path[length] = 0;
+        vj_status status = remember(state, 'd', length);
+        state->path[length] = next;
+        if (status != VJ_OK) return status;
     }
     return visit(state, AT_FDCWD, directory, length == 1 ? 0 : length, places);
 }

@@ -76,6 +76,7 @@ class JailPlan:
         "secrets",
         "socket_tier",
         "wall",
+        "written",
     )
 
     def __init__(self) -> None:
@@ -87,6 +88,7 @@ class JailPlan:
         self.protected: list[str] = []
         self.masked: list[tuple[str, str]] = []
         self.secrets: list[tuple[str, str]] = []
+        self.written: list[Rule] = []
         self.rules: list[tuple[str, str]] = []
         self.acts: list[str] = []
         self.socket_tier: str | None = None
@@ -130,6 +132,7 @@ def _make_plan(
     plan = JailPlan()
     host_root = policy.system == "host"
     written = [rule for rule in resolved if rule.origin not in ("system", "private")]
+    plan.written = written
     plan.home = _home(resolved, written)
     plan.notes += [
         f"inherit_env: {name} is not set on this host, so the guest does not have it"

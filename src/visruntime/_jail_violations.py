@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from visruntime._policy_values import Limits
+    from visruntime._policy_values import Limits, Rule
     from visruntime.policy import JailPolicy
 
 __all__ = ["MAX_VIOLATIONS", "Explainer", "bounded", "guessed", "limit_violations", "of_output"]
@@ -108,16 +108,18 @@ def of_output(
 class Explainer:
     """What a policy has to do with an error about a path; never looks at the path itself."""
 
-    __slots__ = ("_origins", "_policy", "_rules", "_secrets")
+    __slots__ = ("_origins", "_policy", "_resolved", "_rules", "_secrets")
 
     def __init__(
         self,
         policy: JailPolicy,
         rules: Sequence[tuple[str, str]],
         secrets: Iterable[tuple[str, str]] = (),
+        resolved: Sequence[Rule] = (),
     ) -> None:
         self._policy = policy
         self._rules = rules
+        self._resolved = resolved
         self._secrets = {path for path, _ in secrets}
         self._origins: dict[tuple[str, str], str] | None = None
 
@@ -144,7 +146,7 @@ class Explainer:
             kind, at = self._rules[index]
             rule, why = self._origin(kind, at), f"{kind}={at!r} decides"
             if rule == "secrets":
-                why, grant = f"{at!a} is hidden as a secret", grant_reveal(at)
+                why, grant = f"{at!a} is hidden as a secret", grant_reveal(path)
             elif kind.startswith("deny") and (at == path or kind == "deny_exec"):
                 # A deny of this very path beats any grant of it, and deny_exec all below it.
                 grant = None
@@ -204,7 +206,8 @@ class Explainer:
     def _origin(self, kind: str, path: str) -> str:
         """Return the policy's own name of a rule, such as ``deny[0]``."""
         if self._origins is None:
-            self._origins = {(rule.kind, rule.path): rule.origin for rule in self._policy.rules()}
+            known = (*self._policy.rules(), *self._resolved)
+            self._origins = {(rule.kind, rule.path): rule.origin for rule in known}
         if (kind, path) in self._origins:
             return self._origins[kind, path]
         return "secrets" if kind == "deny" and path in self._secrets else f"{kind} {path}"

@@ -153,17 +153,18 @@ def expand_denies(
 
 def _places(top: str, grants: Mapping[str, bool]) -> list[str]:
     """Return where a pattern that begins at *top* can name something that is granted."""
-    tops: list[str] = []
-    for grant in sorted(path for path, private in grants.items() if not private):
-        if is_within(top, grant):
-            tops = [top]
-            break
-        if is_within(grant, top) and not any(is_within(grant, one) for one in tops):
-            tops.append(grant)
-    if tops != ["/"]:
-        return tops if not any(is_within(top, place) for place in FORBIDDEN_GRANTS) else []
-    own = {path for path, private in grants.items() if private} | set(FORBIDDEN_GRANTS)
-    return sorted(entry.path for entry in os.scandir("/") if entry.path not in own)
+    if any(is_within(top, place) for place in FORBIDDEN_GRANTS):
+        return []
+    shown = [path for path, private in grants.items() if not private]
+    # A grant inside of a name is more specific than that: what is named in it counts again.
+    tops = {grant for grant in shown if is_within(grant, top)}
+    if any(is_within(top, grant) for grant in shown):
+        tops.add(top)
+    if "/" in tops:
+        own = {path for path, private in grants.items() if private} | set(FORBIDDEN_GRANTS)
+        tops.remove("/")
+        tops.update(entry.path for entry in os.scandir("/") if entry.path not in own)
+    return sorted(tops)
 
 
 def _is_private(path: str, grants: Mapping[str, bool]) -> bool:

@@ -74,19 +74,19 @@ def why(policy: JailPolicy, op: str, target: object) -> Decision:
             rule, allowed = secret, False
     shown = visible(path) if real == path else f"{visible(path)} (which is {visible(real)})"
     if allowed and op == "write" and policy.absent_deny == "wall":
-        behind = _behind_the_wall(resolved, real, shown)
+        behind = _behind_the_wall(policy, resolved, real, shown)
         if behind is not None:
             return behind
     if not allowed:
         return Decision(
             allowed=False,
             rule=rule,
-            reason=_cannot(op, shown, real, rule),
+            reason=_cannot(op, shown, real, rule, policy),
             grant=_lifting(op, rule, real),
             notes=NOT_COVERED_BY_DENY_EXEC if rule and rule.kind == "deny_exec" else (),
         )
     hidden = _hidden(op, path, rule)
-    reason = f"the policy lets the guest {VERBS[op]} {shown}: {_origin(rule)}{hidden}"
+    reason = f"the policy lets the guest {VERBS[op]} {shown}: {_origin(rule, policy)}{hidden}"
     return Decision(
         allowed=True, rule=rule, reason=reason, grant=grant_path(op, path) if hidden else None
     )
@@ -95,7 +95,7 @@ def why(policy: JailPolicy, op: str, target: object) -> Decision:
 def _lifting(op: str, rule: Rule | None, real: str) -> Grant | None:
     """Return what to add against *rule* at *real*; nothing lifts a deny there, or of execution."""
     if rule is not None and rule.origin == "secrets":
-        return grant_reveal(rule.path)
+        return grant_reveal(real)
     if rule is not None and rule.kind.startswith("deny"):
         denied_here = rule.path == real and rule.origin != "system"
         if denied_here or rule.kind == "deny_exec":
@@ -103,7 +103,9 @@ def _lifting(op: str, rule: Rule | None, real: str) -> Grant | None:
     return grant_path(op, real)
 
 
-def _behind_the_wall(rules: Sequence[Rule], real: str, shown: str) -> Decision | None:
+def _behind_the_wall(
+    policy: JailPolicy, rules: Sequence[Rule], real: str, shown: str
+) -> Decision | None:
     """Return the answer for a name that the rules allow and that cannot be made."""
     if object_at(real) != "absent":
         return None
@@ -116,8 +118,8 @@ def _behind_the_wall(rules: Sequence[Rule], real: str, shown: str) -> Decision |
     names = {path for _, path in wall.names}
     held = next(rule for rule in rules if rule.kind == "deny_write" and rule.path in names)
     reason = (
-        f"the guest cannot make {shown}: {_origin(held)} does not exist yet, and until the jail "
-        "closes no name can be made in the folders that could hold it, nor in those above; make "
+        f"the guest cannot make {shown}: {_origin(held, policy)} does not exist yet, and until the "
+        "jail closes no name can be made in the folders that could hold it, nor in those above; make "
         'the name or its folder first, or use absent_deny="error"'
     )
     return Decision(allowed=False, rule=held, reason=reason)
@@ -163,24 +165,24 @@ def _hidden(op: str, path: str, rule: Rule | None) -> str:
     return f"; what the host has there is not visible; to show it add {_grant(op, path)}"
 
 
-def _cannot(op: str, shown: str, real: str, rule: Rule | None) -> str:
+def _cannot(op: str, shown: str, real: str, rule: Rule | None, policy: JailPolicy) -> str:
     start = f"the guest cannot {VERBS[op]} {shown}: "
     grant = _grant(op, real)
     if any(is_within(real, tree) for tree in FORBIDDEN_GRANTS) or real == "/":
-        reason = f"{_origin(rule)}; " if rule else ""
+        reason = f"{_origin(rule, policy)}; " if rule else ""
         return f"{start}{reason}nothing in /proc, /dev or /sys, nor the root, can be granted"
     if rule is None:
         return f"{start}no rule grants it; add {grant}"
     if rule.origin == "secrets":
-        return f"{start}{_origin(rule)}; if it must have it, add reveal=[{real!r}]"
+        return f"{start}{_origin(rule, policy)}; if it must have it, add {grant_reveal(real)}"
     if rule.kind == "deny_exec":
-        return f"{start}{_origin(rule)}; only removing that rule allows it"
+        return f"{start}{_origin(rule, policy)}; only removing that rule allows it"
     if rule.kind.startswith("deny") and rule.path == real and rule.origin != "system":
-        return f"{start}{_origin(rule)}; at the same path deny wins, so remove that rule"
-    return f"{start}{_origin(rule)}; add {grant}, which is more specific"
+        return f"{start}{_origin(rule, policy)}; at the same path deny wins, so remove that rule"
+    return f"{start}{_origin(rule, policy)}; add {grant}, which is more specific"
 
 
-def _origin(rule: Rule | None) -> str:
+def _origin(rule: Rule | None, policy: JailPolicy) -> str:
     if rule is None:
         return "no rule speaks of it"
     if rule.origin == "private":
@@ -193,7 +195,19 @@ def _origin(rule: Rule | None) -> str:
         found = hidden_at(table(), rule.path, ())
         what = found[1] if found else "by the name of a link that leads to it"
         return f"{visible(rule.path)} is hidden as a secret ({what})"
-    return f"{rule.origin} = {rule.path!r} ({rule.kind})"
+    written = _pattern_of(rule, policy)
+    names = f", which names {visible(rule.path)}" if written else ""
+    return f"{rule.origin} = {written or rule.path!r} ({rule.kind}){names}"
+
+
+def _pattern_of(rule: Rule, policy: JailPolicy) -> str:
+    """Return the pattern behind *rule* as the policy writes it, "" if there is none."""
+    field, _, index = rule.origin.rstrip("]").partition("[")
+    paths = getattr(policy, field, ())
+    if not (policy.patterns and index.isdigit() and int(index) < len(paths)):
+        return ""
+    path = paths[int(index)]
+    return path if path in policy.patterns and policy.patterns[path].rest else ""
 
 
 def _why_connect(policy: JailPolicy, target: object) -> Decision:
@@ -284,8 +298,8 @@ def _why_socket(policy: JailPolicy, path: str) -> Decision:
                 rule = Rule(kind="egress", path=granted, origin=seen.origin)
                 return Decision(allowed=True, rule=rule, reason=reason)
             reason = (
-                f"the guest cannot connect to the socket {visible(path)}: {_origin(rule)}; at the "
-                "same path deny wins, so remove that rule"
+                f"the guest cannot connect to the socket {visible(path)}: "
+                f"{_origin(rule, policy)}; at the same path deny wins, so remove that rule"
             )
             return Decision(allowed=False, rule=rule, reason=reason)
     behind = sensitive_by_name(path)

@@ -104,7 +104,7 @@ class Jail(JailFiles):
         plan = make_plan(policy, implicit_read=implicit_read, config_files=config_files)
         self._rules = plan.rules
         self._host_rules = plan.host_rules
-        self._explainer = Explainer(policy, plan.rules, plan.secrets)
+        self._explainer = Explainer(policy, plan.rules, plan.secrets, plan.written)
         self._home = plan.home
         self._base_env = _environment(policy, plan.home)
         if imports_from(self._host_rules):
