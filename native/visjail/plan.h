@@ -25,7 +25,7 @@ enum {
     // The broker answers connect(2): AF_UNIX paths are reached by exact grant only.
     VJ_PLAN_BROKER_SOCKETS = 1u << 1,
     // Single ports lead to or from the host's loopback; see linux_ports.h.
-    VJ_PLAN_PORTS = 1u << 2,
+    VJ_PLAN_PORTS = 1u << 3,
     // Any clause that needs the broker.
     VJ_PLAN_BROKER = VJ_PLAN_BROKER_SOCKETS,
 };
