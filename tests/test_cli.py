@@ -314,6 +314,17 @@ def test_a_report_goes_where_the_guest_cannot_reach(here: Path, outside: Path) -
     assert stat.S_IMODE((outside / "r.json").stat().st_mode) == 0o600
 
 
+def test_an_interrupt_is_in_the_report(outside: Path) -> None:
+    """A report must not be left empty when the user stops the command."""
+    report = ReportFile(str(outside / "r.json"))
+    report.open(vr.JailPolicy())
+    with pytest.raises(KeyboardInterrupt), report.covering():
+        raise KeyboardInterrupt
+    data = json.loads((outside / "r.json").read_text())
+    jsonschema.Draft202012Validator(schema("report")).validate(data)
+    assert (data["status"], data["error"]) == (130, "KeyboardInterrupt")
+
+
 @pytest.mark.parametrize("command", [["exec", "--"], ["run"]])
 @pytest.mark.parametrize(
     ("words", "clauses"),

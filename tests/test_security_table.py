@@ -79,7 +79,7 @@ def things(workspace: Path) -> Iterator[dict[str, Any]]:
         (("`deny_exec`",), "deny_exec[0]", {"write": ["{folder}"], "deny_exec": ["{folder}/file"]}),
         (("`absent_deny`",), "deny_write[0]",
          {"write": ["{folder}"], "deny_write": ["{folder}/absent"], "absent_deny": "wall"}),
-        (("`system`",), "system", {"system": "host"}),
+        (("`system`",), "system", {}),
         (("`egress`", "off"), "egress", {}),
         (("`egress`", "open"), "egress", {"egress": vr.Egress.OPEN}),
         (("`egress`", "proxy"), "egress", {"egress": vr.Egress.proxy(allow=["a.test"])}),

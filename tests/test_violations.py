@@ -277,6 +277,18 @@ def test_hostile_text_is_read_in_bounded_time_and_shown_safely() -> None:
             assert violation.grant.cli.isprintable()
 
 
+def test_many_rules_and_many_complaints_take_bounded_time() -> None:
+    """A guest must not keep the host busy by complaining under a large policy."""
+    import time
+
+    explain = explainer(deny=[f"/srv/{number}/x" for number in range(9_000)], write=["/srv"])
+    text = b"".join(b"/srv/%d/x: Permission denied\n" % number for number in range(2_500))
+    started = time.monotonic()
+    violations, dropped = bounded(guessed(text, explain.explain))
+    assert time.monotonic() - started < 5
+    assert len(violations) + dropped > 2_000
+
+
 def command_line(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run the command line."""
     return subprocess.run(

@@ -11,7 +11,7 @@ import errno as numbers
 import os
 import signal
 
-from visruntime import _native
+from visruntime._decider import Decider
 from visruntime._grants import grant_limit, grant_path, grant_reveal
 from visruntime._paths import MAX_PATH_BYTES
 from visruntime._policy_values import Grant
@@ -108,7 +108,7 @@ def of_output(
 class Explainer:
     """What a policy has to do with an error about a path; never looks at the path itself."""
 
-    __slots__ = ("_origins", "_policy", "_resolved", "_rules", "_secrets")
+    __slots__ = ("_decider", "_origins", "_policy", "_resolved", "_rules", "_secrets")
 
     def __init__(
         self,
@@ -121,6 +121,7 @@ class Explainer:
         self._rules = rules
         self._resolved = resolved
         self._secrets = {path for path, _ in secrets}
+        self._decider: Decider | None = None
         self._origins: dict[tuple[str, str], str] | None = None
 
     def explain(
@@ -140,7 +141,7 @@ class Explainer:
         right = self._right(errno, path)
         if right is None:
             return self._hidden(path, confidence) if errno == numbers.ENOENT else None
-        _, index = _native.decide(self._rules, right, path)
+        _, index = self._decide(right, path)
         rule, why, grant = "", "no rule grants it", grant_path(right, path)
         if index >= 0:
             kind, at = self._rules[index]
@@ -160,9 +161,14 @@ class Explainer:
             grant=grant,
         )
 
+    def _decide(self, right: str, path: str) -> tuple[bool, int]:
+        if self._decider is None:  # of no use to a jail in which nothing fails
+            self._decider = Decider(self._rules)
+        return self._decider(right, path)
+
     def _right(self, errno: int, path: str) -> str | None:
         """Return the right that *errno* speaks of and that the policy does not give."""
-        allowed = {right: _native.decide(self._rules, right, path)[0] for right in VERBS}
+        allowed = {right: self._decide(right, path)[0] for right in VERBS}
         if errno == numbers.EROFS:
             return None if allowed["write"] else "write"
         if not allowed["read"]:
@@ -188,7 +194,7 @@ class Explainer:
 
     def _hidden(self, path: str, confidence: str) -> Violation | None:
         """Say that nothing of the host's is where the jail has a place of its own."""
-        readable, index = _native.decide(self._rules, "read", path)
+        readable, index = self._decide("read", path)
         grant = grant_path("read", path)
         if not readable or grant is None or self._origin(*self._rules[index]) != "private":
             return None

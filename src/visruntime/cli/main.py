@@ -72,8 +72,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (VisRuntimeError, OSError) as error:
         complain(str(error))
         return code_of(error)
-    except KeyboardInterrupt:
-        return 130
+    except KeyboardInterrupt as interrupt:
+        return code_of(interrupt)
     return code
 
 

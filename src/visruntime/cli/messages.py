@@ -23,6 +23,7 @@ __all__ = [
 
 EXIT_TIMEOUT = 124
 EXIT_REFUSED = 125
+EXIT_INTERRUPTED = 130
 
 # C0 but tab, newline and carriage return; DEL; C1; and what turns the direction of text.
 _CODES = [
@@ -90,4 +91,6 @@ def code_of(error: BaseException) -> int:
         return 126
     if isinstance(error, CommandTimeout):
         return EXIT_TIMEOUT
+    if isinstance(error, KeyboardInterrupt):
+        return EXIT_INTERRUPTED
     return EXIT_REFUSED

@@ -7,7 +7,6 @@ import stat
 from contextlib import contextmanager, suppress
 
 from visruntime.cli.messages import Refusal, clean, code_of
-from visruntime.errors import VisRuntimeError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,10 +55,10 @@ class ReportFile:
         """Write the report when the block ends, whatever it ends with."""
         try:
             yield self
-        except (Refusal, VisRuntimeError, OSError) as error:
-            self.data["error"] = clean(str(error))
+        except BaseException as error:
+            self.data["error"] = clean(str(error)) or type(error).__name__
             self.data["status"] = code_of(error)
-            with suppress(Refusal):  # the first error is the one to tell
+            with suppress(Refusal, OSError):  # the first error is the one to tell
                 self._write()
             raise
         self._write()
