@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -331,3 +332,23 @@ def test_links_that_could_lead_to_a_name_are_refused(top: str, outside: Path) ->
     os.symlink(f"{outside}/nothing", f"{top}/.envrc")
     with pytest.raises(PolicyError, match=r"is a link inside a writable grant"):
         Jail(policy(top, "wall"))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_socket_grant_opens_no_way_to_a_name(top: str, mode: str) -> None:
+    """A broker that binds sockets for guests may not bind one at a denied name."""
+    path = f"{os.path.dirname(top)}/s"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(path)
+        server.listen()
+        with Jail(policy(top, mode, sockets=[path])) as jail:
+            guest = text(top, MAKE + 'answer([attempt(bound, ".envrc"), attempt(bound, "s")])')
+            assert inside(jail, guest) == [errno.EACCES, errno.EACCES]
+            got = inside(jail, text(top, ALL, NAMES[:2]))
+            assert {*got[".envrc"].values(), *got[".git/hooks"].values()} <= {
+                errno.EACCES,
+                errno.EXDEV,
+            }
+            reached = f"answer(attempt(socket.socket(socket.AF_UNIX).connect, {path!r}))"
+            assert inside(jail, reached) == 0
+    assert sorted(os.listdir(top)) == [".git", "free"]
