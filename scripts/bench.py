@@ -20,7 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks import calls, scale, starts, streams, workers
+from benchmarks import calls, names, scale, starts, streams, workers
 from benchmarks.model import Result, measure
 
 if TYPE_CHECKING:
@@ -41,6 +41,12 @@ ROWS: dict[str, Callable[[], Any]] = {
     "14b": streams.terminal,
     "15": workers.import_of_the_package,
     "16": scale.many_jails,
+    "17a": names.checkout_free,
+    "17b": names.checkout_walled,
+    "17c": names.unzip_free,
+    "17d": names.unzip_walled,
+    "17e": names.loop_free,
+    "17f": names.loop_walled,
 }
 
 

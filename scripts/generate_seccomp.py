@@ -36,16 +36,18 @@ LAST_SYSCALL_NAME = "set_mempolicy_home_node"
 
 ARCHITECTURES = {"x86_64": pyseccomp.Arch.X86_64, "aarch64": pyseccomp.Arch.AARCH64}
 VARIANTS = ("network_off", "network_open")
-TRAPS = ("trap_sockets",)
+TRAPS = ("trap_sockets", "trap_names", "trap_both")
 """Installed over a variant where a clause needs the broker. Of the answers of several filters
 the kernel takes the strictest, so a trap opens nothing that the variant refuses."""
-HELPERS = ("broker", "dialer", "relay")
+HELPERS = ("broker", "broker_names", "dialer", "relay")
 """Lists of what the jail's own helpers may call; everything else is EPERM."""
 PROGRAMS = (*VARIANTS, *TRAPS, *HELPERS)
 
 ABSENT = {
     "x86_64": frozenset(),
-    "aarch64": frozenset({"chmod", "creat", "ioperm", "iopl", "mkdir", "mknod", "open", "uselib"}),
+    "aarch64": frozenset(
+        "chmod creat ioperm iopl link mkdir mknod open rename symlink uselib".split()
+    ),
 }
 """System calls of the table that an architecture never had; anything else missing is an error."""
 
@@ -134,6 +136,17 @@ RELAY = (
     "close ppoll accept4 connect sendmsg recvmsg sendto recvfrom shutdown getsockopt setsockopt"
     " exit_group rt_sigreturn restart_syscall"
 ).split()
+NAME_MAKERS = (
+    "creat mkdir mkdirat mknod mknodat link linkat symlink symlinkat rename renameat renameat2"
+).split()
+"""Calls that make a name, besides the two that open a file and may make it."""
+BROKER_NAMES = "openat openat2 symlinkat linkat renameat2".split()
+"""What the broker calls for them; those with a mode are in helper_rules."""
+NAME_IOCTLS = (0x5000940E, 0x50009401, 0x50009418, 0x50009417, 0x40186F04)
+"""Ways to make a name that Landlock does not see: of btrfs SUBVOL_CREATE, SNAP_CREATE and the
+second versions of both, and OCFS2_IOC_REFLINK."""
+BCACHEFS_IOCTLS = (0xBC00, 0xFF00)
+"""All of bcachefs (value and mask of the type): subvolumes are made in several ways."""
 SECCOMP_IOCTLS = (0xC0502100, 0xC0182101, 0x40082102, 0x80082102, 0x40182103)
 """NOTIF_RECV, NOTIF_SEND, NOTIF_ID_VALID (headers before Linux 5.9 had another number for it)
 and NOTIF_ADDFD of seccomp_unotify(2)."""
@@ -276,6 +289,16 @@ def socket_rules(variant: str) -> list[Rule]:
     return rules
 
 
+def name_trap_rules() -> list[Rule]:
+    """Hand every call that may make a name to the broker."""
+    rules = [Rule(name, NOTIFY) for name in NAME_MAKERS]
+    rules += [
+        Rule(name, NOTIFY, (has_bits(flags, CREATING_FLAGS[0]),))
+        for name, (flags, _) in OPEN_ARGUMENTS.items()
+    ]
+    return rules
+
+
 def trap_rules() -> list[Rule]:
     """Hand connections to the broker, and refuse the AF_UNIX sockets that need none.
 
@@ -301,7 +324,7 @@ def port_rules(names: list[str]) -> list[Rule]:
     return [*(Rule(name, ALLOWED) for name in names), Rule("socket", ALLOWED, kind)]
 
 
-def broker_rules() -> list[Rule]:
+def broker_rules(variant: str) -> list[Rule]:
     """Return what the broker may call: answer, look at a guest, connect, and start a child."""
     rules = [Rule(name, ALLOWED) for name in BROKER]
     ioctls = (*SECCOMP_IOCTLS, SIOCUNIXFILE)
@@ -310,6 +333,14 @@ def broker_rules() -> list[Rule]:
     for bit in CLONE_FLAGS.values():
         any_namespace |= bit
     rules.append(Rule("clone", ALLOWED, (Test(0, 0, any_namespace),)))
+    if variant == "broker_names":
+        set_id = SET_ID_BITS[0] | SET_ID_BITS[1]
+        rules += [Rule(name, ALLOWED) for name in BROKER_NAMES]
+        rules += [
+            Rule(name, ALLOWED, (Test(MODE_ARGUMENT[name], 0, set_id),))
+            for name in ("mkdirat", "mknodat")
+        ]
+        return rules
     any_creation = CREATING_FLAGS[0] | CREATING_FLAGS[1]
     rules.append(Rule("openat", ALLOWED, (Test(2, 0, any_creation),)))
     return rules
@@ -320,9 +351,12 @@ def rules_of(variant: str) -> list[Rule]:
     if variant in TRAPS:
         # Not where other names are held as well: the broker binds beyond their wall.
         bind = [Rule("bind", NOTIFY)] if variant == "trap_sockets" else []
-        return [*trap_rules(), *bind]
+        sockets = [*trap_rules(), *bind] if variant != "trap_names" else []
+        return sockets + (name_trap_rules() if variant != "trap_sockets" else [])
     if variant in HELPERS:
-        return broker_rules() if variant == "broker" else port_rules(HELPER_CALLS[variant])
+        return (
+            port_rules(HELPER_CALLS[variant]) if variant in HELPER_CALLS else broker_rules(variant)
+        )
     rules = [Rule(name, errno.EPERM) for name in REFUSED]
     rules += [Rule(name, errno.ENOSYS) for name in UNSUPPORTED]
     for bit in (*CLONE_FLAGS.values(), CLONE_NEWTIME):
@@ -330,7 +364,11 @@ def rules_of(variant: str) -> list[Rule]:
     for bit in CLONE_FLAGS.values():
         rules.append(Rule("clone", errno.EPERM, (has_bits(0, bit),)))
     rules += personality_rules()
-    rules += [Rule("ioctl", errno.EPERM, (equals(1, code),)) for code in (TIOCSTI, TIOCLINUX)]
+    rules += [
+        Rule("ioctl", errno.EPERM, (equals(1, code),))
+        for code in (TIOCSTI, TIOCLINUX, *NAME_IOCTLS)
+    ]
+    rules.append(Rule("ioctl", errno.EPERM, (Test(1, *BCACHEFS_IOCTLS),)))
     rules += file_mode_rules()
     rules += device_rules()
     rules += other_process_rules()

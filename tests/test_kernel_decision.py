@@ -9,8 +9,8 @@ host's object must not be there at all: a name of the policy may be a folder of 
 never the host's file. And a folder that only leads to a rule below it is the jail's own: it may
 show the names that the policy itself holds, and no other.
 
-Half of the policies also deny writing to names that do not exist. Nobody may make them, and
-under ``absent_deny="wall"`` nothing new appears directly in the folders around them.
+Half of the policies also deny writing to names that do not exist. Nobody may make them;
+other names are made beside them by the broker, or under ``absent_deny="wall"`` not at all.
 """
 
 from __future__ import annotations
@@ -64,17 +64,22 @@ def moved(path):
     return got or attempt(os.rename, path + "~", path)
 
 def attacked(path):
-    # One part after the other: in the end something would be there.
+    # One part after the other: in the end something would be there. What is only above
+    # a denied name may be made, and goes again.
+    made = []
     parts = path.split("/")
     for end in range(2, len(parts) + 1):
         part = "/".join(parts[:end])
-        attempt(os.mkdir, part)
+        if attempt(os.mkdir, part) == 0:
+            made.append(part)
     opened(path, os.O_CREAT | os.O_WRONLY)
     attempt(os.symlink, ".", path)
     for folder in (os.path.dirname(path), top):
         names = listed(folder)
         for name in names if isinstance(names, list) else ():
             attempt(os.rename, f"{folder}/{name}", path)
+    for part in reversed(made):
+        attempt(os.rmdir, part)
 
 got = {}
 nodes, absent = json.load(sys.stdin)
@@ -111,7 +116,8 @@ class Case:
         ]
         rules["deny_write"] += self.absent
         self.written = [(kind, path) for kind, paths in rules.items() for path in paths]
-        self.policy = policy_of(**rules, absent_deny="wall")
+        self.mode = self.random.choice(("broker", "wall"))
+        self.policy = policy_of(**rules, absent_deny=self.mode)
         resolved = self.policy.resolved_rules()
         self.rules = [(rule.kind, rule.path) for rule in resolved]
         self.private = {i for i, rule in enumerate(resolved) if rule.origin == "private"}
@@ -126,6 +132,7 @@ class Case:
         """Tell whether the wall keeps new names out of *folder*."""
         names = [n for n in self.absent if not self.decide("read", n)[1]]
         walled = oracle.is_walled(self.rules, names, self.folders, folder)
+        walled = walled and self.mode == "wall"
         new = f"{folder}/{PROBE}"
         assert bool(self.policy.why("write", new)) == (self.decide("write", new)[0] and not walled)
         return walled

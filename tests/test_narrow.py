@@ -105,7 +105,8 @@ def test_narrow_takes_the_smaller_of_everything_else() -> None:
         limits=vr.Limits(memory=20, memory_by="cgroup", processes=3, output=None),
     )
     both = one.narrow(two)
-    assert both.absent_deny == "error"
+    assert both.absent_deny == "wall"
+    assert both.narrow(vr.JailPolicy(absent_deny="error")).absent_deny == "error"
     assert dict(both.env) == {"A": "1", "S": vr.Secret("x")}
     assert dict(both.inbound) == {80: 0}
     assert both.egress == vr.Egress.proxy(

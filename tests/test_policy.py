@@ -579,8 +579,10 @@ def test_an_absent_deny_inside_a_grant_is_named(workspace: Path) -> None:
     (workspace / "present").touch()
     for kind in ("deny", "deny_read", "deny_write", "deny_exec"):
         denied: dict[str, Any] = {kind: [workspace / "present", absent]}
-        policy = vr.JailPolicy(write=[workspace], **denied)
+        policy = vr.JailPolicy(write=[workspace], absent_deny="error", **denied)
         assert [field for field, _ in policy.unsupported()] == [f"{kind}[1]"]
+        held = [policy.replace(absent_deny=mode).unsupported() for mode in ("broker", "wall")]
+        assert held == ([[], []] if kind == "deny_write" else [policy.unsupported()] * 2)
         assert vr.JailPolicy(**denied).unsupported() == []
     assert vr.JailPolicy(read=[workspace], deny_write=[absent]).unsupported() == []
     assert vr.JailPolicy(read=[workspace], deny=[absent]).unsupported() != []
@@ -613,11 +615,13 @@ def test_workspace_protects_what_the_host_runs(workspace: Path) -> None:
         assert policy.why("read", workspace / name), name
     assert policy.write == (str(workspace), "/w")
     assert policy.deny_write[-1] == "/w/x"
-    absent = {field for field, _ in policy.unsupported()}
+    assert policy.absent_deny == "broker"
+    assert policy.unsupported() == []
+    absent = {field for field, _ in policy.replace(absent_deny="error").unsupported()}
     assert len(absent) == len(PROTECTED_NAMES)  # all but the hooks, and /w/x
     assert f"deny_write[{PROTECTED_NAMES.index('.git/hooks')}]" not in absent
     for name in PROTECTED_NAMES:
         (workspace / name).mkdir(parents=True, exist_ok=True)
-    assert vr.JailPolicy.workspace(workspace).unsupported() == []
+    assert vr.JailPolicy.workspace(workspace, absent_deny="error").unsupported() == []
     with pytest.raises(vr.PolicyError, match="workspace"):
         vr.JailPolicy.workspace(workspace / "absent")

@@ -297,6 +297,63 @@ def test_a_trap_hands_over_connections_only(arch: str) -> None:
     }
 
 
+NAME_MAKERS = """
+    mkdirat mknodat linkat symlinkat renameat renameat2
+    creat mkdir mknod link symlink rename
+""".split()
+
+
+@pytest.mark.parametrize("arch", generator.ARCHITECTURES)
+@pytest.mark.parametrize("trap", ["trap_names", "trap_both"])
+def test_a_trap_hands_over_every_call_that_makes_a_name(arch: str, trap: str) -> None:
+    """No call that makes a name goes past the broker, and an open that makes none does."""
+    old = NAME_MAKERS[6:]
+    there = [name for name in NAME_MAKERS if arch == "x86_64" or name not in old]
+    assert {ask(arch, trap, name, -100, BAD_POINTER, 0o600) for name in there} == {NOTIFY}
+    for name, place in (("openat", 1), ("open", 0)):
+        if arch == "aarch64" and name == "open":
+            continue
+        for flags in (0, 1, 2, 0o1000, 0o2000000, 0o20200000):
+            before = (-100, BAD_POINTER)[1 - place :]
+            assert ask(arch, trap, name, *before, flags, 0o600) == ALLOW
+            assert ask(arch, trap, name, *before, flags | 0o100, 0o600) == NOTIFY
+            assert ask(arch, trap, name, *before, flags | 0o100 | HIGH, 0o600) == NOTIFY
+    untouched = {ask(arch, trap, name) for name in UNTOUCHED if name != "connect"}
+    assert untouched == {ALLOW}
+    assert ask(arch, trap, "connect") == (NOTIFY if trap == "trap_both" else ALLOW)
+
+
+@every_program
+def test_names_that_no_path_check_sees(arch: str, variant: str) -> None:
+    """Subvolumes, snapshots and reflinks by name are refused, whatever the high bits."""
+    for request in (
+        0x5000940E,
+        0x50009401,
+        0x50009418,
+        0x50009417,
+        0x40186F04,
+        0x4020BC10,
+        0x4030BC1D,
+    ):
+        for variation in (request, request | HIGH):
+            assert ask(arch, variant, "ioctl", 3, variation) == refused(errno.EPERM)
+    for request in (0x40049409, 0x4020940D, 0x50009404):  # FICLONE and others of btrfs
+        assert ask(arch, variant, "ioctl", 3, request) == ALLOW
+
+
+@pytest.mark.parametrize("arch", generator.ARCHITECTURES)
+def test_the_broker_of_names_makes_no_set_id_file(arch: str) -> None:
+    """The broker that makes names makes them without set-id bits, and still runs no program."""
+    program = "broker_names"
+    for name in ("mkdirat", "mknodat"):
+        assert ask(arch, program, name, 3, BAD_POINTER, 0o100755) == ALLOW
+        for bit in (0o4000, 0o2000):
+            assert ask(arch, program, name, 3, BAD_POINTER, bit) == refused(errno.EPERM)
+    assert {ask(arch, program, name) for name in (*BROKER_MAY_NOT, "fchmodat", "chroot")} == {
+        refused(errno.EPERM)
+    }
+
+
 @pytest.mark.parametrize("arch", generator.ARCHITECTURES)
 def test_the_broker_may_call_little(arch: str) -> None:
     """The broker makes only the calls of its work: no program, no namespace, no file."""

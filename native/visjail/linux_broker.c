@@ -43,13 +43,20 @@ int vj_broker_waits(const vj_broker *broker, uint64_t id) {
     return sys(SYS_ioctl, broker->listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &id) == 0;
 }
 
-static const vj_broker_call *find_call(const vj_setup *setup, int number) {
-    if (setup->plan->flags & VJ_PLAN_BROKER_SOCKETS) {
-        for (const vj_broker_call *call = vj_broker_socket_calls; call->act; call++) {
-            if (call->number == number) return call;
-        }
+static const vj_broker_call *find_in(const vj_broker_call *calls, int number) {
+    for (; calls->act; calls++) {
+        if (calls->number == number) return calls;
     }
     return 0;
+}
+
+static const vj_broker_call *find_call(const vj_setup *setup, int number) {
+    const vj_broker_call *found = 0;
+    if (setup->plan->flags & VJ_PLAN_BROKER_SOCKETS)
+        found = find_in(vj_broker_socket_calls, number);
+    if (!found && (setup->plan->flags & VJ_PLAN_BROKER_NAMES))
+        found = find_in(vj_broker_name_calls, number);
+    return found;
 }
 
 // A guest that is gone wants no answer, so a failure to give one is none.
@@ -142,6 +149,15 @@ static long sizes_fit(void) {
                : -EOVERFLOW;
 }
 
+// SECCOMP_ADDFD_FLAG_SEND is of Linux 5.14: without it a guest could be given a file and
+// not hear of it. A kernel that knows the flag looks for the call, which does not exist.
+static long gives_descriptors(void) {
+    struct seccomp_notif_addfd given = {.flags = SECCOMP_ADDFD_FLAG_SEND,
+                                        .srcfd = LISTENER};
+    long result = sys(SYS_ioctl, LISTENER, SECCOMP_IOCTL_NOTIF_ADDFD, &given);
+    return result == -ENOENT ? 0 : -EOPNOTSUPP;
+}
+
 static long receive_listener(void) {
     vj_message message = {0};
     struct iovec part = {.iov_base = &message, .iov_len = sizeof message};
@@ -174,7 +190,11 @@ _Noreturn static void become_broker(const vj_setup *setup, int channel) {
     if (result == 0 && (setup->plan->flags & VJ_PLAN_BROKER_SOCKETS)) {
         result = vj_broker_sockets_prepare(setup);
     }
-    if (result == 0) result = vj_seccomp_confine_broker();
+    if (result == 0 && (setup->plan->flags & VJ_PLAN_BROKER_NAMES)) {
+        result = gives_descriptors();
+        if (result == 0) result = vj_broker_names_prepare(setup);
+    }
+    if (result == 0) result = vj_seccomp_confine_broker(setup);
     vj_message answer = {.error = (int32_t)-result};
     vj_message_send(CHANNEL, &answer, 0, 0, 0, 0);
     if (result < 0) vj_exit_process(1);
@@ -186,8 +206,9 @@ _Noreturn static void become_broker(const vj_setup *setup, int channel) {
 
 int vj_broker_fork(vj_setup *setup) {
     // The domain of the broker, in which those of the programs lie.
-    long result =
-        setup->ruleset >= 0 ? sys(SYS_landlock_restrict_self, setup->ruleset, 0) : 0;
+    long result = setup->outer_ruleset >= 0
+                      ? sys(SYS_landlock_restrict_self, setup->outer_ruleset, 0)
+                      : 0;
     if (result < 0) vj_setup_fail(setup, VJ_STAGE_LANDLOCK, result);
     int pair[2] = {-1, -1};
     result = sys(SYS_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair);

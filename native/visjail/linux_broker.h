@@ -8,17 +8,20 @@
 //   linux_broker.c          start, and one notification after the other
 //   linux_broker_guest.c    what a call means: memory, descriptors, folders
 //   linux_broker_connect.c  connect(2) and bind(2) of AF_UNIX sockets
+//   linux_broker_create.c   calls that make names, beside names that must not be made
+//   linux_broker_names.c    which names those are, and where
 //
 // Pid 1 and the keepers are under the filter too, because their children
 // inherit it; they make none of the calls. The broker is not: it is forked before.
-// It stands in a Landlock domain with the rules of the guests, in which theirs
-// lie, so that it may look at them and they neither signal nor trace it. It has no
-// descriptor that leads out of the jail, and a list of the calls it may make. Of
-// its capabilities it keeps CAP_SYS_PTRACE, over programs of the jail alone:
-// otherwise Yama, or a guest that is not dumpable, would keep it from looking. The
-// supervisors are out of its reach: they were executed outside of the jail's user
-// namespace. For sockets it keeps CAP_NET_ADMIN too, where the network namespace is the
-// jail's own: the kernel asks for it before it says which file a socket is bound to.
+// It stands in a Landlock domain with the rules of the guests (but for the wall around
+// names that do not exist yet, where it makes the others), in which theirs lie, so that
+// it may look at them and they neither signal nor trace it. It has no descriptor that
+// leads out of the jail, and a list of the calls it may make. Of its capabilities it
+// keeps CAP_SYS_PTRACE, over programs of the jail alone: otherwise Yama, or a guest that
+// is not dumpable, would keep it from looking. The supervisors are out of its reach: they
+// were executed outside of the jail's user namespace. For sockets it keeps CAP_NET_ADMIN
+// too, where the network namespace is the jail's own: the kernel asks for it before it
+// says which file a socket is bound to.
 //
 // When the broker ends the kernel answers the trapped calls with ENOSYS.
 #ifndef VJ_LINUX_BROKER_H
@@ -55,8 +58,10 @@ typedef struct {
 
 // The calls of one clause, ended by an act of NULL.
 extern const vj_broker_call vj_broker_socket_calls[];
+extern const vj_broker_call vj_broker_name_calls[];
 // Remember what the clause stands on; a negative errno ends the opening.
 long vj_broker_sockets_prepare(const vj_setup *setup);
+long vj_broker_names_prepare(const vj_setup *setup);
 
 // Whether the guest still waits for the answer. Until this has been asked, what
 // was read of a guest may be another process's, with a reused number.

@@ -114,7 +114,8 @@ static uint32_t fixed_acts(const vj_setup *setup, int32_t *answers) {
 static int32_t try_path(char act, const char *path) {
     switch (act) {
     case 'r': return answer(open_and_close(path, O_RDONLY));
-    case 'c': return answer(vj_canary_make(path));
+    case 'c': return answer(vj_canary_make(path));        // of the wall
+    case 'b': return answer(vj_canary_make_simply(path)); // of the broker
     case 'x': return answer(sys(SYS_faccessat, AT_FDCWD, path, 1 /* X_OK */));
     case 'w': {
         long result = open_and_close(path, O_WRONLY);
@@ -141,6 +142,24 @@ typedef struct {
     long error;
 } trial;
 
+// What the wall alone answered, in the order of the acts.
+static int32_t wall_answers[VJ_ANSWERS_MAX];
+
+static int try_wall(void *argument) {
+    trial *state = argument;
+    const vj_plan *plan = state->setup->plan;
+    state->error = vj_confine(state->setup, &state->stage);
+    if (state->error < 0) return 125;
+    const vj_operation *operations = vj_plan_operations(plan);
+    for (uint32_t i = 0; i < plan->operation_count && state->count < VJ_ANSWERS_MAX;
+         i++) {
+        if (operations[i].kind != VJ_OPERATION_TRY || operations[i].mode != 'c') continue;
+        state->answers[state->count++] =
+            try_path('c', vj_plan_string(plan, operations[i].path));
+    }
+    return 0;
+}
+
 static int try_all(void *argument) {
     trial *state = argument;
     const vj_plan *plan = state->setup->plan;
@@ -148,11 +167,18 @@ static int try_all(void *argument) {
     if (state->error < 0) return 125;
     state->count = fixed_acts(state->setup, state->answers);
     const vj_operation *operations = vj_plan_operations(plan);
+    int tried_before = (plan->flags & VJ_PLAN_BROKER_NAMES) != 0;
+    uint32_t of_wall = 0;
+    int brokered = 0;
     for (uint32_t i = 0; i < plan->operation_count && state->count < VJ_ANSWERS_MAX;
          i++) {
         if (operations[i].kind != VJ_OPERATION_TRY) continue;
-        state->answers[state->count++] =
-            try_path((char)operations[i].mode, vj_plan_string(plan, operations[i].path));
+        char act = (char)operations[i].mode;
+        const char *path = vj_plan_string(plan, operations[i].path);
+        int32_t *place = &state->answers[state->count++];
+        if (act == 'c' && tried_before) *place = wall_answers[of_wall++];
+        else if (act == 'b' && !brokered++) *place = answer(vj_canary_make(path));
+        else *place = try_path(act, path);
     }
     return 0;
 }
@@ -195,8 +221,14 @@ static uint32_t try_with_broker(const vj_setup *setup, int32_t *answers) {
     return count;
 }
 
+static char stack[32768] __attribute__((aligned(16)));
+
+void vj_canaries_try_wall(const vj_setup *setup) {
+    trial state = {.setup = setup, .answers = wall_answers};
+    finish(&state, vj_spawn_shared(try_wall, &state, stack + sizeof stack));
+}
+
 uint32_t vj_canaries_try(const vj_setup *setup, int32_t answers[VJ_ANSWERS_MAX]) {
-    static char stack[32768] __attribute__((aligned(16)));
     if (setup->plan->flags & VJ_PLAN_BROKER) return try_with_broker(setup, answers);
     trial state = {.setup = setup, .answers = answers};
     finish(&state, vj_spawn_shared(try_all, &state, stack + sizeof stack));

@@ -153,6 +153,7 @@ static void build(vj_setup *setup, int network) {
         int broker = vj_broker_fork(setup);
         vj_capabilities_drop(setup, 0);
         vj_seccomp_install(setup);
+        if (setup->plan->flags & VJ_PLAN_BROKER_NAMES) vj_canaries_try_wall(setup);
         vj_broker_attach(setup, broker);
         return;
     }
@@ -287,7 +288,8 @@ _Noreturn static void supervise(vj_setup *setup) {
 int vj_main(int argument_count, char **arguments) {
     (void)argument_count;
     (void)arguments;
-    static vj_setup setup = {.root = -1, .ruleset = -1, .failed_index = -1, .map = -1};
+    static vj_setup setup = {
+        .root = -1, .ruleset = -1, .outer_ruleset = -1, .failed_index = -1, .map = -1};
     // Not for the guest, and not for a program that the start might execute.
     if (sys(SYS_close_range, VJ_FD_FIRST_FREE, ~0u, 0) < 0 ||
         sys(SYS_fcntl, VJ_FD_CONTROL, F_SETFD, FD_CLOEXEC) < 0 ||

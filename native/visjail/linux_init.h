@@ -32,6 +32,8 @@ typedef struct {
     int *trees;  // per operation: the detached mount of its source, or -1
     int root;    // O_PATH of the new root
     int ruleset; // Landlock, or -1 where the kernel has none
+    // Of a jail with a broker: the same without the wall, for pid 1 and the broker.
+    int outer_ruleset;
     uint32_t landlock_abi;
     uint32_t guest_id;
     vj_identity identity;
@@ -80,7 +82,7 @@ void vj_seccomp_install(const vj_setup *setup);
 // Hand the calls of the plan's clauses to a listener; its descriptor, or -errno.
 long vj_seccomp_trap(const vj_setup *setup);
 // What the broker, or the dialer or relay, may call from now on.
-long vj_seccomp_confine_broker(void);
+long vj_seccomp_confine_broker(const vj_setup *setup);
 long vj_seccomp_confine_helper(int is_dialer);
 
 // Fork the broker (linux_broker.h), before this process is under the filter, and
@@ -114,6 +116,10 @@ int vj_file_operation(const vj_request *request);
 // Try what must not be possible, in a confined child; returns how many answers
 // there are.
 uint32_t vj_canaries_try(const vj_setup *setup, int32_t answers[VJ_ANSWERS_MAX]);
+
+// The same for names that the wall must keep from being made, while the broker does not
+// answer yet: so that it is the wall alone that is tried. vj_canaries_try reports it.
+void vj_canaries_try_wall(const vj_setup *setup);
 
 // Confine the calling process as a program of the jail; 0 or a negative errno.
 long vj_confine(const vj_setup *setup, vj_stage *stage);

@@ -41,7 +41,7 @@ static uint64_t handled_rights(uint32_t abi) {
     return (1ull << 13) - 1;
 }
 
-static uint64_t rights_of(const vj_access_rule *rule) {
+static uint64_t rights_of(const vj_access_rule *rule, int with_wall) {
     uint64_t rights = 0;
     switch ((vj_access)rule->access) {
     case VJ_ACCESS_READ: rights = ACCESS_READ_FILE | ACCESS_READ_DIR; break;
@@ -53,7 +53,7 @@ static uint64_t rights_of(const vj_access_rule *rule) {
         rights = ACCESS_READ_FILE | ACCESS_READ_DIR | ACCESS_WRITE_FILE |
                  ACCESS_TRUNCATE | ACCESS_IOCTL_DEV;
         break;
-    case VJ_ACCESS_WALLED: rights = ~ACCESS_MAKE_ANYTHING; break;
+    case VJ_ACCESS_WALLED: rights = with_wall ? ~ACCESS_MAKE_ANYTHING : ~0ull; break;
     case VJ_ACCESS_END: break;
     }
     return rule->is_file ? rights & ACCESS_OF_FILES : rights;
@@ -67,8 +67,45 @@ static int has_wall(const vj_plan *plan) {
     return 0;
 }
 
+// Above every number that a program's descriptors can get.
+static int keep(const vj_setup *setup, long ruleset) {
+    long kept = sys(SYS_fcntl, ruleset, F_DUPFD_CLOEXEC, VJ_DESCRIPTORS_MAX);
+    if (kept < 0) vj_setup_fail(setup, VJ_STAGE_LANDLOCK, kept);
+    sys(SYS_close, ruleset);
+    return (int)kept;
+}
+
+static int build(const vj_setup *setup, const struct ruleset_attributes *attributes,
+                 size_t size, int with_wall) {
+    long ruleset = sys(SYS_landlock_create_ruleset, attributes, size, 0);
+    if (ruleset < 0) vj_setup_fail(setup, VJ_STAGE_LANDLOCK, ruleset);
+    const vj_access_rule *rules = vj_plan_access(setup->plan);
+    for (uint32_t i = 0; i < setup->plan->access_count; i++) {
+        const char *path = vj_plan_string(setup->plan, rules[i].path);
+        if (!with_wall && rules[i].optional) continue; // allowed by the one above
+        int flags = O_PATH | O_CLOEXEC | O_NOFOLLOW;
+        if (rules[i].optional) flags |= O_DIRECTORY;
+        VJ_AUTO_FD place = (int)sys(SYS_openat, AT_FDCWD, path, flags, 0);
+        if (rules[i].optional && (place == -ENOENT || place == -ENOTDIR)) continue;
+        // A folder above it that the guest may not enter: without a rule Landlock
+        // allows less, not more.
+        if (place == -EACCES) continue;
+        if (place < 0) vj_setup_fail(setup, VJ_STAGE_LANDLOCK, place);
+        struct landlock_path_beneath_attr beneath = {
+            .allowed_access =
+                rights_of(&rules[i], with_wall) & attributes->handled_access_fs,
+            .parent_fd = place,
+        };
+        long result =
+            sys(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &beneath, 0);
+        if (result < 0) vj_setup_fail(setup, VJ_STAGE_LANDLOCK, result);
+    }
+    return keep(setup, ruleset);
+}
+
 void vj_landlock_prepare(vj_setup *setup) {
     setup->ruleset = -1;
+    setup->outer_ruleset = -1;
     long abi = sys(SYS_landlock_create_ruleset, 0, 0, LANDLOCK_CREATE_RULESET_VERSION);
     // Not built in, or switched off at boot: the report says one layer. But names that
     // do not exist yet have no other.
@@ -88,31 +125,9 @@ void vj_landlock_prepare(vj_setup *setup) {
         }
         size = sizeof attributes;
     }
-    long ruleset = sys(SYS_landlock_create_ruleset, &attributes, size, 0);
-    if (ruleset < 0) vj_setup_fail(setup, VJ_STAGE_LANDLOCK, ruleset);
-
-    const vj_access_rule *rules = vj_plan_access(setup->plan);
-    for (uint32_t i = 0; i < setup->plan->access_count; i++) {
-        const char *path = vj_plan_string(setup->plan, rules[i].path);
-        int flags = O_PATH | O_CLOEXEC | O_NOFOLLOW;
-        if (rules[i].optional) flags |= O_DIRECTORY;
-        VJ_AUTO_FD place = (int)sys(SYS_openat, AT_FDCWD, path, flags, 0);
-        if (rules[i].optional && (place == -ENOENT || place == -ENOTDIR)) continue;
-        // A folder above it that the guest may not enter: without a rule Landlock
-        // allows less, not more.
-        if (place == -EACCES) continue;
-        if (place < 0) vj_setup_fail(setup, VJ_STAGE_LANDLOCK, place);
-        struct landlock_path_beneath_attr beneath = {
-            .allowed_access = rights_of(&rules[i]) & attributes.handled_access_fs,
-            .parent_fd = place,
-        };
-        long result =
-            sys(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &beneath, 0);
-        if (result < 0) vj_setup_fail(setup, VJ_STAGE_LANDLOCK, result);
-    }
-    // Above every number that a program's descriptors can get.
-    long kept = sys(SYS_fcntl, ruleset, F_DUPFD_CLOEXEC, VJ_DESCRIPTORS_MAX);
-    if (kept < 0) vj_setup_fail(setup, VJ_STAGE_LANDLOCK, kept);
-    sys(SYS_close, ruleset);
-    setup->ruleset = (int)kept;
+    setup->ruleset = build(setup, &attributes, size, 1);
+    // The broker makes names where the programs may not.
+    setup->outer_ruleset = setup->plan->flags & VJ_PLAN_BROKER_NAMES
+                               ? build(setup, &attributes, size, 0)
+                               : setup->ruleset;
 }

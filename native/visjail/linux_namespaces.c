@@ -548,6 +548,7 @@ static void do_operation(vj_setup *setup, uint32_t index) {
     case VJ_OPERATION_SEAL: seal(setup, path); break;
     case VJ_OPERATION_TRY:    // for linux_canary.c
     case VJ_OPERATION_SOCKET: // for linux_broker_connect.c
+    case VJ_OPERATION_NAME:   // for linux_broker_names.c
     case VJ_OPERATION_INBOUND:
     case VJ_OPERATION_HOST_PORT: break; // for linux_ports.c
     case VJ_OPERATION_END: vj_setup_fail(setup, VJ_STAGE_PLAN, -EINVAL);

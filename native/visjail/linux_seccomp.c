@@ -30,16 +30,24 @@ void vj_seccomp_install(const vj_setup *setup) {
     if (result < 0) vj_setup_fail(setup, VJ_STAGE_SECCOMP, result);
 }
 
+static long install_trap(const vj_setup *setup, unsigned flags) {
+    switch (setup->plan->flags & VJ_PLAN_BROKER) {
+    case VJ_PLAN_BROKER_SOCKETS:
+        return install(seccomp_trap_sockets, sizeof seccomp_trap_sockets, flags);
+    case VJ_PLAN_BROKER_NAMES:
+        return install(seccomp_trap_names, sizeof seccomp_trap_names, flags);
+    default: return install(seccomp_trap_both, sizeof seccomp_trap_both, flags);
+    }
+}
+
 long vj_seccomp_trap(const vj_setup *setup) {
-    (void)setup; // one clause so far
     // From Linux 5.19 a signal does not make a guest repeat a call that the broker
     // has begun, such as a connect that then is told EISCONN.
     unsigned flags =
         SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
-    long listener = install(seccomp_trap_sockets, sizeof seccomp_trap_sockets, flags);
+    long listener = install_trap(setup, flags);
     if (listener != -EINVAL) return listener;
-    return install(seccomp_trap_sockets, sizeof seccomp_trap_sockets,
-                   SECCOMP_FILTER_FLAG_NEW_LISTENER);
+    return install_trap(setup, SECCOMP_FILTER_FLAG_NEW_LISTENER);
 }
 
 long vj_seccomp_confine_helper(int is_dialer) {
@@ -47,6 +55,8 @@ long vj_seccomp_confine_helper(int is_dialer) {
                      : install(seccomp_relay, sizeof seccomp_relay, 0);
 }
 
-long vj_seccomp_confine_broker(void) {
+long vj_seccomp_confine_broker(const vj_setup *setup) {
+    if (setup->plan->flags & VJ_PLAN_BROKER_NAMES)
+        return install(seccomp_broker_names, sizeof seccomp_broker_names, 0);
     return install(seccomp_broker, sizeof seccomp_broker, 0);
 }

@@ -18,6 +18,7 @@
 #define VJ_ANSWERS_MAX         128u // of the canaries
 #define VJ_PORTS_MAX           64u
 #define VJ_SOCKETS_MAX         256u // granted ones of a jail with a broker
+#define VJ_NAMES_MAX           512u // held ones of a jail with a broker
 
 enum {
     // Own network namespace with nothing but loopback, and the stricter filter.
@@ -25,9 +26,11 @@ enum {
     // The broker answers connect(2): AF_UNIX paths are reached by exact grant only.
     VJ_PLAN_BROKER_SOCKETS = 1u << 1,
     // Single ports lead to or from the host's loopback; see linux_ports.h.
-    VJ_PLAN_PORTS = 1u << 3,
+    VJ_PLAN_PORTS = 1u << 2,
+    // The broker makes the names that the wall around others keeps from being made.
+    VJ_PLAN_BROKER_NAMES = 1u << 3,
     // Any clause that needs the broker.
-    VJ_PLAN_BROKER = VJ_PLAN_BROKER_SOCKETS,
+    VJ_PLAN_BROKER = VJ_PLAN_BROKER_SOCKETS | VJ_PLAN_BROKER_NAMES,
 };
 
 typedef enum {
@@ -49,7 +52,8 @@ typedef enum {
     VJ_OPERATION_DEVICES, // a private /dev
     VJ_OPERATION_PROC,    // a private /proc
     VJ_OPERATION_SEAL,    // the mount at path becomes read-only
-    // Mounts nothing: an act (mode: 'r', 'w', 'x' or 'c') that must fail on path.
+    // Mounts nothing: an act (mode: 'r', 'w', 'x', 'c' or 'b') that must fail
+    // on path.
     VJ_OPERATION_TRY,
     // Mounts nothing: the broker lets guests connect to the socket at path.
     VJ_OPERATION_SOCKET,
@@ -57,6 +61,9 @@ typedef enum {
     // leads. The path names it in messages.
     VJ_OPERATION_INBOUND,
     VJ_OPERATION_HOST_PORT,
+    // Mounts nothing: a name that is held; source is the folder that would hold it, or
+    // the last one on the way that exists.
+    VJ_OPERATION_NAME,
     VJ_OPERATION_END,
 } vj_operation_kind;
 

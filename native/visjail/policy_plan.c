@@ -428,6 +428,24 @@ static bool holds_a_place(const builder *build, const node *at) {
     return false;
 }
 
+// For the broker: the names that are held, each with the last folder that exists.
+static void emit_names(builder *build) {
+    for (size_t i = 0; i < build->node_count; i++) {
+        if (!build->nodes[i].is_held) continue;
+        char above[VJ_PATH_MAX];
+        size_t length = build->nodes[i].length;
+        memcpy(above, build->nodes[i].path, length + 1);
+        const vj_fact *fact = NULL;
+        while (length > 1 && (!fact || fact->object != VJ_OBJECT_DIRECTORY)) {
+            while (length > 1 && above[length - 1] != '/') length--;
+            if (length > 1) length--;
+            above[length] = 0;
+            fact = fact_of(build, above);
+        }
+        add_operation(build, VJ_OPERATION_NAME, build->nodes[i].path, above);
+    }
+}
+
 static void emit_mounts(builder *build, bool above_places) {
     for (size_t i = 0; i < build->node_count; i++) {
         const node *at = &build->nodes[i];
@@ -587,6 +605,7 @@ vj_status vj_policy_compile(const vj_plan_settings *settings, const vj_rule *rul
         emit_mounts(&build, true);
         emit_extras(&build, extras, extra_count, true);
         emit_mounts(&build, false);
+        if (settings->flags & VJ_PLAN_BROKER_NAMES) emit_names(&build);
         emit_seals(&build);
     }
     vj_status status = denies_base(&build)

@@ -35,10 +35,14 @@ PATH_ACTS = {
     "w": ("write", frozenset({errno.EROFS, errno.EACCES})),
     "x": ("execute", frozenset({errno.EACCES})),
     "c": ("make", frozenset({errno.EACCES, errno.EROFS})),
+    "b": ("have the broker make", frozenset({errno.EACCES, errno.EROFS})),
 }
 
-MOST_PATHS = 64
-"""Paths of a policy that are tried, denies before grants; with more, the first ones."""
+MOST_PATHS = 112
+"""Paths of a policy that are tried, denies before grants; with more, the first ones.
+
+With the fixed acts not more than VJ_ANSWERS_MAX of native/visjail/plan.h.
+"""
 
 NOT_APPLICABLE = -1
 UNSEEN = errno.ENOENT
@@ -50,7 +54,7 @@ def judge(answers: Sequence[int], acts: Sequence[str]) -> tuple[Canary, ...]:
     expected = [*CANARIES]
     for act in acts:
         verb, held = PATH_ACTS[act[0]]
-        expected.append((f"{verb} {act[1:]}", held if act[0] == "c" else held | {UNSEEN}))
+        expected.append((f"{verb} {act[1:]}", held if act[0] in "cb" else held | {UNSEEN}))
     return tuple(
         Canary(name, held=answer in held, errno=answer)
         for (name, held), answer in zip(expected, answers, strict=True)

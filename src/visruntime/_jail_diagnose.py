@@ -109,10 +109,19 @@ def _why_no_namespaces(number: int) -> tuple[str, str]:
 
 def no_wall(error: _native.NativeError, wall: Wall) -> PolicyUnsupported | None:
     """Return the error for names that this kernel cannot hold, if that is what failed."""
-    missing = error.stage == "landlock" and error.errno in (errno.ENOSYS, errno.EOPNOTSUPP)
-    if not (wall.names and missing):
+    if not wall.names:
         return None
     origin, path = wall.names[0]
+    if error.stage == "broker":
+        return PolicyUnsupported(
+            f"{origin}: {path} does not exist, and the broker that makes other names beside it "
+            f"does not start ({os.strerror(error.errno)}; it needs Linux 5.14); create it first, "
+            'or use absent_deny="wall"',
+            field=origin,
+            value=path,
+        )
+    if error.stage != "landlock" or error.errno not in (errno.ENOSYS, errno.EOPNOTSUPP):
+        return None
     return PolicyUnsupported(
         f"{origin}: {path} does not exist, and only Landlock (Linux 5.13), which this kernel does "
         "not have or does not use, keeps a guest from making it; create it first, or boot with "

@@ -17,7 +17,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Mount", "host_mounts", "kernel_mounts", "refuse_aliases", "refuse_kernel_mounts"]
+__all__ = [
+    "Mount",
+    "by_point",
+    "host_mounts",
+    "kernel_mounts",
+    "mount_of",
+    "refuse_aliases",
+    "refuse_kernel_mounts",
+]
 
 KERNEL_TYPES = frozenset(
     (
@@ -65,16 +73,18 @@ def _type_of(line: bytes) -> str:
     return line[start : line.index(b" ", start)].decode("ascii", "replace")
 
 
-def _by_point(mounts: Sequence[Mount]) -> dict[str, Mount]:
-    return {mount.point: mount for mount in mounts}  # of two at one point the later is on top
+def by_point(mounts: Sequence[Mount]) -> dict[str, Mount]:
+    """Return the mounts by their mount points; of two at one point the later is on top."""
+    return {mount.point: mount for mount in mounts}
 
 
-def _mount_of(path: str, by_point: Mapping[str, Mount]) -> Mount | None:
-    while path not in by_point:
+def mount_of(path: str, points: Mapping[str, Mount]) -> Mount | None:
+    """Return the mount that *path* is on, of those that `by_point` returned."""
+    while path not in points:
         if path == "/":
             return None
         path = path.rpartition("/")[0] or "/"
-    return by_point[path]
+    return points[path]
 
 
 def kernel_mounts(mounts: Sequence[Mount]) -> list[str]:
@@ -99,10 +109,10 @@ def refuse_kernel_mounts(grants: Sequence[tuple[str, str]], mounts: Sequence[Mou
     Raises:
         PolicyUnsupported: naming the mount.
     """
-    by_point = _by_point(mounts)
+    points = by_point(mounts)
     kernel = [mount for mount in mounts if mount.type in KERNEL_TYPES]
     for field, path in grants:
-        around = _mount_of(path, by_point)
+        around = mount_of(path, points)
         below = [mount for mount in kernel if is_within(mount.point, path)]
         if around is not None and around.type in KERNEL_TYPES:
             below.append(around)
@@ -128,13 +138,13 @@ def refuse_aliases(
     """
     if not denies:
         return
-    by_point = _by_point(mounts)
+    points = by_point(mounts)
     by_device: dict[bytes, list[Mount]] = {}
     for mount in mounts:
         by_device.setdefault(mount.device, []).append(mount)
     decide = Decider(rules)
     for field, right, path in denies:
-        own = _mount_of(path, by_point)
+        own = mount_of(path, points)
         if own is None or len(by_device[own.device]) == 1:
             continue
         inside = path[len(own.point) :] if own.point != "/" else path

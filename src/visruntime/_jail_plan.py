@@ -21,6 +21,7 @@ from visruntime._jail_mounts import (
     refuse_aliases,
     refuse_kernel_mounts,
 )
+from visruntime._jail_names import check_names, name_acts
 from visruntime._jail_ports import needs_ports, port_operations
 from visruntime._jail_protect import host_files
 from visruntime._jail_resolve import Resolver, check_links
@@ -178,8 +179,11 @@ def _make_plan(
         check_broker(sockets)
     plan.rules = [(kind, path) for kind, path, _, _ in rules]
     plan.host_rules = [(kind, path) for kind, path, private, _ in rules if not private]
+    brokered = bool(plan.wall.names) and policy.absent_deny == "broker"
+    if brokered:
+        check_names(plan.wall)
     plan.acts = [
-        *dict.fromkeys("c" + plan.wall.first_missing(path) for _, path in plan.wall.names),
+        *name_acts(plan.wall, brokered=brokered),
         *islice(_denied_paths(written, plan, rules, facts), MOST_PATHS),
     ][:MOST_PATHS]
     guest_id = GUEST_IDS[0] + secrets.randbelow(GUEST_IDS[1] - GUEST_IDS[0])
@@ -201,6 +205,7 @@ def _make_plan(
         host_root=host_root,
         broker_sockets=plan.socket_tier == "broker",
         ports=needs_ports(policy),
+        broker_names=brokered,
         held={path for _, path in plan.wall.names},
         free=plan.wall.free,
     )

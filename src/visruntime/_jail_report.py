@@ -42,8 +42,10 @@ def make_report(
             bound, note = _pattern(plan, origin)
             note = note or "holds for the object that was there when the jail opened"
             if origin in held:
-                wall = tuple(f"{name} wall" for name in layer)
-                clauses.append(Clause(origin, wall, note="nothing is there, and no guest makes it"))
+                wall = [f"{name} wall" for name in layer]
+                wall += ["creation broker"] if policy.absent_deny == "broker" else []
+                note = "nothing is there, and no guest makes it"
+                clauses.append(Clause(origin, tuple(wall), note=note))
             else:
                 clauses.append(Clause(origin, (mechanism,), bound=bound, note=note))
     clauses += [
@@ -68,7 +70,7 @@ def make_report(
         Clause("privileges", ("no capabilities", "no_new_privs", "seccomp", "user namespace")),
     ]
     clauses += _limits(policy.limits, info)
-    notes = [*plan.notes, *_wall_notes(plan)]
+    notes = [*plan.notes, *_wall_notes(plan, policy.absent_deny)]
     if not info["landlock_abi"]:
         notes.append("one layer: this kernel has no Landlock, file clauses rest on mounts alone")
     elif not _scopes(info):
@@ -89,17 +91,24 @@ def make_report(
     )
 
 
-def _wall_notes(plan: JailPlan) -> list[str]:
+def _wall_notes(plan: JailPlan, absent_deny: str) -> list[str]:
     wall = plan.wall
     if not wall.names:
         return []
     folders = ", ".join(visible(path) for path in wall.walled)
-    note = (
-        f"wall: directly in {folders} a guest can make no new name, and in folders that are made "
-        "there later neither"
-    )
+    later = "and in folders that are made there later"
+    if absent_deny == "broker":
+        note = (
+            f"wall: directly in {folders} {later} new names are made by the jail's broker; no "
+            "socket can be bound there"
+        )
+    else:
+        note = f"wall: directly in {folders} {later} a guest can make no new name"
     if wall.left_out:
-        note += f"; nor in {wall.left_out} more folders, beyond the {MOST_FREE} that are exempt"
+        note += (
+            f"; the same holds for {wall.left_out} more folders, beyond the {MOST_FREE} that are "
+            "exempt"
+        )
     return [note]
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from visruntime._native import Fact
     from visruntime.policy import JailPolicy
 
-__all__ = ["MOST_BROKERED", "check_broker", "resolve_sockets", "socket_tier"]
+__all__ = ["MOST_BROKERED", "check_attach", "check_broker", "resolve_sockets", "socket_tier"]
 
 MOST_BROKERED = 256
 """Sockets that the broker of one jail knows (VJ_SOCKETS_MAX of native/visjail/plan.h)."""
@@ -109,6 +109,15 @@ def check_broker(sockets: Sequence[tuple[str, str]]) -> None:
             f"{field}: {len(sockets)} sockets, at most {MOST_BROKERED} beside granted folders",
             field=field,
         )
+    check_attach(field, fix)
+
+
+def check_attach(field: str, fix: str) -> None:
+    """Refuse a clause that needs the broker where no process may look at another.
+
+    Raises:
+        PolicyUnsupported: naming *field*, and *fix*.
+    """
     try:
         with open("/proc/sys/kernel/yama/ptrace_scope", encoding="ascii") as file:
             scope = file.read().strip()
@@ -117,6 +126,6 @@ def check_broker(sockets: Sequence[tuple[str, str]]) -> None:
     if scope == NO_ATTACH:
         raise PolicyUnsupported(
             f"{field}: kernel.yama.ptrace_scope is {scope}, so that nothing may look at what a "
-            f"guest connects to; {fix}, or set it to 2 and restart the machine",
+            f"guest asks for; {fix}, or set it to 2 and restart the machine",
             field=field,
         )

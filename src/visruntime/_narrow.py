@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["narrow"]
 
-ABSENT_DENIES = ("wall", "error")
+ABSENT_DENIES = ("broker", "wall", "error")
 RIGHTS = ("read", "write", "exec")
 SYSTEMS = ("none", "minimal", "host")
 

@@ -167,6 +167,7 @@ def compile_plan(
     host_root: bool,
     broker_sockets: bool = False,
     ports: bool = False,
+    broker_names: bool = False,
     held: Collection[str] = (),
     free: Sequence[str] = (),
 ) -> bytes:
@@ -180,6 +181,7 @@ def compile_plan(
         limits: of each process; 0 leaves one as it is.
         ports: some of *extras* are ports.
         broker_sockets: connections to AF_UNIX paths are judged in the jail.
+        broker_names: names beside those that are held are made in the jail for guests.
         held: paths of rules that name what does not exist and must not be made.
         free: folders in which names may be made all the same.
     """
@@ -218,6 +220,7 @@ def compile_plan(
     for wanted, flag in (
         (private_network, lib.VJ_PLAN_PRIVATE_NETWORK),
         (broker_sockets, lib.VJ_PLAN_BROKER_SOCKETS),
+        (broker_names, lib.VJ_PLAN_BROKER_NAMES),
         (ports, lib.VJ_PLAN_PORTS),
     ):
         settings.flags |= flag if wanted else 0

@@ -181,7 +181,7 @@ def _absent_denies(rules: Sequence[Rule], absent_deny: str) -> list[tuple[str, s
         if rule.kind == "deny_write":
             sentence = (
                 f'{name} does not exist inside the granted {grant}, and absent_deny="error" '
-                'refuses that; create it first, leave the rule out, or use absent_deny="wall"'
+                'refuses that; create it first, leave the rule out, or use absent_deny="broker"'
             )
         else:
             sentence = (

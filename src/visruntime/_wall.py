@@ -84,16 +84,23 @@ def find_wall(
         return wall
     plain = [(kind, path) for kind, path, _ in rules]
     decide = Decider(plain)
+    known: dict[str, str] = {}
+
+    def there(path: str) -> str:
+        if path not in known:
+            known[path] = look(path)
+        return known[path]
+
     above: set[str] = set()
     for origin, path in denied:
         steps = list(ancestors(path))
-        deepest = next(step for step in reversed(steps) if look(step) != "absent")
+        deepest = next(step for step in reversed(steps) if there(step) != "absent")
         readable, index = decide("read", path)
         if not readable or rules[index][2]:
             continue  # out of sight, or the jail's own place, in which it makes the name
         if not decide("write", deepest)[0]:
             continue
-        if look(deepest) == "file":
+        if there(deepest) == "file":
             if deepest not in wall.replaced:
                 wall.replaced.append(deepest)
             continue

@@ -40,6 +40,7 @@ from visruntime._policy_values import (
     Secret,
     check_list,
 )
+from visruntime._protected_names import PROTECTED_NAMES
 from visruntime._socket_names import sensitive_by_name
 from visruntime._system_roots import SystemRoots
 from visruntime.errors import PolicyError
@@ -76,7 +77,7 @@ MAX_NAMES = 1000
 MAX_SOCKET_BYTES = 107
 """Longest path of an AF_UNIX socket, in bytes (``sun_path`` without its end)."""
 
-ABSENT_DENIES = ("wall", "error")
+ABSENT_DENIES = ("broker", "wall", "error")
 """Values of ``absent_deny``, the one that lets a guest do most first."""
 
 KINDS = ("read", "write", "deny", "deny_read", "deny_write", "deny_exec")
@@ -84,31 +85,6 @@ KINDS = ("read", "write", "deny", "deny_read", "deny_write", "deny_exec")
 
 PATH_FIELDS = (*KINDS, "reveal", "caches", "sockets", "sensitive_sockets")
 """The fields that are lists of paths; in a file, relative ones start at its folder."""
-
-PROTECTED_NAMES = (
-    ".git/hooks",
-    ".git/config",
-    ".git/config.worktree",
-    ".git/info/attributes",
-    ".gitmodules",
-    ".github/workflows",
-    ".gitlab-ci.yml",
-    ".husky",
-    ".pre-commit-config.yaml",
-    ".envrc",
-    ".vscode",
-    ".idea",
-    ".devcontainer",
-    ".claude",
-    ".cursor",
-    ".codex",
-    ".gemini",
-    ".agents",
-    ".mcp.json",
-    "visruntime.toml",
-)
-"""Names in a workspace that the host's tools run or obey; `JailPolicy.workspace` denies
-writing them."""
 
 
 class _FromFiles(Frozen):
@@ -136,8 +112,10 @@ class JailPolicy(_FromFiles):
         deny_write: readable as far as granted, but not to be changed.
         deny_exec: not executable; no grant below lifts this.
         absent_deny: what becomes of a *deny_write* inside a write grant while nothing is
-            there. "wall": no new name can be made in the folders that would hold it, nor
-            in those above (folders that exist in them are free). "error": refused.
+            there. "broker": no guest makes it, and other names beside it are made by a
+            process of the jail, which costs time. "wall": no new name at all can be made in
+            the folders that would hold it, nor in those above (folders that exist in them
+            are free). "error": refused.
         reveal: secret paths (keys, ``.env`` and the like) that are hidden inside the grants
             unless they are named here, one by one; grants nothing by itself.
         caches: tool caches private to this policy.
@@ -188,7 +166,7 @@ class JailPolicy(_FromFiles):
         "system",
         "write",
     )
-    absent_deny: Literal["wall", "error"]
+    absent_deny: Literal["broker", "wall", "error"]
     caches: tuple[str, ...]
     deny: tuple[str, ...]
     deny_exec: tuple[str, ...]
@@ -218,7 +196,7 @@ class JailPolicy(_FromFiles):
         deny_read: Iterable[str | os.PathLike[str]] = (),
         deny_write: Iterable[str | os.PathLike[str]] = (),
         deny_exec: Iterable[str | os.PathLike[str]] = (),
-        absent_deny: Literal["wall", "error"] = "error",
+        absent_deny: Literal["broker", "wall", "error"] = "broker",
         reveal: Iterable[str | os.PathLike[str]] = (),
         caches: Iterable[str | os.PathLike[str]] = (),
         services: Iterable[str] = (),
@@ -553,8 +531,9 @@ class JailPolicy(_FromFiles):
         """Return a policy for work in one folder: writable but for `PROTECTED_NAMES`.
 
         Git hooks and configuration, editor and agent configuration and the like can be
-        read and not changed. Names of them that do not exist yet cannot be held in this
-        version: `unsupported` lists them, and `Jail` refuses the policy until they exist.
+        read and neither changed nor made (see *absent_deny*). Where ``.git`` is a file, as
+        in a linked worktree, it stays as it is, and the repository that it names is not
+        granted.
 
         Args:
             path: the folder; a relative one starts at the current directory.

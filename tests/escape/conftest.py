@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 from typing import TYPE_CHECKING
 
 import pytest
 from jail_helpers import Jail, JailPolicy
+from names_tree import places
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,3 +29,14 @@ def jail() -> Iterator[Jail]:
     """Return a jail without any grant."""
     with Jail(JailPolicy()) as opened:
         yield opened
+
+
+@pytest.fixture(params=range(len(places())), ids=lambda number: ("hidden", "open")[number])
+def top(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Return a tree as names_tree.py describes it."""
+    folder = os.path.realpath(tempfile.mkdtemp(prefix=".vis-names-", dir=places()[request.param]))
+    os.chmod(folder, 0o755)
+    os.makedirs(f"{folder}/tree/.git")
+    os.mkdir(f"{folder}/tree/free")
+    yield f"{folder}/tree"
+    shutil.rmtree(folder)

@@ -1,35 +1,29 @@
 """Names that do not exist when the jail opens: no guest makes one, and the host sees nothing.
 
-The tree has a folder `free`, which exists, and three names that do not: `.envrc`, `.git/hooks`
-in a folder that exists, and `.github/workflows` in one that does not. In each test they are
-denied for writing. The acts are the same inside and outside; outside each one succeeds.
+The acts are the same inside and outside; outside each one succeeds. See names_tree.py for the
+tree and its policy.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
-import tempfile
 from typing import TYPE_CHECKING
 
 import pytest
 from jail_helpers import Jail, errno, inside, outside, policy_of
+from names_tree import NAMES, policy, text
 from watching import Watch
 
 from visruntime import PolicyError, PolicyUnsupported
-from visruntime.policy import PRIVATE_WRITE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
-    from typing import Any
 
-    from jail_helpers import JailPolicy
-
-NAMES = (".envrc", ".git/hooks", ".github/workflows")
-MODES = ("wall",)
+MODES = ("broker", "wall")
 
 MAKE = r"""
 os.chdir(top)
@@ -126,40 +120,6 @@ answer(got)
 )
 
 
-def places() -> list[str]:
-    """Return where the tree is made: in a place that jails hide, and if there is one, outside."""
-    for candidate in ("/opt", os.path.expanduser("~"), os.getcwd()):
-        real = os.path.realpath(candidate)
-        own = any(real == place or real.startswith(place + "/") for place in PRIVATE_WRITE)
-        if not own and os.access(real, os.W_OK) and real != "/":
-            return ["/tmp", real]
-    return ["/tmp"]
-
-
-@pytest.fixture(params=range(len(places())), ids=lambda number: ("hidden", "open")[number])
-def top(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Return a tree in which the names do not exist."""
-    folder = os.path.realpath(tempfile.mkdtemp(prefix=".vis-names-", dir=places()[request.param]))
-    os.chmod(folder, 0o755)
-    os.makedirs(f"{folder}/tree/.git")
-    os.mkdir(f"{folder}/tree/free")
-    yield f"{folder}/tree"
-    shutil.rmtree(folder)
-
-
-def policy(top: str, mode: str, **more: Any) -> JailPolicy:
-    """Return a policy that grants the tree and denies the three names for writing."""
-    write = [top, *more.pop("write", ())]
-    return policy_of(
-        write=write, deny_write=[f"{top}/{name}" for name in NAMES], absent_deny=mode, **more
-    )
-
-
-def text(top: str, body: str, targets: tuple[str, ...] = NAMES) -> str:
-    """Return a guest's program."""
-    return f"top, targets = {top!r}, {targets!r}\n{body}"
-
-
 def seen(top: str) -> dict[str, tuple[int, ...]]:
     """Return what the host sees of the tree, but for what a guest may change."""
     found: dict[str, tuple[int, ...]] = {}
@@ -206,10 +166,8 @@ def test_fs_05_the_host_sees_nothing(top: str, mode: str) -> None:
         inside(jail, text(top, ALL, NAMES[:2]))
         inside(jail, text(top, ANCESTORS))
     names = watch.names()
-    assert not names & {".envrc", "hooks", "workflows"}, names
-    if mode == "wall":
-        assert not names, names
-        assert seen(top) == before
+    assert not names, names
+    assert seen(top) == before
     # The control: a name that does come is seen.
     with Watch(top) as watch:
         subprocess.run(["touch", f"{top}/.envrc"], check=True)
@@ -236,12 +194,12 @@ def test_what_is_above_a_name_is_neither_moved_nor_replaced(top: str, mode: str)
     with Jail(policy(top, mode)) as jail:
         got = inside(jail, text(top, ANCESTORS))
     assert got.pop("made") == []
-    # Landlock answers before the mount point does.
-    assert got.pop("move .git aside") == errno.EXDEV
+    # Of a guest's own move Landlock judges before the mount point does.
+    assert got.pop("move .git aside") == (errno.EXDEV if mode == "wall" else errno.EBUSY)
     assert got.pop("remove .git") == errno.EBUSY
     # Beside it the jail's own folder is walled too, or the root, which takes no names at all.
-    above = errno.EACCES if top.startswith("/tmp/") else errno.EROFS
-    assert got.pop("move the top aside") == above
+    hidden = errno.EACCES if mode == "wall" else errno.EBUSY
+    assert got.pop("move the top aside") == (hidden if top.startswith("/tmp/") else errno.EROFS)
     assert set(got.values()) <= {errno.EACCES, errno.EXDEV}, got
     assert sorted(os.listdir(top)) == [".git", "free"]
 
@@ -326,18 +284,27 @@ def test_grants_around_and_inside_do_not_open_the_wall(top: str, mode: str) -> N
     assert sorted(os.listdir(top)) == [".git", "free"]
 
 
-def test_a_kernel_without_landlock_refuses_the_wall(top: str) -> None:
-    """Where the wall cannot stand no jail may open, and the error names the clause."""
+@pytest.mark.parametrize(
+    ("mode", "missing", "named"),
+    [
+        ("wall", "444", "Landlock"),  # landlock_create_ruleset
+        ("broker", "444", "Landlock"),
+        # seccomp with SECCOMP_FILTER_FLAG_NEW_LISTENER
+        ("broker", '"seccomp", pyseccomp.Arg(1, pyseccomp.MASKED_EQ, 8, 8)', "broker"),
+    ],
+)
+def test_a_kernel_without_the_means_refuses(top: str, mode: str, missing: str, named: str) -> None:
+    """Where the name cannot be held no jail may open, and the error names the clause."""
     script = f"""
 import errno, sys
 import pyseccomp
 import visruntime as vr
 program = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
-program.add_rule(pyseccomp.ERRNO(errno.ENOSYS), 444)  # landlock_create_ruleset
+program.add_rule(pyseccomp.ERRNO(errno.ENOSYS), {missing})
 program.load()
 vr.Jail(vr.JailPolicy(write=[{top!r}])).close()
 try:
-    vr.Jail(vr.JailPolicy(write=[{top!r}], deny_write=[{top!r} + "/.envrc"], absent_deny="wall"))
+    vr.Jail(vr.JailPolicy(write=[{top!r}], deny_write=[{top!r} + "/.envrc"], absent_deny={mode!r}))
 except vr.PolicyUnsupported as error:
     print(error.field, error)
 """
@@ -346,7 +313,7 @@ except vr.PolicyUnsupported as error:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("deny_write[0] ")
-    assert "Landlock" in done.stdout
+    assert named in done.stdout
 
 
 def test_a_name_denied_for_reading_cannot_be_held(top: str) -> None:
@@ -365,3 +332,23 @@ def test_links_that_could_lead_to_a_name_are_refused(top: str, outside: Path) ->
     os.symlink(f"{outside}/nothing", f"{top}/.envrc")
     with pytest.raises(PolicyError, match=r"is a link inside a writable grant"):
         Jail(policy(top, "wall"))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_socket_grant_opens_no_way_to_a_name(top: str, mode: str) -> None:
+    """A broker that binds sockets for guests may not bind one at a denied name."""
+    path = f"{os.path.dirname(top)}/s"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(path)
+        server.listen()
+        with Jail(policy(top, mode, sockets=[path])) as jail:
+            guest = text(top, MAKE + 'answer([attempt(bound, ".envrc"), attempt(bound, "s")])')
+            assert inside(jail, guest) == [errno.EACCES, errno.EACCES]
+            got = inside(jail, text(top, ALL, NAMES[:2]))
+            assert {*got[".envrc"].values(), *got[".git/hooks"].values()} <= {
+                errno.EACCES,
+                errno.EXDEV,
+            }
+            reached = f"answer(attempt(socket.socket(socket.AF_UNIX).connect, {path!r}))"
+            assert inside(jail, reached) == 0
+    assert sorted(os.listdir(top)) == [".git", "free"]

@@ -106,9 +106,9 @@ class Parser(argparse.ArgumentParser):
             )
         self.flag(
             "--absent-deny",
-            metavar="wall|error",
-            help="what holds a --deny-write of what does not exist: no new names around it, "
-            "or nothing, which is refused",
+            metavar="broker|wall|error",
+            help="what holds a --deny-write of what does not exist: broker, which makes other "
+            "names for the guest; wall, which lets no new name be made around it; or nothing",
         )
         self.flag(
             "--strict-globs",

@@ -1,0 +1,202 @@
+// Which names the creation broker makes for guests: the names of a plan that are held,
+// and the folders that its wall covers.
+//
+// A folder is known by its descriptor. Where it is is read once, after it was opened:
+// the folders above a held name are mount points of this jail and cannot be moved, those
+// that a guest makes behind the wall are moved by the broker alone, which does one thing
+// at a time. So between the question and the act nothing moves.
+
+#include "linux_broker_names.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/stat.h>
+#include <sys/mman.h>
+
+typedef struct {
+    int folder; // that exists and would hold names, or what leads to them
+    uint64_t device;
+    uint64_t inode;
+} held_folder;
+
+typedef struct {
+    uint32_t folder;
+    const char *rest; // from there to the name
+    size_t rest_length;
+} held_name;
+
+// Where the rules of Landlock stand: the nearest one above a folder decides.
+typedef struct {
+    const char *path;
+    size_t length;
+    uint64_t device;
+    uint64_t inode;
+    int is_walled;
+} ruled_place;
+
+static held_folder folders[VJ_NAMES_MAX];
+static uint32_t folder_count;
+static held_name names[VJ_NAMES_MAX];
+static uint32_t name_count;
+static ruled_place *places;
+static uint32_t place_count;
+
+static long identify(int folder, const char *path, uint64_t *device, uint64_t *inode) {
+    struct statx status = {0};
+    int flags = AT_SYMLINK_NOFOLLOW | (path[0] ? 0 : AT_EMPTY_PATH);
+    long result = sys(SYS_statx, folder, path, flags, STATX_TYPE | STATX_INO, &status);
+    *device = (uint64_t)status.stx_dev_major << 32 | status.stx_dev_minor;
+    *inode = status.stx_ino;
+    return result;
+}
+
+// The number of the folder, each being held once.
+static long remember_folder(const char *path) {
+    long opened =
+        sys(SYS_openat, AT_FDCWD, path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
+    if (opened < 0) return opened;
+    held_folder *folder = &folders[folder_count];
+    folder->folder = (int)opened;
+    long result = identify(folder->folder, "", &folder->device, &folder->inode);
+    if (result < 0) return result;
+    for (uint32_t i = 0; i < folder_count; i++) {
+        if (folders[i].device != folder->device || folders[i].inode != folder->inode)
+            continue;
+        sys(SYS_close, opened);
+        return i;
+    }
+    return folder_count++;
+}
+
+static long remember_names(const vj_plan *plan) {
+    const vj_operation *operations = vj_plan_operations(plan);
+    for (uint32_t i = 0; i < plan->operation_count; i++) {
+        if (operations[i].kind != VJ_OPERATION_NAME) continue;
+        if (name_count == VJ_NAMES_MAX) return -E2BIG;
+        const char *above = vj_plan_string(plan, operations[i].source);
+        const char *path = vj_plan_string(plan, operations[i].path);
+        if (strlen(path) <= strlen(above) + 1) return -EINVAL;
+        long folder = remember_folder(above);
+        if (folder < 0) return folder;
+        names[name_count].folder = (uint32_t)folder;
+        names[name_count].rest = path + strlen(above) + 1;
+        names[name_count].rest_length = strlen(names[name_count].rest);
+        name_count++;
+    }
+    return 0;
+}
+
+static long remember_places(const vj_plan *plan) {
+    const vj_access_rule *rules = vj_plan_access(plan);
+    long address = vj_call(SYS_mmap, 0, (long)((plan->access_count + 1) * sizeof *places),
+                           PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (address < 0 && address > -4096) return address;
+    places = (ruled_place *)address;
+    for (uint32_t i = 0; i < plan->access_count; i++) {
+        ruled_place *place = &places[place_count];
+        place->path = vj_plan_string(plan, rules[i].path);
+        place->length = strlen(place->path);
+        place->is_walled = rules[i].access == VJ_ACCESS_WALLED;
+        // One that went away has no rule, and its folder is walled like what is above.
+        if (identify(AT_FDCWD, place->path, &place->device, &place->inode) == 0) {
+            place_count++;
+        }
+    }
+    return 0;
+}
+
+long vj_broker_names_prepare(const vj_setup *setup) {
+    long result = remember_names(setup->plan);
+    return result < 0 ? result : remember_places(setup->plan);
+}
+
+long vj_place_look_up(vj_place *place) {
+    char link[64];
+    vj_text text = {.data = link, .capacity = sizeof link};
+    vj_text_string(&text, "/proc/self/fd/");
+    vj_text_number(&text, (uint64_t)place->folder, 10);
+    long size = sys(SYS_readlinkat, AT_FDCWD, link, place->path, sizeof place->path - 1);
+    if (size < 0) return size;
+    if (size == (long)sizeof place->path - 1) return -ENAMETOOLONG;
+    place->path[size] = 0;
+    place->length = (size_t)size;
+    return place->path[0] == '/' ? 0 : -ENOENT;
+}
+
+static int is_beneath(const char *path, size_t length, const char *above,
+                      size_t above_length) {
+    if (above_length == 1) return 1;
+    return length >= above_length && (path[above_length] == '/' || !path[above_length]) &&
+           !memcmp(path, above, above_length);
+}
+
+int vj_place_is_walled(const vj_place *place) {
+    const ruled_place *nearest = 0;
+    for (uint32_t i = 0; i < place_count; i++) {
+        const ruled_place *at = &places[i];
+        if (nearest && at->length < nearest->length) continue;
+        if (!is_beneath(place->path, place->length, at->path, at->length)) continue;
+        // The path of a free folder that was moved may be another folder's by now.
+        uint64_t device = 0;
+        uint64_t inode = 0;
+        if (!at->is_walled && (identify(AT_FDCWD, at->path, &device, &inode) < 0 ||
+                               device != at->device || inode != at->inode)) {
+            continue;
+        }
+        nearest = at;
+    }
+    return nearest && nearest->is_walled;
+}
+
+static vj_name compare(const held_name *held, const char *way, size_t length) {
+    size_t shared = length < held->rest_length ? length : held->rest_length;
+    if (memcmp(way, held->rest, shared) != 0) return VJ_NAME_OTHER;
+    if (length >= held->rest_length) {
+        return length == held->rest_length || way[shared] == '/' ? VJ_NAME_HELD
+                                                                 : VJ_NAME_OTHER;
+    }
+    return held->rest[shared] == '/' ? VJ_NAME_ABOVE : VJ_NAME_OTHER;
+}
+
+// The way from a held folder to `name` in `place`, in `way`; its length, or a negative
+// errno. 0: it does not lie there.
+static long way_from(const held_folder *held, const vj_place *place, const char *name,
+                     size_t length, char way[2 * VJ_PATH_MAX]) {
+    static vj_place above;
+    uint64_t device = 0;
+    uint64_t inode = 0;
+    long result = identify(place->folder, "", &device, &inode);
+    if (result < 0) return result;
+    if (length >= VJ_PATH_MAX) return -ENAMETOOLONG;
+    size_t start = 0;
+    if (device != held->device || inode != held->inode) {
+        above.folder = held->folder;
+        result = vj_place_look_up(&above);
+        if (result < 0) return result;
+        if (!is_beneath(place->path, place->length, above.path, above.length)) return 0;
+        size_t skip = above.length == 1 ? 1 : above.length + 1;
+        if (place->length < skip) return -ENOENT;
+        start = place->length - skip;
+        memcpy(way, place->path + skip, start);
+        way[start++] = '/';
+    }
+    memcpy(way + start, name, length);
+    way[start + length] = 0;
+    return (long)(start + length);
+}
+
+vj_name vj_place_name(const vj_place *place, const char *name, size_t length) {
+    static char way[2 * VJ_PATH_MAX];
+    vj_name found = VJ_NAME_OTHER;
+    for (uint32_t folder = 0; folder < folder_count; folder++) {
+        long size = way_from(&folders[folder], place, name, length, way);
+        if (size < 0) return VJ_NAME_HELD; // what cannot be told is taken for the worst
+        for (uint32_t i = 0; size && i < name_count; i++) {
+            if (names[i].folder != folder) continue;
+            vj_name verdict = compare(&names[i], way, (size_t)size);
+            if (verdict == VJ_NAME_HELD) return verdict;
+            if (verdict != VJ_NAME_OTHER) found = verdict;
+        }
+    }
+    return found;
+}
