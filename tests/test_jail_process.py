@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from jail_helpers import PYTHON, Jail, JailPolicy, Limits, spawn, until
 
-from visruntime.errors import CommandError, CommandTimeout
+from visruntime.errors import CommandError, CommandTimeout, JailClosed
 from visruntime.jail import DEVNULL, PIPE, STDOUT
 
 if TYPE_CHECKING:
@@ -542,3 +542,51 @@ def test_a_descriptor_that_was_asked_for_stays(jail: Jail) -> None:
         with spawn(jail, ["sleep", "60"]) as other:
             assert other.fileno() != number
             assert os.fstat(number).st_ino == before
+
+
+# ---- forked hosts and threads --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("act", ["close", "poll", "wait", "kill", "drop"])
+def test_a_forked_child_of_the_host_touches_no_run(jail: Jail, act: str) -> None:
+    """Whatever a forked child does with a process, its end must be the parent's to see."""
+    process = spawn(jail, ["sh", "-c", "read x; exit 7"], stdin=PIPE)
+    child = os.fork()
+    if child == 0:
+        code = 0
+        try:
+            if act == "drop":
+                del process
+            else:
+                getattr(process, act)()
+        except JailClosed:
+            code = 1
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == int(act not in ("close", "drop"))
+    process.stdin.write(b"\n")
+    process.stdin.close()
+    assert (process.wait(10), process.stopped_by) == (7, None)
+
+
+def test_input_is_written_once_whoever_else_looks(jail: Jail) -> None:
+    """While one thread communicates, polls of others must neither write input nor lose any."""
+    import hashlib
+
+    data = os.urandom(8 << 20)
+    for _ in range(5):
+        with spawn(jail, ["sha256sum"], stdin=PIPE, stdout=PIPE) as process:
+            done = threading.Event()
+
+            def look(process: Any = process, done: threading.Event = done) -> None:
+                while not done.is_set():
+                    process.poll()
+
+            threads = [threading.Thread(target=look) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            output, _ = process.communicate(data)
+            done.set()
+            for thread in threads:
+                thread.join()
+            assert output.split()[0].decode() == hashlib.sha256(data).hexdigest()

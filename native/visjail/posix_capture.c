@@ -186,6 +186,10 @@ vj_status vj_run_communicate(vj_run *run, const char *input, uint64_t input_size
                              uint64_t *input_offset, int *input_descriptor,
                              vj_capture *output, vj_capture *errors, int64_t timeout_ns,
                              vj_exit *result, vj_error *error) {
+    if (run->owner != getpid()) {
+        return vj_fail(error, VJ_CLOSED, VJ_STAGE_HOST, 0,
+                       "the run was started by another process");
+    }
     int64_t deadline = timeout_ns < 0 ? -1 : vj_now_ns() + timeout_ns;
     int64_t look_around = vj_now_ns() + (int64_t)POLL_SLICE_MS * 1000000;
     vj_capture *captures[2] = {output, errors};

@@ -738,6 +738,8 @@ static vj_status tell_keeper(vj_run *run, vj_message_kind kind, int32_t signal_n
     vj_error ignored; // a run that has just ended needs no signal any more
     vj_message message = {.kind = kind, .status = signal_number};
     vj_status status = VJ_OK;
+    // A forked child of the host holds the channel, but not the run.
+    if (run->owner != getpid()) return VJ_OK;
     pthread_mutex_lock(&run->lock);
     if (!run->ended) {
         if (kind == VJ_MESSAGE_KILL) order_end(run, 2, 0);

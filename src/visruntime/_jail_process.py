@@ -154,6 +154,9 @@ class JailProcess:
     ``stdin``, ``stdout`` and ``stderr`` are unbuffered binary files where a pipe was asked
     for; ``pty`` is the terminal. ``pid`` counts inside the jail. Letting go of the object
     ends the run: nothing runs on without an owner.
+
+    One thread at a time may call `communicate`; `poll`, `wait`, signals, `suspend` and `kill`
+    may come from others meanwhile. In a forked child of the host they raise `JailClosed`.
     """
 
     def __init__(
@@ -174,6 +177,7 @@ class JailProcess:
         master: int | None = None,
     ) -> None:
         self._run = run
+        self._owner = os.getpid()
         self.args = args
         self.report = report
         self.pid = run.pid
@@ -196,6 +200,7 @@ class JailProcess:
     def poll(self) -> int | None:
         """Return the exit code, or -N after signal N; ``None`` while the program runs."""
         if self.returncode is None:
+            self._check_owner()
             self._take(self._run.communicate(None, None, 0.0))
         return self.returncode
 
@@ -232,7 +237,7 @@ class JailProcess:
                 self.stdin.close()
         output, errors = self._captures
         if self.returncode is None:
-            self._wait(output, errors, timeout)
+            self._wait(output, errors, timeout, feed=True)
         else:  # its end was seen before; what it wrote is still in the pipes
             self._run.communicate(output, errors, 0.0)
         return (output.value() if output else b"", errors.value() if errors else b"")
@@ -292,8 +297,11 @@ class JailProcess:
         return (output.total() if output else 0, errors.total() if errors else 0)
 
     def close(self) -> None:
-        """End the run if it has not ended, and close the files."""
-        if self.returncode is None:
+        """End the run if it has not ended, and close the files.
+
+        In a forked child of the host it only closes the files: the run is its parent's.
+        """
+        if self.returncode is None and self._owner == os.getpid():
             self.kill()
             try:
                 self.wait()
@@ -313,6 +321,10 @@ class JailProcess:
         state = "running" if self.returncode is None else f"returncode={self.returncode}"
         return f"<JailProcess {self.args[0]!r} {state}>"
 
+    def _check_owner(self) -> None:
+        if self._owner != os.getpid():
+            raise JailClosed(f"{self.args[0]} was started by another process, which owns it")
+
     def _capture(self, file: Any) -> _native.Capture | None:
         if file is None:
             return None
@@ -326,12 +338,15 @@ class JailProcess:
         output: _native.Capture | None,
         errors: _native.Capture | None,
         timeout: float | None,
+        *,
+        feed: bool = False,
     ) -> None:
+        self._check_owner()
         deadline = None if timeout is None else time.monotonic() + timeout
         while self.returncode is None:
             left = None if deadline is None else deadline - time.monotonic()
             try:
-                self._take(self._run.communicate(output, errors, left))
+                self._take(self._run.communicate(output, errors, left, feed=feed))
             except _native.NativeError as error:
                 self.returncode = -signal.SIGKILL  # nothing of it is left, or ever was
                 raise self._explain(error) from None

@@ -543,8 +543,10 @@ class RunHandle:
         output: Capture | None,
         errors: Capture | None,
         timeout: float | None,
+        *,
+        feed: bool = False,
     ) -> dict[str, int] | None:
-        """Move input and output until the run has ended, or *timeout* seconds have gone by.
+        """Move output, and input with *feed*, until the run has ended or *timeout* has gone by.
 
         Returns what was measured, or ``None`` while the run goes on. Signal handlers of the
         host run in between.
@@ -561,7 +563,7 @@ class RunHandle:
                 ffi.from_buffer(self._input),
                 len(self._input),
                 self._input_offset,
-                self._input_descriptor,
+                self._input_descriptor if feed else ffi.new("int *", -1),
                 ffi.NULL if output is None else output._capture,
                 ffi.NULL if errors is None else errors._capture,
                 deadline,

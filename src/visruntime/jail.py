@@ -461,7 +461,7 @@ class Jail(JailFiles):
         run, output = self._start_file_operation(operation, [path], limit or 1, data=data)
         end = None
         while end is None:
-            end = run.communicate(output, None, None)
+            end = run.communicate(output, None, None, feed=True)
         code = os.waitstatus_to_exitcode(end["status"])
         return CommandResult(
             exit_code=code if code >= 0 else None,

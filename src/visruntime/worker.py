@@ -7,6 +7,7 @@ is under way, never more than the limit is kept, and it is ended when it does no
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import marshal
 import os
@@ -65,6 +66,8 @@ _GUEST_MODULES = ("values", "describe", "interrupts", "session", "worker")
 _FRAME_TYPES = ("HELLO", "RUN", "CALLBACK", "CALLBACK_REPLY", "RESULT", "BYE")
 _CREDENTIALS = struct.Struct("iII")
 _CONTROL = struct.Struct("<cQ")
+_SO_PASSRIGHTS = 83
+"""Of asm-generic/socket.h, which x86 and arm64 use; Python has no name for it yet."""
 _LOAD = (
     "import sys,marshal,_viscore as c;m=type(sys);"
     "P='_visguest';p=sys.modules[P]=m(P);p.__path__=[]\n"
@@ -218,6 +221,19 @@ def _bootstrap(same_as_host: bool) -> bytes:  # noqa: FBT001 (a cache key)
     return marshal.dumps(modules, marshal.version if same_as_host else 2)
 
 
+def _refuse_descriptors(end: socket.socket) -> None:
+    """Have the kernel refuse descriptors in messages to *end* (Linux 6.16).
+
+    To receive one and drop it is to close it, and what is closed may be a connection that the
+    guest made to linger (SO_LINGER) for as long as it likes, in the thread of the host.
+    """
+    try:
+        end.setsockopt(socket.SOL_SOCKET, _SO_PASSRIGHTS, 0)
+    except OSError as error:
+        if error.errno not in (errno.ENOPROTOOPT, errno.EOPNOTSUPP):
+            raise
+
+
 class Timeout(Exception):
     """The run did not end in time. ``reply`` is what it still said, None if it was killed."""
 
@@ -276,6 +292,8 @@ class Worker:
         self._process: Process | None = None
         self._channel, channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self._control, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        for end in (self._channel, channel, self._control, control):
+            _refuse_descriptors(end)
         # The first frame is to carry the worker's process number, as the kernel sees it here.
         self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         try:

@@ -6,10 +6,13 @@ import json
 import os
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 from jail_helpers import PRELUDE, PYTHON, Jail, JailPolicy, errno, spawn
+
+from visruntime.runtime import Runtime
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -127,3 +130,46 @@ time.sleep(60)
         with Jail(JailPolicy()) as other:
             for _ in range(5):
                 assert other.run(["echo", "fine"]).stdout == b"fine\n"
+
+
+LINGERING = """
+import array, os, socket, struct, time
+server = socket.create_server(("127.0.0.1", 0))
+server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+client = socket.create_connection(server.getsockname())
+peer, _ = server.accept()
+client.setblocking(False)
+for _ in range(5):
+    try:
+        while True: client.send(b"x" * 65536)
+    except BlockingIOError: time.sleep(0.05)
+client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 30))
+answers = []
+for number in range(3, 1100):
+    try:
+        if not os.readlink(f"/proc/self/fd/{number}").startswith("socket"): continue
+        other = socket.socket(fileno=os.dup(number))
+        if other.family != socket.AF_UNIX: continue
+    except OSError: continue
+    rights = array.array("i", [client.fileno()])
+    try:
+        other.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+        answers.append(0)
+    except OSError as error: answers.append(error.errno)
+client.close()
+answers
+"""
+
+
+@pytest.mark.skipif(
+    tuple(map(int, os.uname().release.split(".")[:2])) < (6, 16),
+    reason="before Linux 6.16 nothing keeps descriptors out of a socket (SECURITY.md)",
+)
+def test_no_descriptor_comes_into_the_host() -> None:
+    """A connection that lingers when it is closed must not be the host's to close."""
+    begin = time.monotonic()
+    with Runtime(JailPolicy()) as runtime:
+        answers = runtime.run(LINGERING, timeout=20).value
+        assert len(answers) >= 2
+        assert set(answers) == {errno.EPERM}
+    assert time.monotonic() - begin < 15
