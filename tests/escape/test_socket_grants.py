@@ -568,6 +568,35 @@ answer([attempt(socket.socket(socket.AF_UNIX).connect, path) for path in ("s", "
         assert inside(jail, text) == [errno.EACCES, 0]
 
 
+def test_one_broker_serves_sockets_and_held_names(
+    workspace: Path, outside: Path, serve: Any
+) -> None:
+    """Beside names that must not be made no socket must be made of that name, nor another reached."""
+    granted = serve(outside / "granted")
+    policy = policy_of(
+        write=[workspace],
+        deny_write=[workspace / "held"],
+        sockets=[granted.path],
+        inbound={8000: 0},
+    )
+    text = f"""{at(workspace)}{BIND}
+one = listening("/dev/shm/own")
+open("other", "w").close()
+answer([visit("granted-link"), visit("later"), attempt(listening, "held"),
+    attempt(os.mkdir, "held"), os.path.exists("other"),
+    attempt(socket.socket(socket.AF_UNIX).connect, "/dev/shm/own"),
+    attempt(socket.create_connection, ("127.0.0.1", 9))])
+"""
+    with Jail(policy) as jail:
+        later = serve(workspace / "later")
+        (workspace / "granted-link").symlink_to(granted.path)
+        denied = errno.EACCES
+        got = inside(jail, text)
+        assert got == ["granted", denied, denied, denied, True, 0, errno.ECONNREFUSED]
+        assert later.came == 0
+    assert not (workspace / "held").exists()
+
+
 def test_no_connection_is_ever_continued() -> None:
     """The code that connects must not know the answer that lets the guest's own call go on."""
     source = ROOT / "native" / "visjail" / "linux_broker_connect.c"
