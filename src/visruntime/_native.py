@@ -102,13 +102,6 @@ EXTRA = struct.Struct("@IIPP")
 """vj_rule, vj_fact and vj_extra; the tests compare them with the compiler's layout."""
 
 KIND_NUMBERS = {kind: number for number, kind in enumerate(RULE_KINDS)}
-OPERATIONS = {
-    name: getattr(lib, f"VJ_OPERATION_{name}")
-    for name in (
-        *("COPY", "DEVICES", "DIRECTORY", "FILE", "HOST_PORT", "INBOUND", "PROC", "SCRATCH"),
-        *("SCRATCH_PLACE", "SOCKET", "SYMLINK", "TRY"),
-    )
-}
 OBJECTS = {
     "absent": lib.VJ_OBJECT_ABSENT,
     "directory": lib.VJ_OBJECT_DIRECTORY,
@@ -204,7 +197,7 @@ def compile_plan(
         FACT.pack(next(at), OBJECTS[kind], owner, group, 0, device, inode)
         for kind, device, inode, owner, group in facts.values()
     ]
-    kinds = [OPERATIONS[operation] for operation, _, _, _ in extras]
+    kinds = [getattr(lib, f"VJ_OPERATION_{operation}") for operation, _, _, _ in extras]
     kinds += [lib.VJ_EXTRA_FREE] * len(free)
     first = len(rules) + len(facts)
     sources = strings.addresses[first + len(kinds) :]
