@@ -88,7 +88,11 @@ def why(policy: JailPolicy, op: str, target: object) -> Decision:
     hidden = _hidden(op, path, rule)
     reason = f"the policy lets the guest {VERBS[op]} {shown}: {_origin(rule, policy)}{hidden}"
     return Decision(
-        allowed=True, rule=rule, reason=reason, grant=grant_path(op, path) if hidden else None
+        allowed=True,
+        rule=rule,
+        reason=reason,
+        grant=grant_path(op, path) if hidden else None,
+        notes=_only_as_a_folder(policy, resolved, real) if op == "write" else (),
     )
 
 
@@ -120,9 +124,23 @@ def _behind_the_wall(
     reason = (
         f"the guest cannot make {shown}: {_origin(held, policy)} does not exist yet, and until the "
         "jail closes no name can be made in the folders that could hold it, nor in those above; make "
-        'the name or its folder first, or use absent_deny="error"'
+        'the name or its folder first, or use absent_deny="broker"'
     )
     return Decision(allowed=False, rule=held, reason=reason)
+
+
+def _only_as_a_folder(policy: JailPolicy, rules: Sequence[Rule], real: str) -> tuple[str, ...]:
+    """Return the note for a missing name above one that is denied: only mkdir makes it."""
+    below = [
+        rule
+        for rule in rules
+        if rule.kind == "deny_write" and rule.path != real and is_within(rule.path, real)
+    ]
+    if not below or object_at(real) != "absent":
+        return ()
+    return (
+        f"only as a new folder: {_origin(below[0], policy)} lies below it and does not exist yet",
+    )
 
 
 def _secret_rule(policy: JailPolicy, path: str, real: str, rule: Rule | None) -> Rule | None:

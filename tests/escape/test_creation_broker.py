@@ -257,6 +257,18 @@ def test_the_hosts_own_file_verbs_go_through_the_broker(top: str) -> None:
     assert sorted(os.listdir(top)) == [".git", "folder", "free", "report"]
 
 
+def test_why_says_what_the_broker_makes(top: str) -> None:
+    """No name that the broker refuses may be called allowed without a word."""
+    asked = policy(top, "broker")
+    assert asked.why("write", f"{top}/new").allowed
+    assert asked.why("write", f"{top}/new").notes == ()
+    above = asked.why("write", f"{top}/.github")
+    assert above.allowed
+    assert "only as a new folder" in above.notes[0]
+    assert not asked.why("write", f"{top}/.github/workflows")
+    assert not asked.why("write", f"{top}/.git/hooks/pre-commit")
+
+
 def test_the_report_says_that_the_broker_was_tried(top: str) -> None:
     """A wall with a broker is proved twice: alone, and with the broker that could open it."""
     with Jail(policy(top, "broker")) as jail:
