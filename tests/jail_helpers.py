@@ -34,7 +34,9 @@ __all__ = [
     "errno",
     "inside",
     "is_root",
+    "leaves",
     "outside",
+    "own_memory_cgroup",
     "policy_of",
     "processes",
     "spawn",
@@ -147,6 +149,38 @@ def spawn(jail: Jail, command: list[str], **options: Any) -> Any:
 def is_root() -> bool:
     """Tell whether the tests run as host uid 0."""
     return os.geteuid() == 0
+
+
+def own_memory_cgroup() -> str | None:
+    """Return the directory of this process's memory cgroup, if it may divide it, else None.
+
+    Found by another way than the library's: the usual places, and by really dividing it.
+    """
+    with open("/proc/self/cgroup", encoding="ascii") as file:
+        paths = dict(line.rstrip("\n").split(":", 2)[1:] for line in file)
+    if "memory" in paths:
+        directory = f"/sys/fs/cgroup/memory{paths['memory']}".rstrip("/")
+    else:
+        directory = f"/sys/fs/cgroup{paths['']}".rstrip("/").removesuffix("/visruntime-host")
+        try:
+            with open(f"{directory}/cgroup.subtree_control", encoding="ascii") as file:
+                if "memory" not in file.read().split():
+                    return None
+        except OSError:
+            return None
+    try:
+        os.mkdir(f"{directory}/visruntime-test")
+        os.rmdir(f"{directory}/visruntime-test")
+    except OSError:
+        return None
+    return directory
+
+
+def leaves() -> set[str]:
+    """Return the names of the cgroups that jails of this process's cgroup have now."""
+    directory = own_memory_cgroup()
+    names = [] if directory is None else os.listdir(directory)
+    return {name for name in names if name.startswith("visruntime-jail-")}
 
 
 def until(condition: Callable[[], object], *, seconds: float = 5.0) -> bool:

@@ -550,18 +550,14 @@ def test_what_later_versions_bring_is_kept_and_named() -> None:
         host_ports=[1],
         sockets=["/s"],
         egress=vr.Egress.proxy(),
-        limits=vr.Limits(memory=1, cpus=1),
     )
     listed = dict(policy.unsupported())
     assert set(listed) == {
         "caches",
         "services",
         "egress",
-        "limits.cpus",
-        "limits.memory",
     }
     assert vr.JailPolicy.from_dict(policy.to_dict()) == policy
-    assert vr.JailPolicy(limits=vr.Limits(memory=1, memory_by="process")).unsupported() == []
     assert vr.JailPolicy().unsupported() == []
 
 

@@ -9,6 +9,7 @@
 static const char *const stage_names[VJ_STAGE_END] = {
     [VJ_STAGE_NONE] = "start",
     [VJ_STAGE_PLAN] = "plan",
+    [VJ_STAGE_GROUP] = "cgroup",
     [VJ_STAGE_USER_NAMESPACE] = "user namespace",
     [VJ_STAGE_ID_MAP] = "id map",
     [VJ_STAGE_NAMESPACES] = "namespaces",

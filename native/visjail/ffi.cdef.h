@@ -71,11 +71,21 @@ typedef struct {
     uint64_t cpu_seconds;
 } vj_process_limits;
 typedef struct {
+    uint64_t memory_bytes;
+    uint64_t watch_bytes;
+    uint64_t shared_memory_pages;
+    uint32_t groups;
+    uint32_t counters;
+    uint32_t page_bytes;
+    ...;
+} vj_tree_limits;
+typedef struct {
     uint32_t flags;
     uint32_t guest_id;
     const char *hostname;
     uint64_t scratch_size;
     vj_process_limits limits;
+    vj_tree_limits tree;
     uint32_t host_root;
     ...;
 } vj_plan_settings;
@@ -103,6 +113,7 @@ const char *vj_plan_path(const void *block, uint32_t operation);
 #define VJ_FILE_REMOVE         ...
 #define VJ_FILE_REALPATH       ...
 #define VJ_FILE_PROCESSES      ...
+#define VJ_READY_SHARED_MEMORY ...
 #define VJ_STAGE_EXECUTE       ...
 #define VJ_STAGE_DIRECTORY     ...
 
@@ -115,13 +126,21 @@ typedef struct {
     uint32_t guest_id;
     uint32_t identity;
     uint32_t answer_count;
+    uint32_t flags;
     int32_t answers[...];
     uint32_t port_count;
     int32_t ports[...];
 } vj_jail_info;
+typedef struct {
+    int32_t members[...];
+    int32_t counters[...];
+    uint32_t count;
+    uint32_t counter_count;
+} vj_groups;
 
 vj_status vj_jail_open(const char *init_path, const void *plan, uint64_t plan_size,
-                       vj_jail **jail, vj_jail_info *info, vj_error *error);
+                       const vj_groups *groups, vj_jail **jail, vj_jail_info *info,
+                       vj_error *error);
 void vj_jail_close(vj_jail *jail);
 void vj_jail_free(vj_jail *jail);
 int vj_jail_alive(vj_jail *jail);
@@ -150,6 +169,7 @@ typedef struct {
     uint64_t user_us;
     uint64_t system_us;
     uint64_t resident_kib;
+    uint64_t watched;
     ...;
 } vj_exit;
 

@@ -15,7 +15,7 @@
 #include <linux/sched.h>
 #include <signal.h>
 
-static long write_text(const char *path, const char *data, size_t size) {
+long vj_write_text(const char *path, const char *data, size_t size) {
     VJ_AUTO_FD file = (int)sys(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CLOEXEC, 0);
     if (file < 0) return file;
     long result = sys(SYS_write, file, data, size);
@@ -38,7 +38,7 @@ static long write_map(long pid, const char *name, const char *data, size_t size)
     vj_text_string(&text, "/proc/");
     vj_text_number(&text, (uint64_t)pid, 10);
     vj_text_string(&text, name);
-    return write_text(path, data, size);
+    return vj_write_text(path, data, size);
 }
 
 // The owner becomes the guest; every other id stays what it is.
@@ -102,14 +102,14 @@ static void write_own_maps(vj_setup *setup, uint32_t user, uint32_t group) {
     vj_text text = {.data = line, .capacity = sizeof line};
     map_line(&text, user, user, 1);
     // Before 3.19 the file does not exist; everywhere else it must be written.
-    long result = write_text("/proc/self/setgroups", "deny", 4);
+    long result = vj_write_text("/proc/self/setgroups", "deny", 4);
     if (result == 0 || result == -ENOENT) {
-        result = write_text("/proc/self/uid_map", line, text.length);
+        result = vj_write_text("/proc/self/uid_map", line, text.length);
     }
     if (result < 0) vj_setup_fail(setup, VJ_STAGE_ID_MAP, result);
     text.length = 0;
     map_line(&text, group, group, 1);
-    result = write_text("/proc/self/gid_map", line, text.length);
+    result = vj_write_text("/proc/self/gid_map", line, text.length);
     if (result < 0) vj_setup_fail(setup, VJ_STAGE_ID_MAP, result);
 }
 
@@ -150,7 +150,7 @@ static void drop_groups(const vj_setup *setup) {
 // What counts for the user of the guest counts for the caller, who has the same
 // uid: a guest gets half of the usual number. Before 4.13 there is no such limit.
 static void limit_quotas(void) {
-    write_text("/proc/sys/user/max_inotify_instances", "64", 2);
+    vj_write_text("/proc/sys/user/max_inotify_instances", "64", 2);
 }
 
 void vj_identity_enter(vj_setup *setup) {

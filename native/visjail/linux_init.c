@@ -82,8 +82,8 @@ static void read_plan(vj_setup *setup) {
 }
 
 static void enter_namespaces(vj_setup *setup) {
-    long flags =
-        CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
+    long flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWUTS | CLONE_NEWCGROUP;
+    if (!setup->shared_memory) flags |= CLONE_NEWIPC; // else it has one already
     long result = sys(SYS_unshare, flags);
     if (result < 0) vj_setup_fail(setup, VJ_STAGE_NAMESPACES, result);
 }
@@ -250,7 +250,9 @@ _Noreturn static void supervise(vj_setup *setup) {
         .landlock_abi = setup->landlock_abi,
         .guest_id = setup->guest_id,
         .identity = setup->identity,
+        .flags = setup->shared_memory ? VJ_READY_SHARED_MEMORY : 0,
     };
+    vj_watch_prepare(setup);
     int32_t answers[VJ_ANSWERS_MAX];
     uint32_t count = vj_canaries_try(setup, answers);
     ready.data_size = count * (uint32_t)sizeof *answers;
@@ -298,7 +300,9 @@ int vj_main(int argument_count, char **arguments) {
     }
     vj_inherited_reset();
     read_plan(&setup);
+    vj_groups_join(&setup);
     vj_identity_enter(&setup);
+    vj_shared_memory_limit(&setup);
     enter_namespaces(&setup);
 
     int network[2] = {-1, -1};

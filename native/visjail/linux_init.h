@@ -11,6 +11,8 @@
 //   linux_relay.c       the process that moves their bytes
 //   linux_keeper.c      one process per run: owns the run's tree, and ends it
 //   linux_tree.c        which processes a run has; signals to all of them
+//   linux_memory.c      cgroups, and the watch over the memory of the whole jail
+//   linux_shared_memory.c  a limit on System V shared memory
 //   linux_spawn.c       from a request to a running program
 //   linux_files.c       file operations of the host, under the jail's rights
 //   linux_canary.c      forbidden acts, tried when the jail opens
@@ -26,6 +28,8 @@
 
 #define VJ_COVERS_MAX  256
 #define VJ_HELPERS_MAX 3 // broker, dialer, relay
+
+typedef struct vj_watch vj_watch;
 
 typedef struct {
     const vj_plan *plan;
@@ -50,6 +54,8 @@ typedef struct {
     // Mount ids of the masks over folders that were closed to this process.
     uint64_t covers[VJ_COVERS_MAX];
     uint32_t cover_count;
+    vj_watch *watch;   // shared by the keepers; NULL where nothing is watched
+    int shared_memory; // whether System V shared memory has its limit
 } vj_setup;
 
 // Report and end. `error` is a negative errno, as the kernel returned it.
@@ -74,8 +80,29 @@ void vj_mounts_build(vj_setup *setup);
 void vj_identity_enter(vj_setup *setup);
 // A user namespace that maps the file owner to the guest; its descriptor.
 long vj_identity_map(uint32_t owner, uint32_t group, uint32_t guest);
+long vj_write_text(const char *path, const char *data, size_t size);
 // Give up all capabilities but `kept` (of the first 32) and the way to get them back.
 void vj_capabilities_drop(const vj_setup *setup, uint32_t kept);
+
+// Join the cgroups of the plan. The first thing that is done.
+void vj_groups_join(vj_setup *setup);
+// Join an ipc namespace whose kernel.shmall is set, where the kernel allows that.
+void vj_shared_memory_limit(vj_setup *setup);
+void vj_watch_prepare(vj_setup *setup);
+
+// What one keeper remembers of the memory of the jail.
+typedef struct {
+    uint64_t started;
+    uint64_t kills;   // what the kernel had ended for memory when the run began
+    uint64_t watched; // largest sum that was seen, in bytes
+    uint64_t look_at; // when to look next for a jail that cannot go on
+    uint64_t refaults;
+    uint32_t stuck; // how many looks in a row found it so
+} vj_memory;
+void vj_memory_begin(const vj_setup *setup, vj_memory *memory);
+int vj_memory_is_bounded(const vj_setup *setup);
+// Look, if it is time. 1: the limit was reached since the run began.
+int vj_memory_is_over(const vj_setup *setup, vj_memory *memory);
 
 void vj_landlock_prepare(vj_setup *setup);
 void vj_seccomp_install(const vj_setup *setup);

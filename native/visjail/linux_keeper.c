@@ -26,6 +26,7 @@
 #define END_TURNS       500      // ten seconds, if nothing ends
 #define KILL_WAIT_NS    20000000 // between passes over a tree that is ending
 #define DEATHS_NS       200000000
+#define MEMORY_TICK_NS  10000000
 
 typedef struct {
     const vj_setup *setup;
@@ -41,13 +42,8 @@ typedef struct {
     uint64_t user_us;    // of all that was reaped
     uint64_t system_us;
     uint64_t resident_kib; // the largest
+    vj_memory memory;
 } vj_keeper;
-
-static uint64_t now(void) {
-    struct __kernel_timespec time = {0};
-    sys(SYS_clock_gettime, 1 /* CLOCK_MONOTONIC */, &time);
-    return (uint64_t)time.tv_sec * NANOSECONDS + (uint64_t)time.tv_nsec;
-}
 
 static void reply(vj_keeper *keeper, vj_message *message) {
     vj_message_send(keeper->channel, message, 0, 0, 0, 0);
@@ -94,8 +90,8 @@ static int reap(vj_keeper *keeper) {
 // whole tree after each would take longer than the deaths themselves. Not for
 // ever, because what is not ended yet may go on making short-lived children.
 static void await_deaths(vj_keeper *keeper) {
-    uint64_t end = now() + DEATHS_NS;
-    while (reap(keeper) && now() < end) {
+    uint64_t end = vj_clock() + DEATHS_NS;
+    while (reap(keeper) && vj_clock() < end) {
         struct pollfd wait = {.fd = keeper->signals, .events = POLLIN};
         struct __kernel_timespec timeout = {.tv_nsec = KILL_WAIT_NS};
         if (sys(SYS_ppoll, &wait, 1, &timeout, 0, SIGNAL_SET_SIZE) == 0) return;
@@ -217,25 +213,30 @@ static void handle_host(vj_keeper *keeper) {
     if (request.message.kind == VJ_MESSAGE_RESUME) suspend(keeper, 0);
 }
 
-// Wait until the direct child has ended, time is up or the host wants the end.
+// How long the keeper may sleep, or UINT64_MAX.
+static uint64_t time_left(const vj_keeper *keeper) {
+    uint64_t time = vj_clock();
+    uint64_t left = UINT64_MAX;
+    if (keeper->deadline) left = keeper->deadline > time ? keeper->deadline - time : 0;
+    if (vj_memory_is_bounded(keeper->setup) && left > MEMORY_TICK_NS)
+        left = MEMORY_TICK_NS;
+    return left;
+}
+
+// Wait until the direct child has ended, a limit is reached or the host wants the end.
 static void watch(vj_keeper *keeper) {
     while (keeper->pid && !keeper->stop) {
         struct pollfd events[2] = {
             {.fd = keeper->channel, .events = POLLIN},
             {.fd = keeper->signals, .events = POLLIN},
         };
-        struct __kernel_timespec left = {0};
-        if (keeper->deadline) {
-            uint64_t time = now();
-            if (time >= keeper->deadline) {
-                keeper->stop = VJ_STOP_TIMEOUT;
-                return;
-            }
-            left.tv_sec = (long long)((keeper->deadline - time) / NANOSECONDS);
-            left.tv_nsec = (long long)((keeper->deadline - time) % NANOSECONDS);
-        }
+        uint64_t time = time_left(keeper);
+        struct __kernel_timespec left = {
+            .tv_sec = (long long)(time / NANOSECONDS),
+            .tv_nsec = (long long)(time % NANOSECONDS),
+        };
         long result =
-            sys(SYS_ppoll, events, 2, keeper->deadline ? &left : 0, 0, SIGNAL_SET_SIZE);
+            sys(SYS_ppoll, events, 2, time == UINT64_MAX ? 0 : &left, 0, SIGNAL_SET_SIZE);
         if (result < 0 && result != -EINTR) vj_exit_process(1);
         if (events[1].revents) {
             char drained[512];
@@ -244,7 +245,14 @@ static void watch(vj_keeper *keeper) {
             // Only the direct child ends the run; adopted ones are just reaped.
             reap(keeper);
         }
-        if (keeper->pid && events[0].revents) handle_host(keeper);
+        // Also of a child that has just ended: the kernel may have ended it for this.
+        if (vj_memory_is_over(keeper->setup, &keeper->memory)) {
+            keeper->stop = VJ_STOP_MEMORY;
+        } else if (keeper->pid && keeper->deadline && vj_clock() >= keeper->deadline) {
+            keeper->stop = VJ_STOP_TIMEOUT;
+        } else if (keeper->pid && events[0].revents) {
+            handle_host(keeper);
+        }
     }
 }
 
@@ -258,6 +266,7 @@ static void report_exit(vj_keeper *keeper) {
         .user_us = keeper->user_us,
         .system_us = keeper->system_us,
         .resident_kib = keeper->resident_kib,
+        .watched = keeper->memory.watched,
     };
     reply(keeper, &exited);
 }
@@ -276,6 +285,7 @@ static void serve(const vj_setup *setup, int channel, int signals) {
     vj_keeper keeper = {.setup = setup, .channel = channel, .signals = signals};
     vj_request request = {0};
     long size = next_request(&keeper, &request);
+    vj_memory_begin(setup, &keeper.memory);
     vj_stage stage = VJ_STAGE_REQUEST;
     long result = size < 0 ? size : start(&keeper, &request, &stage);
     if (size > 0) close_descriptors(&request);
@@ -286,7 +296,8 @@ static void serve(const vj_setup *setup, int channel, int signals) {
         return;
     }
     keeper.pid = (int)result;
-    if (request.message.timeout_ns) keeper.deadline = now() + request.message.timeout_ns;
+    if (request.message.timeout_ns)
+        keeper.deadline = vj_clock() + request.message.timeout_ns;
     if (!(request.message.flags & VJ_SPAWN_QUIET)) {
         vj_message started = {.kind = VJ_MESSAGE_STARTED, .pid = keeper.pid};
         reply(&keeper, &started);

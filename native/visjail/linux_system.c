@@ -3,6 +3,7 @@
 #include "linux_system.h"
 
 #include <linux/sched.h>
+#include <linux/time_types.h>
 #include <signal.h>
 
 // Plain loops, kept from the optimisation that would make a loop in memcpy call
@@ -126,6 +127,12 @@ long vj_spawn_shared(int (*function)(void *), void *argument, void *stack_top) {
                      : "memory");
     return x0;
 #endif
+}
+
+uint64_t vj_clock(void) {
+    struct __kernel_timespec time = {0};
+    sys(SYS_clock_gettime, 1 /* CLOCK_MONOTONIC */, &time);
+    return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 
 void vj_text_string(vj_text *text, const char *string) {

@@ -78,6 +78,9 @@ typedef struct {
     int overflow;
 } vj_text;
 
+// CLOCK_MONOTONIC in nanoseconds.
+uint64_t vj_clock(void);
+
 void vj_text_string(vj_text *text, const char *string);
 void vj_text_number(vj_text *text, uint64_t number, unsigned base);
 

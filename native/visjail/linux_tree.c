@@ -79,9 +79,8 @@ static int number_of(const char *name) {
     return number;
 }
 
-// Call `visit` with the name of each process, until it returns a negative number.
-static long each_process(long (*visit)(int proc, const char *name, void *context),
-                         void *context) {
+long vj_tree_each(long (*visit)(int proc, const char *name, void *context),
+                  void *context) {
     typedef struct {
         unsigned long inode;
         unsigned long offset;
@@ -143,7 +142,7 @@ static const tree_entry *find_entry(const tree *table, int pid) {
 static const tree *look(void) {
     static tree table;
     table.count = 0;
-    each_process(add_entry, &table);
+    vj_tree_each(add_entry, &table);
     mark_descendants(&table, (int)sys(SYS_getpid));
     return &table;
 }
@@ -258,6 +257,6 @@ static long write_status(int proc, const char *name, void *context) {
 
 long vj_tree_list(int descriptor, uint64_t limit) {
     listing list = {.descriptor = descriptor, .left = limit};
-    long result = each_process(write_status, &list);
+    long result = vj_tree_each(write_status, &list);
     return result == -E2BIG ? 0 : result;
 }

@@ -21,6 +21,11 @@ void vj_tree_resume(void);
 // microseconds, of which the kernel counts 10,000 at a time.
 uint64_t vj_tree_processor_time(int pid);
 
+// Call `visit` with a descriptor of /proc and the name of each process of the pid
+// namespace, until it returns a negative number.
+long vj_tree_each(long (*visit)(int proc, const char *name, void *context),
+                  void *context);
+
 // Write the /proc/PID/stat of every process in the pid namespace, each ended by
 // NUL, `limit` bytes at most.
 long vj_tree_list(int descriptor, uint64_t limit);

@@ -9,13 +9,24 @@
 
 #include <stdint.h>
 
+#include "plan.h"
+
 #define VJ_INLINE_DATA_MAX 65536u // more argv and environment than this goes by memfd
 #define VJ_SPAWN_DATA_MAX  (2u << 20)
 #define VJ_STRINGS_MAX     65536u // arguments plus environment entries
 #define VJ_DESCRIPTORS_MAX 16u
 
 // Descriptors of visjail-init when it starts; all others are closed.
-enum { VJ_FD_CONTROL = 3, VJ_FD_HOST = 4, VJ_FD_PLAN = 5, VJ_FD_FIRST_FREE = 6 };
+enum {
+    VJ_FD_CONTROL = 3,
+    VJ_FD_HOST = 4,
+    VJ_FD_PLAN = 5,
+    // As many cgroup.procs files as the plan says, to be joined before anything else.
+    VJ_FD_GROUPS = 6,
+    // What the kernel counts of the jail's memory, if the plan says so (vj_counter).
+    VJ_FD_COUNTERS = VJ_FD_GROUPS + (int)VJ_GROUPS_MAX,
+    VJ_FD_FIRST_FREE = VJ_FD_COUNTERS + (int)VJ_COUNTERS,
+};
 
 typedef enum {
     VJ_MESSAGE_PROCESS = 1, // init -> host: pid 1 exists; its pidfd is attached
@@ -38,6 +49,7 @@ typedef enum {
 typedef enum {
     VJ_STAGE_NONE = 0,
     VJ_STAGE_PLAN,
+    VJ_STAGE_GROUP,
     VJ_STAGE_USER_NAMESPACE,
     VJ_STAGE_ID_MAP,
     VJ_STAGE_NAMESPACES,
@@ -75,7 +87,14 @@ typedef enum {
     VJ_STOP_NONE = 0, // the direct child ended by itself
     VJ_STOP_TIMEOUT,
     VJ_STOP_KILLED, // the host asked
+    VJ_STOP_CLOSED, // said by the host alone: the keeper went with the jail
+    VJ_STOP_MEMORY, // the kernel ended a process for memory, or the watched sum was over
 } vj_stop;
+
+// Flags of READY.
+enum {
+    VJ_READY_SHARED_MEMORY = 1u << 0, // kernel.shmall of the jail has been set
+};
 
 enum {
     VJ_SPAWN_TERMINAL = 1u << 0,     // descriptor 0 becomes the controlling terminal
@@ -126,6 +145,7 @@ typedef struct {
     uint64_t user_us;
     uint64_t system_us;
     uint64_t resident_kib; // largest of any process of the run
+    uint64_t watched;      // largest sum of the jail that its keeper saw, in bytes
     // READY only
     uint32_t landlock_abi; // 0: the kernel has none
     uint32_t guest_id;     // host uid of the guest

@@ -30,6 +30,10 @@ uint32_t vj_plan_check(const void *block, size_t size) {
         plan->access_count > VJ_PLAN_MAX_OPERATIONS) {
         return bad(offsetof(vj_plan, operation_count));
     }
+    if (plan->tree.groups > VJ_GROUPS_MAX ||
+        (plan->tree.counters && plan->tree.counters != VJ_COUNTERS)) {
+        return bad(offsetof(vj_plan, tree));
+    }
     size_t tables = sizeof *plan + plan->operation_count * sizeof(vj_operation) +
                     plan->access_count * sizeof(vj_access_rule);
     if (plan->strings != tables || tables > size) return bad(offsetof(vj_plan, strings));

@@ -19,6 +19,8 @@
 #define VJ_PORTS_MAX           64u
 #define VJ_SOCKETS_MAX         256u // granted ones of a jail with a broker
 #define VJ_NAMES_MAX           512u // held ones of a jail with a broker
+#define VJ_GROUPS_MAX          4u   // cgroups that one jail joins
+#define VJ_COUNTERS            3u
 
 enum {
     // Own network namespace with nothing but loopback, and the stricter filter.
@@ -122,6 +124,24 @@ typedef struct {
     uint64_t cpu_seconds;
 } vj_process_limits;
 
+// Files of a memory cgroup that a keeper reads.
+typedef enum {
+    VJ_COUNTER_EVENTS, // with the processes that the kernel ended
+    VJ_COUNTER_USAGE,
+    VJ_COUNTER_STATISTICS,
+} vj_counter;
+
+// Limits of the jail as a whole, as far as visjail-init has a part in them.
+typedef struct {
+    uint64_t memory_bytes;        // limit of the memory cgroup
+    uint64_t watch_bytes;         // the keepers end what uses more; 0: nothing is watched
+    uint64_t shared_memory_pages; // kernel.shmall of the jail; 0: as it is
+    uint32_t groups;              // cgroups to join, at VJ_FD_GROUPS
+    uint32_t counters;            // VJ_COUNTERS, or 0: there is no memory cgroup
+    uint32_t page_bytes;          // size of a page of this machine
+    uint32_t reserved;
+} vj_tree_limits;
+
 typedef struct {
     uint32_t magic;
     uint32_t version;
@@ -134,6 +154,7 @@ typedef struct {
     uint32_t guest_id; // host uid and gid of the guest for a root caller
     uint32_t reserved;
     vj_process_limits limits;
+    vj_tree_limits tree;
 } vj_plan;
 
 // Check a block before anything in it is used: sizes, kinds, and that every

@@ -93,6 +93,7 @@ typedef struct {
     const char *hostname;
     uint64_t scratch_size;
     vj_process_limits limits;
+    vj_tree_limits tree;
     // The whole host root, read-only, instead of an empty one.
     uint32_t host_root;
     uint32_t reserved;

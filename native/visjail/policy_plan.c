@@ -565,6 +565,7 @@ static vj_status assemble(builder *build, void **block, size_t *size, vj_error *
         .hostname = hostname + (uint32_t)tables,
         .guest_id = build->settings->guest_id,
         .limits = build->settings->limits,
+        .tree = build->settings->tree,
     };
     memcpy(bytes, &plan, sizeof plan);
     memcpy(bytes + sizeof plan, build->operations, operations);

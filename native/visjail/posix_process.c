@@ -198,7 +198,22 @@ static int above_reserved(int descriptor) {
     return moved;
 }
 
-static int start_init(const char *path, int control, int host, int plan, pid_t *pid) {
+// Puts the cgroup files where visjail-init expects them.
+static int add_groups(posix_spawn_file_actions_t *actions, const vj_groups *groups) {
+    int result = 0;
+    for (uint32_t i = 0; !result && i < groups->count; i++) {
+        result = posix_spawn_file_actions_adddup2(actions, groups->members[i],
+                                                  VJ_FD_GROUPS + (int)i);
+    }
+    for (uint32_t i = 0; !result && i < groups->counter_count; i++) {
+        result = posix_spawn_file_actions_adddup2(actions, groups->counters[i],
+                                                  VJ_FD_COUNTERS + (int)i);
+    }
+    return result;
+}
+
+static int start_init(const char *path, int control, int host, int plan,
+                      const vj_groups *groups, pid_t *pid) {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     sigset_t all, none;
@@ -219,6 +234,7 @@ static int start_init(const char *path, int control, int host, int plan, pid_t *
             result = posix_spawn_file_actions_adddup2(&actions, host, VJ_FD_HOST);
         if (!result)
             result = posix_spawn_file_actions_adddup2(&actions, plan, VJ_FD_PLAN);
+        if (!result) result = add_groups(&actions, groups);
         if (!result) {
             result =
                 posix_spawn(pid, path, &actions, &attributes, arguments, environment);
@@ -270,6 +286,7 @@ static vj_status await_ready(vj_jail *jail, vj_jail_info *info, vj_error *error)
             info->landlock_abi = message.landlock_abi;
             info->guest_id = message.guest_id;
             info->identity = message.identity;
+            info->flags = message.flags;
             info->answer_count = message.data_size / (uint32_t)sizeof *answers;
             memcpy(info->answers, answers, message.data_size);
         } else if (message.kind == VJ_MESSAGE_PORTS && !count &&
@@ -322,8 +339,8 @@ static void end_outer(int outer, bool failed) {
 }
 
 // Start visjail-init: `*outer` gets a pidfd of it. Returns 0 or an errno.
-static int start_outer(const char *init_path, int host, int memory, vj_jail *jail,
-                       int *outer) {
+static int start_outer(const char *init_path, int host, int memory,
+                       const vj_groups *groups, vj_jail *jail, int *outer) {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) return errno;
     int result = 0;
@@ -332,7 +349,7 @@ static int start_outer(const char *init_path, int host, int memory, vj_jail *jai
     if (jail->control < 0) result = errno;
     int control = above_reserved(pair[1]);
     if (control < 0 && !result) result = errno;
-    if (!result) result = start_init(init_path, control, host, memory, &pid);
+    if (!result) result = start_init(init_path, control, host, memory, groups, &pid);
     if (control >= 0) close(control);
     if (result) return result;
     *outer = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -344,18 +361,46 @@ static int start_outer(const char *init_path, int host, int memory, vj_jail *jai
     return result;
 }
 
+static int copy_descriptors(const int32_t *from, uint32_t count, int32_t *to,
+                            uint32_t *done) {
+    for (*done = 0; *done < count; (*done)++) {
+        to[*done] = fcntl(from[*done], F_DUPFD_CLOEXEC, VJ_FD_FIRST_FREE);
+        if (to[*done] < 0) return errno;
+    }
+    return 0;
+}
+
+// Copies of the cgroup files that the dup2 actions of the start cannot overwrite.
+// Returns 0 or an errno; what was copied is to be closed either way.
+static int copy_groups(const vj_groups *given, vj_groups *copy) {
+    int result =
+        copy_descriptors(given->members, given->count, copy->members, &copy->count);
+    if (result) return result;
+    return copy_descriptors(given->counters, given->counter_count, copy->counters,
+                            &copy->counter_count);
+}
+
+static void close_groups(const vj_groups *groups) {
+    for (uint32_t i = 0; i < groups->count; i++) close(groups->members[i]);
+    for (uint32_t i = 0; i < groups->counter_count; i++) close(groups->counters[i]);
+}
+
 static vj_status start_jail(const char *init_path, const void *plan, size_t plan_size,
-                            vj_jail *jail, vj_jail_info *info, vj_error *error) {
+                            const vj_groups *given, vj_jail *jail, vj_jail_info *info,
+                            vj_error *error) {
     int outer = -1;
     int result = 0;
     int memory = -1;
     int host = above_reserved((int)syscall(SYS_pidfd_open, getpid(), 0));
     if (host < 0) result = errno;
+    vj_groups groups = {.count = 0};
+    if (!result) result = copy_groups(given, &groups);
     if (!result) {
         memory = above_reserved(sealed_memory("visjail-plan", plan, plan_size));
         if (memory < 0) result = errno;
     }
-    if (!result) result = start_outer(init_path, host, memory, jail, &outer);
+    if (!result) result = start_outer(init_path, host, memory, &groups, jail, &outer);
+    close_groups(&groups);
     if (host >= 0) close(host);
     if (memory >= 0) close(memory);
     vj_status status = VJ_SYSTEM;
@@ -370,10 +415,13 @@ static vj_status start_jail(const char *init_path, const void *plan, size_t plan
 }
 
 vj_status vj_jail_open(const char *init_path, const void *plan, uint64_t plan_size,
-                       vj_jail **out, vj_jail_info *info, vj_error *error) {
+                       const vj_groups *groups, vj_jail **out, vj_jail_info *info,
+                       vj_error *error) {
     *out = NULL;
     memset(info, 0, sizeof *info);
-    if (vj_plan_check(plan, plan_size)) {
+    if (vj_plan_check(plan, plan_size) ||
+        groups->count != ((const vj_plan *)plan)->tree.groups ||
+        groups->counter_count != ((const vj_plan *)plan)->tree.counters) {
         return vj_fail(error, VJ_REFUSED, VJ_STAGE_PLAN, EINVAL, "the plan is malformed");
     }
     vj_jail *jail = calloc(1, sizeof *jail);
@@ -383,7 +431,7 @@ vj_status vj_jail_open(const char *init_path, const void *plan, uint64_t plan_si
     pthread_mutex_init(&jail->end, NULL);
     jail->owner = getpid();
     jail->control = jail->process = jail->spare = -1;
-    vj_status status = start_jail(init_path, plan, plan_size, jail, info, error);
+    vj_status status = start_jail(init_path, plan, plan_size, groups, jail, info, error);
     if (status == VJ_OK) {
         *out = jail;
     } else {
@@ -698,7 +746,7 @@ static void collect(vj_run *run) {
     }
     if (status != VJ_OK || message.kind != VJ_MESSAGE_EXITED) {
         // The keeper went with the jail; how the program ended is not known.
-        run->result = (vj_exit){.status = SIGKILL, .stop = 3};
+        run->result = (vj_exit){.status = SIGKILL, .stop = VJ_STOP_CLOSED};
         return;
     }
     run->reusable = true;
@@ -710,6 +758,7 @@ static void collect(vj_run *run) {
         .user_us = message.user_us,
         .system_us = message.system_us,
         .resident_kib = message.resident_kib,
+        .watched = message.watched,
     };
 }
 

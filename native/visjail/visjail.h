@@ -22,15 +22,26 @@ typedef struct {
     uint32_t guest_id;     // host uid under which the guest runs
     uint32_t identity; // 1 the caller's own, 2 another uid, 3 uid 0 without capabilities
     uint32_t answer_count; // of the canaries (linux_canary.c): an errno each
+    uint32_t flags;        // VJ_READY_* of message.h
     int32_t answers[VJ_ANSWERS_MAX];
     uint32_t port_count; // that listen, in the order of the plan's port operations
     int32_t ports[VJ_PORTS_MAX];
 } vj_jail_info;
 
+// The cgroups that the jail joins before anything else happens in it: as many
+// cgroup.procs files as its plan says, and those of vj_counter. All stay open here.
+typedef struct {
+    int32_t members[VJ_GROUPS_MAX];
+    int32_t counters[VJ_COUNTERS];
+    uint32_t count;
+    uint32_t counter_count;
+} vj_groups;
+
 // Start `init_path` with the plan and wait until the jail is complete.
 // Fails with stage and errno; nothing of the attempt is left.
 vj_status vj_jail_open(const char *init_path, const void *plan, uint64_t plan_size,
-                       vj_jail **jail, vj_jail_info *info, vj_error *error);
+                       const vj_groups *groups, vj_jail **jail, vj_jail_info *info,
+                       vj_error *error);
 
 // End everything in the jail and wait for it. Idempotent; the handle stays
 // valid until vj_jail_free. In a forked child of the opener it only lets go.
@@ -65,8 +76,8 @@ vj_status vj_run_start(vj_jail *jail, const vj_spawn *spawn, vj_run **run, int32
                        vj_error *error);
 
 typedef struct {
-    int32_t status; // wait status of the direct child
-    uint32_t stop;  // 0 it ended by itself, 1 timeout, 2 killed on request, 3 jail closed
+    int32_t status;        // wait status of the direct child
+    uint32_t stop;         // vj_stop of message.h
     uint32_t killed;       // descendants that had to be ended
     uint32_t failed_stage; // of a quiet start: where it failed, or 0 ...
     int32_t failed_errno;  // ... and how
@@ -74,6 +85,7 @@ typedef struct {
     uint64_t user_us;      // of the whole run, as the jail's supervisor measured it
     uint64_t system_us;
     uint64_t resident_kib; // largest of any process of the run
+    uint64_t watched;      // largest sum of the jail that was seen, where it is watched
 } vj_exit;
 
 // Wait until nothing of the run is left; -1 waits for ever.

@@ -15,6 +15,7 @@ from itertools import islice
 from visruntime import _native
 from visruntime._decider import Decider
 from visruntime._jail_canaries import MOST_PATHS
+from visruntime._jail_limits import HeldLimits
 from visruntime._jail_mounts import (
     host_mounts,
     kernel_mounts,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
-    from visruntime.policy import JailPolicy, Limits, Rule
+    from visruntime.policy import JailPolicy, Rule
 
 __all__ = ["JailPlan", "make_plan"]
 
@@ -47,15 +48,6 @@ OTHER_HOME = "/tmp/home"  # noqa: S108 - inside the jail
 
 GUEST_IDS = (0x70000000, 0x7FFDFFFF)
 """Host uids for guests of a root caller: a range that systemd's table of uids leaves unused."""
-
-DESCRIPTORS_LEFT_TO_THE_HOST = 300
-"""A guest's RLIMIT_NOFILE stays this far below the host's soft limit.
-
-Descriptors in flight over AF_UNIX sockets are counted per host uid and compared with the
-sender's soft limit: a guest with the host's own limit could stop every jail of its owner.
-"""
-
-DEFAULT_PROCESSES = 1024
 
 MOST_COPIED_BYTES = 32768
 """Largest file of /etc that a jail gets as a copy instead of a mount."""
@@ -99,12 +91,14 @@ class JailPlan:
 def make_plan(
     policy: JailPolicy,
     *,
+    limits: HeldLimits | None = None,
     implicit_read: Sequence[tuple[str, str]] = (),
     config_files: Iterable[str] = (),
 ) -> JailPlan:
     """Compile *policy*, or say which clause cannot be held here.
 
     Args:
+        limits: what holds its limits; by default what needs no cgroup.
         implicit_read: (path, reason) of read-only grants that the caller's library adds.
         config_files: policy and configuration files in use, kept read-only.
 
@@ -113,11 +107,18 @@ def make_plan(
         PolicyError: a path that is missing, or is not what a rule can stand on.
     """
     with Resolver() as resolver:
-        return _make_plan(policy, resolver, implicit_read, config_files)
+        return _make_plan(
+            policy,
+            limits or HeldLimits(policy.limits, None),
+            resolver,
+            implicit_read,
+            config_files,
+        )
 
 
 def _make_plan(
     policy: JailPolicy,
+    limits: HeldLimits,
     resolver: Resolver,
     implicit_read: Sequence[tuple[str, str]],
     config_files: Iterable[str],
@@ -197,7 +198,8 @@ def _make_plan(
             *port_operations(policy),
             *(("SOCKET", path, "", 0) for _, path in sockets if _reads(plan.rules, path)),
         ],
-        limits=_process_limits(policy.limits),
+        limits=limits.process,
+        tree=limits.tree,
         hostname="visruntime",
         guest_id=0 if os.geteuid() else guest_id,
         scratch_size=policy.limits.scratch or 0,
@@ -569,36 +571,3 @@ def _grant_links(policy: JailPolicy, resolver: Resolver) -> list[tuple[str, str,
         if (links := resolver.links.get(asked)) and not is_within(links[0][0], "/usr")
     }
     return [("SYMLINK", link, os.path.realpath(link), 0) for link in sorted(first)]
-
-
-# ---- limits ----------------------------------------------------------------------
-
-
-def _process_limits(limits: Limits) -> dict[str, int]:
-    return {
-        "open_files": _open_files(limits),
-        "processes": limits.processes or 0,
-        "file_size": limits.file_size or 0,
-        "data": limits.memory or 0,
-        "cpu_seconds": int(limits.cpu_seconds or 0),
-    }
-
-
-def _open_files(limits: Limits) -> int:
-    import resource
-
-    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    if soft == resource.RLIM_INFINITY:
-        soft = 1 << 20
-    most = max(soft - DESCRIPTORS_LEFT_TO_THE_HOST, soft // 2)
-    if limits.open_files == "auto":
-        return max(soft // 2, 1)
-    wanted = int(limits.open_files) if limits.open_files is not None else most
-    if wanted > most:
-        raise PolicyUnsupported(
-            f"limits.open_files: {wanted}, but this process itself may have {soft} "
-            f"and keeps {soft - most} for itself; ask for at most {most}, or raise `ulimit -n`",
-            field="limits.open_files",
-            value=wanted,
-        )
-    return wanted

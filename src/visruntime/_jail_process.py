@@ -12,15 +12,15 @@ from visruntime import _native
 from visruntime._jail_violations import limit_violations
 from visruntime._policy_values import Frozen
 from visruntime.errors import CommandTimeout, JailClosed
-from visruntime.events import Usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import IO, Any, Self
 
+    from visruntime._jail_usage import Account, Span
     from visruntime._policy_values import Limits
-    from visruntime.events import EnforcementReport, Violation
+    from visruntime.events import EnforcementReport, Usage, Violation
 
 __all__ = ["DEVNULL", "PIPE", "STDOUT", "CommandResult", "JailProcess", "Terminal"]
 
@@ -31,7 +31,7 @@ STDOUT = -2
 DEVNULL = -3
 """As `subprocess.DEVNULL`."""
 
-STOP_NAMES = (None, "timeout", "killed", "closed")
+STOP_NAMES = (None, "timeout", "killed", "closed", "memory")
 
 CPU_PART = 0.75
 """Which part of the limit a program has used, as measured, when the kernel ends it. For the
@@ -166,6 +166,7 @@ class JailProcess:
         args: tuple[str, ...],
         report: EnforcementReport,
         output_limit: int,
+        account: Account,
         started: float,
         stop_reason: str,
         cpu_limit: int | None,
@@ -186,6 +187,7 @@ class JailProcess:
         self.stopped_by: str | None = None
         self.violations: tuple[Violation, ...] = ()
         self._limit = output_limit
+        self._account = account
         self._started = started
         self._stop_reason = stop_reason
         self._cpu_limit = cpu_limit
@@ -291,6 +293,14 @@ class JailProcess:
         """Return a descriptor that becomes readable when the run has ended."""
         return self._run.descriptor()
 
+    def span(self) -> Span | None:
+        """Begin to measure a part of this run; ``None`` where the jail has no cgroup."""
+        return self._account.span()
+
+    def refused(self, span: Span) -> list[Violation]:
+        """Name the limit on processes, if it was reached in *span*."""
+        return self._account.refused(span)
+
     def totals(self) -> tuple[int, int]:
         """Return how many bytes `communicate` has read of stdout and of stderr."""
         output, errors = self._captures or (None, None)
@@ -307,6 +317,7 @@ class JailProcess:
                 self.wait()
             except JailClosed:
                 self.returncode = -signal.SIGKILL
+                self._account.close()
         for file in (self.stdin, self.stdout, self.stderr, self.pty):
             if file is not None:
                 file.close()
@@ -349,6 +360,7 @@ class JailProcess:
                 self._take(self._run.communicate(output, errors, left, feed=feed))
             except _native.NativeError as error:
                 self.returncode = -signal.SIGKILL  # nothing of it is left, or ever was
+                self._account.close()
                 raise self._explain(error) from None
             if self.returncode is None and left is not None and left <= 0:
                 raise CommandTimeout(f"{self.args[0]} still runs after {timeout} s")
@@ -357,19 +369,19 @@ class JailProcess:
         if end is None:
             return
         self.returncode = os.waitstatus_to_exitcode(end["status"])
-        self.usage = Usage(
-            wall_seconds=time.monotonic() - self._started,
-            user_seconds=end["user_us"] / 1e6,
-            system_seconds=end["system_us"] / 1e6,
-            max_memory=end["resident_kib"] * 1024,
-            killed=end["killed"],
-        )
-        self.stopped_by = STOP_NAMES[end["stop"]]
+        self._account.close()
+        self.stopped_by = self._account.stop_reason(STOP_NAMES[end["stop"]])
         if self.stopped_by == "timeout":
             self.stopped_by = self._stop_reason
         elif self.stopped_by is None and self._over_cpu_limit(end["program_us"] / 1e6):
             self.stopped_by = "cpu"
-        self.violations = limit_violations(self.stopped_by, self._limits)
+        self.violations = (
+            *limit_violations(
+                self.stopped_by, self._limits, reached=self._account.reached(end, self.stopped_by)
+            ),
+            *self._account.refusals(),
+        )
+        self.usage = self._account.usage(end, time.monotonic() - self._started)
 
     def _over_cpu_limit(self, used: float) -> bool:
         if self._cpu_limit is None or self.returncode is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from visruntime._jail_limits import IDENTITY_ROOT
 from visruntime._paths import visible
 from visruntime._wall import MOST_FREE
 from visruntime.events import Clause, EnforcementReport
@@ -10,18 +11,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from visruntime._jail_limits import HeldLimits
     from visruntime._jail_plan import JailPlan
     from visruntime.events import Canary
-    from visruntime.policy import JailPolicy, Limits
+    from visruntime.policy import JailPolicy
 
-__all__ = ["IDENTITY_MAPPED", "IDENTITY_ROOT", "make_report"]
+__all__ = ["make_report"]
 
-IDENTITY_CALLER, IDENTITY_MAPPED, IDENTITY_ROOT = 1, 2, 3
+IDENTITY_MAPPED = 2
 
 
 def make_report(
     policy: JailPolicy,
     plan: JailPlan,
+    limits: HeldLimits,
     info: Mapping[str, int],
     canaries: tuple[Canary, ...],
     implicit_read: Sequence[tuple[str, str]],
@@ -69,7 +72,7 @@ def make_report(
         Clause("processes of the host", ("pid namespace", *(layer if _scopes(info) else ()))),
         Clause("privileges", ("no capabilities", "no_new_privs", "seccomp", "user namespace")),
     ]
-    clauses += _limits(policy.limits, info)
+    clauses += limits.clauses(info)
     notes = [*plan.notes, *_wall_notes(plan, policy.absent_deny)]
     if not info["landlock_abi"]:
         notes.append("one layer: this kernel has no Landlock, file clauses rest on mounts alone")
@@ -195,30 +198,4 @@ def _ports(policy: JailPolicy, ports: Mapping[int, int], info: Mapping[str, int]
         Clause(f"host_ports[{index}]", mechanisms, note=f"127.0.0.1:{port} only")
         for index, port in enumerate(policy.host_ports)
     ]
-    return clauses
-
-
-def _limits(limits: Limits, info: Mapping[str, int]) -> list[Clause]:
-    clauses = []
-    if limits.processes is not None:
-        if info["identity"] == IDENTITY_ROOT:
-            clauses.append(Clause("limits.processes", (), note="not enforced for host uid 0"))
-        else:
-            clauses.append(
-                Clause("limits.processes", ("RLIMIT_NPROC of the user namespace",), bound="tree")
-            )
-    if limits.scratch is not None:
-        clauses.append(Clause("limits.scratch", ("tmpfs size",), bound="tree"))
-    for name, mechanism in (
-        ("open_files", "RLIMIT_NOFILE"),
-        ("file_size", "RLIMIT_FSIZE"),
-        ("cpu_seconds", "RLIMIT_CPU"),
-        ("memory", "RLIMIT_DATA"),
-    ):
-        if getattr(limits, name) is not None:
-            clauses.append(Clause(f"limits.{name}", (mechanism,), bound="process"))
-    if limits.output is not None:
-        clauses.append(Clause("limits.output", ("host reader",), bound="tree"))
-    if limits.wall_seconds is not None:
-        clauses.append(Clause("limits.wall_seconds", ("keeper deadline",), bound="tree"))
     return clauses

@@ -61,8 +61,14 @@ SENTENCES = {
 }
 
 
-def limit_violations(stopped_by: str | None, limits: Limits) -> tuple[Violation, ...]:
-    """Return the limit of the policy that ended a run, if one did."""
+def limit_violations(
+    stopped_by: str | None, limits: Limits, *, reached: tuple[float | None, str] = (None, "")
+) -> tuple[Violation, ...]:
+    """Return the limit of the policy that ended a run, if one did.
+
+    Args:
+        reached: the peak, where it is known, and how the end is known, "" for the plain case.
+    """
     if stopped_by not in STOPPED:
         return ()
     name, sentence = STOPPED[stopped_by]
@@ -71,9 +77,11 @@ def limit_violations(stopped_by: str | None, limits: Limits) -> tuple[Violation,
     return (
         Violation(
             f"limits.{name}",
-            sentence.format(shown),
+            reached[1] or sentence.format(shown),
             rule=f"limits.{name}",
             grant=grant_limit(limits, name),
+            limit=limit,
+            peak=reached[0],
         ),
     )
 

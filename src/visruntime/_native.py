@@ -153,6 +153,7 @@ def compile_plan(
     facts: Mapping[str, Fact],
     extras: Sequence[tuple[str, str, str, int]],
     limits: Mapping[str, int],
+    tree: Mapping[str, int],
     hostname: str,
     guest_id: int,
     scratch_size: int,
@@ -177,6 +178,7 @@ def compile_plan(
         broker_names: names beside those that are held are made in the jail for guests.
         held: paths of rules that name what does not exist and must not be made.
         free: folders in which names may be made all the same.
+        tree: of the jail as a whole, as in ``vj_tree_limits`` of plan.h.
     """
     more = [("FREE", path, "", 0) for path in free]
     texts = [
@@ -223,6 +225,8 @@ def compile_plan(
     settings.host_root = host_root
     for key, value in limits.items():
         setattr(settings.limits, key, value)
+    for key, value in tree.items():
+        setattr(settings.tree, key, value)
     block = ffi.new("void **")
     size = ffi.new("size_t *")
     error = ffi.new("vj_error *")
@@ -363,17 +367,38 @@ def is_private_key(content: bytes) -> bool:
 class JailHandle:
     """One open jail.
 
-    ``info`` holds pid, landlock_abi, guest_id and identity; ``answers`` what its canaries got,
-    ``ports`` the numbers of the ports that listen, in the order of the plan.
+    ``info`` holds pid, landlock_abi, guest_id, identity, and shared_memory (whether System V
+    shared memory got its limit); ``answers`` what its canaries got, ``ports`` the numbers of
+    the ports that listen, in the order of the plan.
+
+    Args:
+        members: the cgroup.procs files that the jail joins.
+        counters: the files of the memory cgroup that are read in the jail.
     """
 
     __slots__ = ("_jail", "answers", "info", "ports")
 
-    def __init__(self, init_path: str, plan: bytes) -> None:
+    def __init__(
+        self,
+        init_path: str,
+        plan: bytes,
+        *,
+        members: Sequence[int] = (),
+        counters: Sequence[int] = (),
+    ) -> None:
         jail = ffi.new("vj_jail **")
         info = ffi.new("vj_jail_info *")
         error = ffi.new("vj_error *")
-        status = lib.vj_jail_open(os.fsencode(init_path), plan, len(plan), jail, info, error)
+        groups = ffi.new("vj_groups *")
+        groups.count = len(members)
+        groups.counter_count = len(counters)
+        for index, counter in enumerate(counters):
+            groups.counters[index] = counter
+        for index, member in enumerate(members):
+            groups.members[index] = member
+        status = lib.vj_jail_open(
+            os.fsencode(init_path), plan, len(plan), groups, jail, info, error
+        )
         _check(status, error)
         self._jail = ffi.gc(jail[0], lib.vj_jail_free)
         self.info = {
@@ -381,6 +406,7 @@ class JailHandle:
             "landlock_abi": info.landlock_abi,
             "guest_id": info.guest_id,
             "identity": info.identity,
+            "shared_memory": int(bool(info.flags & lib.VJ_READY_SHARED_MEMORY)),
         }
         self.ports = list(info.ports[0 : info.port_count])
         self.answers = list(info.answers[0 : info.answer_count])
@@ -575,6 +601,7 @@ class RunHandle:
                     "user_us": result.user_us,
                     "system_us": result.system_us,
                     "resident_kib": result.resident_kib,
+                    "watched": result.watched,
                 }
             if status == lib.VJ_TIMED_OUT:
                 return None

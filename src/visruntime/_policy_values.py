@@ -16,7 +16,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any, ClassVar, Literal, NoReturn, Self
 
-__all__ = ["Decision", "Egress", "Frozen", "Grant", "Limits", "Rule", "Secret", "check_list"]
+__all__ = [
+    "Decision",
+    "Egress",
+    "Frozen",
+    "Grant",
+    "Limits",
+    "Rule",
+    "Secret",
+    "Unasked",
+    "check_list",
+]
 
 GIB = 1024**3
 MIB = 1024**2
@@ -214,15 +224,29 @@ class Decision(Frozen):
         return self.allowed
 
 
+class Unasked(int):
+    """A number that is a default: nobody asked for just this one.
+
+    Where it cannot be held the report says so; the same number, asked for, is refused.
+    """
+
+    __slots__ = ()
+
+
+DEFAULT_PROCESSES = Unasked(1024)
+
+
 class Limits(Frozen):
     """How much a jail may use; ``None`` means no limit.
 
     Args:
-        memory: bytes.
-        memory_by: what bounds the memory: "cgroup" (the sum, by the kernel), "watch" (the
-            sum, measured and killed) or "process" (each process, by the kernel).
-        processes: processes and threads at one time.
-        cpus: processors' worth of time, such as 1.5.
+        memory: bytes, the private places (/tmp and the rest) included with "cgroup".
+        memory_by: what bounds the memory: "cgroup" (the sum, by the kernel; refused where
+            this process has no cgroup to divide), "watch" (the sum of all processes, measured
+            every 10 ms, the jail's runs ended when it is over) or "process" (the private data
+            of each process, by the kernel).
+        processes: processes and threads at one time, the jail's own few included.
+        cpus: processors' worth of time, such as 1.5, at least 0.01; needs a cgroup.
         cpu_seconds: processor seconds of each process.
         wall_seconds: seconds of each run, whatever its own timeout.
         open_files: descriptors of each process; "auto" is half of the host's soft limit,
@@ -263,7 +287,7 @@ class Limits(Frozen):
         *,
         memory: int | None = None,
         memory_by: Literal["cgroup", "watch", "process"] = "cgroup",
-        processes: int | None = 1024,
+        processes: int | None = DEFAULT_PROCESSES,
         cpus: float | None = None,
         cpu_seconds: int | None = None,
         wall_seconds: float | None = None,
@@ -335,7 +359,8 @@ class Limits(Frozen):
         for name in type(self).__slots__:
             if name not in ("memory_by", "open_files"):
                 given = [v for v in (getattr(self, name), getattr(other, name)) if v is not None]
-                changes[name] = min(given, default=None)
+                # Of two that are the same, the one that was asked for.
+                changes[name] = min(given, default=None, key=lambda v: (v, type(v) is Unasked))
         changes["open_files"] = _smaller_open_files(self.open_files, other.open_files)
         setters = [one for one in (self, other) if one.memory is not None] or [self, other]
         # The surest of the ways that were asked for: the sum by the kernel comes first.

@@ -47,19 +47,6 @@ def unsupported(
     found = [(field, why) for field, why in LATER_LISTS.items() if getattr(policy, field)]
     if policy.egress.mode == "proxy":
         found.append(("egress", "the proxy is not built yet; Egress.OFF gives no network at all"))
-    limits = policy.limits
-    if limits.cpus is not None:
-        found.append(("limits.cpus", "a share of processor time needs a cgroup, not used yet"))
-    if limits.memory is not None and limits.memory_by != "process":
-        found.append(
-            (
-                "limits.memory",
-                (
-                    f'memory_by="{limits.memory_by}" bounds the sum of all processes and is not '
-                    'built yet; memory_by="process" bounds each process'
-                ),
-            )
-        )
     if resolved is None:
         resolved = policy.resolved_rules()
     return [

@@ -22,23 +22,37 @@ class Clause(Frozen):
     """One clause of the policy and the mechanisms that enforce it.
 
     ``clause`` is written as in the policy (``"deny[0]"``, ``"egress"``); ``mechanisms`` are
-    names such as ``mount``, ``landlock-7``, ``seccomp``, ``network namespace``; ``bound`` says
-    of a limit whether it holds for the whole ``tree`` or each ``process``, and of names that
-    were looked for whether it holds ``always`` or for what was there ``at_open``; ``note`` is
-    what a reader should know.
+    names such as ``mount``, ``landlock-7``, ``seccomp``, ``network namespace``; ``note`` is
+    what a reader should know. Of a limit ``value`` is the number, in its own unit, and
+    ``bound`` says whether it holds for the whole ``tree``, for each ``process``, or is only
+    ``sampled``: measured again and again, and what is over it ended; a limit without mechanisms
+    is not enforced. Of names that were looked for ``bound`` says whether the clause holds
+    ``always`` or for what was there ``at_open``.
     """
 
-    __slots__ = ("bound", "clause", "mechanisms", "note")
+    __slots__ = ("bound", "clause", "mechanisms", "note", "value")
 
     clause: str
     mechanisms: tuple[str, ...]
     bound: str | None
     note: str
+    value: float | None
 
     def __init__(
-        self, clause: str, mechanisms: tuple[str, ...], *, bound: str | None = None, note: str = ""
+        self,
+        clause: str,
+        mechanisms: tuple[str, ...],
+        *,
+        bound: str | None = None,
+        note: str = "",
+        value: float | None = None,
     ) -> None:
-        self._set(clause=clause, mechanisms=mechanisms, bound=bound, note=note)
+        self._set(clause=clause, mechanisms=mechanisms, bound=bound, note=note, value=value)
+
+    @property
+    def enforced_by(self) -> str:
+        """The mechanisms in one text, "" where there is none."""
+        return ", ".join(self.mechanisms)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the clause as plain data."""
@@ -47,6 +61,8 @@ class Clause(Frozen):
             plain["bound"] = self.bound
         if self.note:
             plain["note"] = self.note
+        if self.value is not None:
+            plain["value"] = self.value
         return plain
 
 
@@ -105,6 +121,11 @@ class EnforcementReport(Frozen):
                 return known.mechanisms
         return ()
 
+    @property
+    def limits(self) -> tuple[Clause, ...]:
+        """The clauses that are limits."""
+        return tuple(known for known in self.clauses if known.clause.startswith("limits."))
+
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain data, as the CLI's ``--report`` writes it."""
         return {
@@ -112,6 +133,15 @@ class EnforcementReport(Frozen):
             "backend": self.backend,
             "identity": self.identity,
             "clauses": [clause.to_dict() for clause in self.clauses],
+            "limits": [
+                {
+                    "limit": clause.clause.removeprefix("limits."),
+                    "value": clause.value,
+                    "enforced_by": clause.enforced_by,
+                    "bound": clause.bound,
+                }
+                for clause in self.limits
+            ],
             "canaries": [canary.to_dict() for canary in self.canaries],
             "notes": list(self.notes),
         }
@@ -120,19 +150,37 @@ class EnforcementReport(Frozen):
 class Usage(Frozen):
     """What a run used, measured outside the guest.
 
-    Seconds, and bytes. ``max_memory`` is the largest resident size of any one process of the
-    run. Processor time and memory are what it used at least: a program that ignores SIGCHLD
-    hides what its children used, and one can reset its own peak. ``killed`` is how many
-    descendants were still there at the end and had to be ended, each counted once.
+    Seconds, and bytes. ``source`` says where processor time and memory come from:
+
+    * "wait": from waiting for the processes, as everywhere without a cgroup. Both are what the
+      run used at least: a program that ignores SIGCHLD hides what its children used, and one
+      can reset its own peak. ``max_memory`` is the largest size of any one process.
+    * "cgroup": from the cgroup of the jail, in which nothing can be hidden. ``max_memory`` is
+      the largest sum of all that the kernel charges to the jail: processes, the private
+      places, buffers, and the jail's own small part. (On cgroup v2 before Linux 6.12 it is
+      the largest since the jail opened.)
+    * "cgroup-shared": the same, but other runs of the jail overlapped with this one, and are
+      in it. The run used that much at most.
+
+    ``killed`` is how many descendants were still there at the end and had to be ended, each
+    counted once.
     """
 
-    __slots__ = ("killed", "max_memory", "system_seconds", "user_seconds", "wall_seconds")
+    __slots__ = (
+        "killed",
+        "max_memory",
+        "source",
+        "system_seconds",
+        "user_seconds",
+        "wall_seconds",
+    )
 
     wall_seconds: float
     user_seconds: float
     system_seconds: float
     max_memory: int
     killed: int
+    source: str
 
     def __init__(
         self,
@@ -142,6 +190,7 @@ class Usage(Frozen):
         system_seconds: float,
         max_memory: int,
         killed: int = 0,
+        source: str = "wait",
     ) -> None:
         self._set(
             wall_seconds=wall_seconds,
@@ -149,11 +198,12 @@ class Usage(Frozen):
             system_seconds=system_seconds,
             max_memory=max_memory,
             killed=killed,
+            source=source,
         )
 
     @property
     def cpu_seconds(self) -> float:
-        """Processor time used at least, in user and in system mode."""
+        """Processor time, in user and in system mode."""
         return self.user_seconds + self.system_seconds
 
     def to_dict(self) -> dict[str, Any]:
@@ -165,6 +215,7 @@ class Usage(Frozen):
             "cpu_seconds": self.cpu_seconds,
             "max_memory": self.max_memory,
             "killed": self.killed,
+            "source": self.source,
         }
 
 
@@ -183,16 +234,29 @@ class Violation(Frozen):
     ``kind`` is the clause of an exact one (``"limits.output"``), else the right: "read",
     "write", "exec" or "connect". ``rule`` is the rule that decides (``"deny[0]"``, "" if none speaks of
     it), ``detail`` a sentence for people, ``errno`` what the guest claims to have got, and
-    ``grant`` what would allow it, ``None`` where nothing can be added for that.
+    ``grant`` what would allow it, ``None`` where nothing can be added for that. Of a limit
+    ``limit`` and ``peak``, what was reached, are numbers in its unit, ``None`` where unknown.
     """
 
-    __slots__ = ("confidence", "detail", "errno", "grant", "kind", "rule", "target")
+    __slots__ = (
+        "confidence",
+        "detail",
+        "errno",
+        "grant",
+        "kind",
+        "limit",
+        "peak",
+        "rule",
+        "target",
+    )
 
     confidence: str
     detail: str
     errno: int | None
     grant: Grant | None
     kind: str
+    limit: float | None
+    peak: float | None
     rule: str
     target: str
 
@@ -206,6 +270,8 @@ class Violation(Frozen):
         errno: int | None = None,
         rule: str = "",
         grant: Grant | None = None,
+        limit: float | None = None,
+        peak: float | None = None,
     ) -> None:
         self._set(
             kind=kind,
@@ -215,6 +281,8 @@ class Violation(Frozen):
             errno=errno,
             rule=rule,
             grant=grant,
+            limit=limit,
+            peak=peak,
         )
 
     def to_dict(self) -> dict[str, Any]:

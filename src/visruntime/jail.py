@@ -15,7 +15,8 @@ from visruntime._host_imports import import_ahead, imports_from
 from visruntime._jail_canaries import judge
 from visruntime._jail_diagnose import as_public_error, init_path, no_wall
 from visruntime._jail_files import JailFiles
-from visruntime._jail_plan import DEFAULT_PROCESSES, make_plan
+from visruntime._jail_limits import hold, hold_processes, start_held
+from visruntime._jail_plan import make_plan
 from visruntime._jail_ports import ports_of
 from visruntime._jail_process import (
     DEVNULL,
@@ -27,8 +28,9 @@ from visruntime._jail_process import (
     set_terminal_size,
 )
 from visruntime._jail_processes import parse_processes
-from visruntime._jail_report import IDENTITY_ROOT, make_report
+from visruntime._jail_report import make_report
 from visruntime._jail_streams import Streams
+from visruntime._jail_usage import Meter
 from visruntime._jail_violations import Explainer, bounded, guessed, of_output
 from visruntime._paths import is_within
 from visruntime._patterns import plain_paths
@@ -51,6 +53,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any, Self
 
+    from visruntime._jail_limits import HeldLimits
+    from visruntime._jail_plan import JailPlan
     from visruntime._jail_processes import ProcessInfo
     from visruntime._jail_terminal import TerminalSession
     from visruntime.events import EnforcementReport, Violation
@@ -101,38 +105,53 @@ class Jail(JailFiles):
         if backend not in BACKENDS:
             raise ValueError(f"backend: one of {', '.join(BACKENDS)}, not {backend!r}")
         self.policy = policy
-        plan = make_plan(policy, implicit_read=implicit_read, config_files=config_files)
-        self._rules = plan.rules
-        self._host_rules = plan.host_rules
-        self._explainer = Explainer(policy, plan.rules, plan.secrets, plan.written)
-        self._home = plan.home
-        self._base_env = _environment(policy, plan.home)
-        if imports_from(self._host_rules):
-            import_ahead()
+        plan = self._open(hold(policy.limits), implicit_read, config_files)
         try:
-            self._handle = _native.JailHandle(init_path(), plan.blob)
-        except _native.NativeError as error:
-            raise no_wall(error, plan.wall) or as_public_error(error, plan.blob) from None
-        self._closed = False
-        try:
+            if not self._held.counts_processes(self._handle.info):
+                held = hold_processes(policy.limits)
+                if held is not None:
+                    self.close()
+                    plan = self._open(held, implicit_read, config_files)
             self._report = self._prove(plan, implicit_read)
         except BaseException:
             self.close()
             raise
+        self._rules = plan.rules
+        self._host_rules = plan.host_rules
+        self._explainer = Explainer(policy, plan.rules, plan.secrets, plan.written)
+        self._home = plan.home
+        self._base_env = _environment(policy, plan.home, self._held.environment)
+        self._meter = Meter(self._held)
+
+    def _open(
+        self,
+        held: HeldLimits,
+        implicit_read: Sequence[tuple[str, str]],
+        config_files: Iterable[str],
+    ) -> JailPlan:
+        """Start the jail within *held*, which after a failure is released."""
+        with start_held(held):
+            plan = make_plan(
+                self.policy, limits=held, implicit_read=implicit_read, config_files=config_files
+            )
+            if imports_from(plan.host_rules):
+                import_ahead()
+            try:
+                handle = _native.JailHandle(
+                    init_path(), plan.blob, members=held.members, counters=held.counters
+                )
+            except _native.NativeError as error:
+                held.refuse_too_little()
+                raise no_wall(error, plan.wall) or as_public_error(error, plan.blob) from None
+        self._held = held
+        self._handle = handle
+        self._closed = False
+        return plan
 
     def _prove(self, plan: Any, implicit_read: Sequence[tuple[str, str]]) -> EnforcementReport:
         """Try what must not be possible; a jail in which it is possible is closed."""
         info = self._handle.info
-        if info["identity"] == IDENTITY_ROOT and self.policy.limits.processes not in (
-            None,
-            DEFAULT_PROCESSES,
-        ):
-            raise PolicyUnsupported(
-                "limits.processes: the kernel does not count the processes of host uid 0, and the "
-                "grants are on a file system that refuses id-mapped mounts; leave the limit out, "
-                "or call as an ordinary user",
-                field="limits.processes",
-            )
+        self._held.check_joined(info["pid"])
         canaries = judge(self._handle.answers, plan.acts)
         broken = [
             f"{canary.name} ({os.strerror(canary.errno) if canary.errno else 'done'})"
@@ -145,7 +164,7 @@ class Jail(JailFiles):
                 stage="canaries",
                 fix="please report this with the output of `visruntime doctor --json`",
             )
-        return make_report(self.policy, plan, info, canaries, implicit_read, self.ports)
+        return make_report(self.policy, plan, self._held, info, canaries, implicit_read, self.ports)
 
     # ---- running ----------------------------------------------------------------
 
@@ -292,7 +311,12 @@ class Jail(JailFiles):
                 "directory_fallback": fallback,
                 "quiet": quiet,
             }
-            run = self._start(**request)
+            account = self._meter.begin()
+            try:
+                run = self._start(**request)
+            except BaseException:
+                account.close()
+                raise
         except BaseException:
             streams.close_all()
             raise
@@ -303,6 +327,7 @@ class Jail(JailFiles):
             args=tuple(map(os.fsdecode, arguments)),
             report=self._report,
             output_limit=limits.output if limits.output is not None else 1 << 40,
+            account=account,
             started=started,
             stop_reason=reason,
             cpu_limit=None if limits.cpu_seconds is None else int(limits.cpu_seconds),
@@ -375,6 +400,7 @@ class Jail(JailFiles):
         if not self._closed:
             self._closed = True
             self._handle.close()
+            self._held.release()
 
     def __enter__(self) -> Self:
         return self
@@ -545,7 +571,7 @@ class Jail(JailFiles):
         return self._explainer.explain(number, path, confidence="guess")
 
 
-def _environment(policy: JailPolicy, home: str) -> dict[str, str]:
+def _environment(policy: JailPolicy, home: str, added: Mapping[str, str]) -> dict[str, str]:
     """Return the guest's variables: built from nothing, the host's only by name."""
     variables = {
         "PATH": SEARCH_PATH,
@@ -555,6 +581,7 @@ def _environment(policy: JailPolicy, home: str) -> dict[str, str]:
         "USER": "user",
         "LOGNAME": "user",
         "SHELL": "/bin/sh",
+        **added,
     }
     variables.update({n: os.environ[n] for n in policy.inherit_env if n in os.environ})
     variables.update({name: _plain(value) for name, value in policy.env.items()})

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from visruntime._jail_process import JailProcess
+    from visruntime._jail_usage import Span
     from visruntime.events import Violation
     from visruntime.jail import Jail
     from visruntime.worker import MakeArgv, Process
@@ -133,6 +134,13 @@ class TrustedProcess:
     def peak_memory(self) -> int | None:
         """Largest resident size so far, in bytes."""
         return None if self._usage is None else self._usage.peak_memory()
+
+    def span(self) -> None:
+        """Nothing: without a jail there is no cgroup to measure by."""
+
+    def refused(self, _span: Span) -> tuple[Violation, ...]:
+        """Nothing: nothing is limited."""
+        return ()
 
     def locate(self, _pid: int) -> None:
         """Nothing: a child's number is known from the start."""
@@ -274,6 +282,14 @@ class JailedProcess:
         if self._usage is None:
             return None if self._process.usage is None else self._process.usage.max_memory
         return self._usage.peak_memory()
+
+    def span(self) -> Span | None:
+        """Begin to measure what the jail uses; ``None`` where it has no cgroup."""
+        return self._process.span()
+
+    def refused(self, span: Span) -> tuple[Violation, ...]:
+        """Name the limit on processes, if it was reached in *span*."""
+        return tuple(self._process.refused(span))
 
     @property
     def stopped_by(self) -> str | None:

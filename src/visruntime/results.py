@@ -63,22 +63,33 @@ def _room_after(value: Any, room: int) -> int:
 class RunUsage:
     """What one run cost, measured by the host.
 
-    ``wall_seconds`` is the time from request to reply. The others are lower bounds, at least so
-    much was used: ``cpu_seconds`` is the processor time of the worker and of its children that it
-    has waited for, and a guest that ignores SIGCHLD waits for none; ``peak_memory`` is the largest
-    resident size of the worker that was seen, in bytes, and a guest can reset the kernel's record
-    of it before the end of a run. Both are ``None`` where they could not be read. A limit holds
-    for the whole jail and depends on neither.
+    ``wall_seconds`` is the time from request to reply. What the others are depends on ``source``:
+
+    * "wait": lower bounds, at least so much was used. ``cpu_seconds`` is the processor time of the
+      worker and of its children that it has waited for, and a guest that ignores SIGCHLD waits for
+      none; ``peak_memory`` is the largest resident size of the worker that was seen, in bytes, and
+      a guest can reset the kernel's record of it before the end of a run. Both are ``None`` where
+      they could not be read.
+    * "cgroup" and "cgroup-shared": what the kernel counted for the whole jail, in which nothing can
+      be hidden; with the second other runs overlapped, so that it is an upper bound. See
+      `visruntime.Usage`.
+
+    A limit holds for the whole jail and depends on none of them.
     """
 
-    __slots__ = ("cpu_seconds", "peak_memory", "wall_seconds")
+    __slots__ = ("cpu_seconds", "peak_memory", "source", "wall_seconds")
 
     def __init__(
-        self, wall_seconds: float, cpu_seconds: float | None, peak_memory: int | None
+        self,
+        wall_seconds: float,
+        cpu_seconds: float | None,
+        peak_memory: int | None,
+        source: str = "wait",
     ) -> None:
         self.wall_seconds = wall_seconds
         self.cpu_seconds = cpu_seconds
         self.peak_memory = peak_memory
+        self.source = source
 
     def __repr__(self) -> str:
         return (
@@ -86,7 +97,7 @@ class RunUsage:
             f" peak_memory={self.peak_memory})"
         )
 
-    def to_dict(self) -> dict[str, float | int | None]:
+    def to_dict(self) -> dict[str, float | int | str | None]:
         """The same as plain data."""
         return {name: getattr(self, name) for name in self.__slots__}
 

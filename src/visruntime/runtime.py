@@ -351,6 +351,7 @@ class _Run:
         "_late",
         "_limits",
         "_report",
+        "_span",
         "_started",
         "_worker_run",
         "worker",
@@ -370,6 +371,7 @@ class _Run:
         self._explain = explain
         self._limits = limits
         self._worker_run = worker.run_number
+        self._span = worker.process.span()
         self._cpu = worker.process.cpu_seconds()
         self._started = time.monotonic()
 
@@ -398,6 +400,11 @@ class _Run:
                 spent += max(children - self.worker.children_cpu_seconds, 0.0)
                 self.worker.children_cpu_seconds = children
         usage = RunUsage(wall, spent, process.peak_memory())
+        if self._span is not None:
+            counted = self._span.read()
+            if counted.source != "wait":
+                spent = counted.user_seconds + counted.system_seconds
+                usage = RunUsage(wall, spent, counted.peak, counted.source)
         streams = self.worker.streams
         stdout, stderr = (stream.capture.take() for stream in streams)
         claims: dict[str, Any] = {} if reply is None else _claims(reply, self._explain)
@@ -420,7 +427,10 @@ class _Run:
         )
 
     def _violations(self, error: GuestFailure | None, kept: tuple[int, int]) -> Iterator[Violation]:
-        yield from self.worker.process.violations
+        process = self.worker.process
+        yield from process.violations
+        if self._span is not None and not process.violations:
+            yield from process.refused(self._span)
         if self._limits is not None:
             names = zip(("stdout", "stderr"), self.worker.streams, kept, strict=True)
             cut = [(name, size + stream.capture.dropped, size) for name, stream, size in names]

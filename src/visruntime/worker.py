@@ -106,6 +106,12 @@ class Process(Protocol):
     def peak_memory(self) -> int | None:
         """Largest resident size so far in bytes, measured from outside."""
 
+    def span(self) -> Any:
+        """Begin to measure by the jail's cgroup; None where there is none."""
+
+    def refused(self, span: Any) -> tuple[Any, ...]:
+        """Name the limit on processes, if it was reached in *span*."""
+
     def locate(self, pid: int) -> None:
         """Learn the process's number in the host's namespace."""
 

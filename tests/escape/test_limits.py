@@ -224,14 +224,6 @@ def test_a_signal_reaches_the_host_during_a_flood() -> None:
         signal.signal(signal.SIGALRM, before)
 
 
-def test_a_limit_that_cannot_be_held_is_refused() -> None:
-    """Limits that this version cannot enforce must be refused by name before anything starts."""
-    for changes in ({"memory": 64 * MIB}, {"cpus": 1.5}):
-        field = next(iter(changes))
-        with pytest.raises(PolicyUnsupported, match=rf"limits\.{field}"):
-            Jail(JailPolicy(limits=Limits(**changes)))
-
-
 def test_memory_of_each_process_is_bounded() -> None:
     """With memory_by="process" one process must not allocate past the limit."""
     text = "try: x = bytearray(300 << 20); answer(0)\nexcept MemoryError: answer(1)"

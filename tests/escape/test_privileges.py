@@ -22,6 +22,7 @@ from jail_helpers import (
     inside,
     is_root,
     outside,
+    own_memory_cgroup,
     spawn,
 )
 
@@ -359,3 +360,57 @@ answer([call("unshare", 0x10000000), resource.getrlimit(resource.RLIMIT_CORE)])
 """
     with Jail(JailPolicy(egress=egress)) as jail:
         assert inside(jail, text) == [errno.EPERM, [1, 1]]
+
+
+@pytest.mark.skipif(not is_root(), reason="mounting an overlay needs root")
+def test_processes_of_uid_0_are_counted_by_a_cgroup_or_refused(tmp_path: Path) -> None:
+    """Where RLIMIT_NPROC counts nothing, a limit that was asked for must hold or be refused."""
+    for name in ("lower", "upper", "work", "merged"):
+        (tmp_path / name).mkdir()
+    script = (
+        f"mount -t tmpfs none {tmp_path}/upper; mkdir {tmp_path}/upper/u {tmp_path}/upper/w; "
+        f"mount -t overlay none {tmp_path}/merged "
+        f"-o lowerdir={tmp_path}/lower,upperdir={tmp_path}/upper/u,workdir={tmp_path}/upper/w"
+    )
+    host = """
+        import json, sys
+        from jail_helpers import Jail, JailPolicy, Limits, inside
+        from visruntime.errors import PolicyUnsupported
+        text = '''
+        children = []
+        number = 0
+        try:
+            while len(children) < 60:
+                child = os.fork()
+                if child == 0: time.sleep(30); os._exit(0)
+                children.append(child)
+        except OSError as error:
+            number = error.errno
+        for child in children: os.kill(child, 9)
+        answer([number, len(children)])
+        '''
+        answers = []
+        for limits in (Limits(processes=20), Limits(processes=1024), Limits()):
+            try:
+                with Jail(JailPolicy(write=[sys.argv[1]], limits=limits)) as jail:
+                    answers.append([jail.report.mechanisms("limits.processes"), inside(jail, text)])
+            except PolicyUnsupported as error:
+                answers.append([error.field, None])
+        print(json.dumps(answers))
+        """
+    merged = (str(tmp_path / "merged"),)
+    held = json.loads(in_mount_namespace(script, host, arguments=merged).splitlines()[-1])
+    if own_memory_cgroup() is None:
+        assert held[0] == ["limits.processes", None]
+    else:
+        assert held[0][0] == ["cgroup1 pids"] or held[0][0] == ["cgroup2 pids"]
+        number, count = held[0][1]
+        assert number == errno.EAGAIN
+        assert 10 <= count < 20
+        assert held[2][0] == held[0][0]
+    # Without any cgroup file system to see: the number that was asked for is refused, also
+    # when it is the default's; the default itself is reported as not enforced.
+    hidden = script + "; mount -t tmpfs none /sys/fs/cgroup"
+    refused = json.loads(in_mount_namespace(hidden, host, arguments=merged).splitlines()[-1])
+    assert refused[:2] == [["limits.processes", None], ["limits.processes", None]]
+    assert refused[2] == [[], [0, 60]]

@@ -124,4 +124,6 @@ def _relay(process: JailProcess, *, tty: bool, tail: Tail | None) -> int:
     if process.stopped_by in ("timeout", "wall"):
         complain("timed out; the program and all that it started were ended")
         return EXIT_TIMEOUT
+    for violation in process.violations:
+        complain(f"{violation.kind}: {violation.detail}")
     return code if code >= 0 else 128 - code

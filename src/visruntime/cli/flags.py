@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 __all__ = ["Parser", "check_backend", "make_policy", "seconds"]
 
 LIMIT_FLAGS = (
-    ("memory", "SIZE", "memory; in this version only with --memory-by process"),
+    ("memory", "SIZE", "memory of all processes together; see --memory-by"),
     ("file-size", "SIZE", "largest file that a guest can write"),
     ("scratch", "SIZE", "room in the private /tmp, HOME and so on"),
     ("output", "SIZE", "output kept of each stream"),
     ("processes", "N", "processes and threads at one time"),
     ("open-files", "N", "open descriptors of each process"),
     ("cpu-seconds", "S", "processor seconds of each process"),
-    ("cpus", "X", "for a later version; refused today"),
+    ("cpus", "X", "processors' worth of time, such as 1.5; needs a cgroup"),
 )
 REACH_FLAGS = (
     (

@@ -277,6 +277,8 @@ def _drive(runtime: Any, inputs: dict[str, Any], timeout: float | None) -> tuple
         if death.stopped_by in ("timeout", "wall"):
             complain("the worker's time was over")
             return EXIT_TIMEOUT, death.result
+        for violation in death.result.violations if death.result is not None else ():
+            complain(f"{violation.kind}: {violation.detail}")
         if death.signal is not None:
             complain(f"the worker was ended by signal {death.signal}")
             return 128 + death.signal, death.result

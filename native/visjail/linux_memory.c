@@ -1,0 +1,217 @@
+// Memory of the jail as a whole: the cgroups that bound it, and the watch where
+// there is none.
+//
+// A cgroup is joined by the first process of visjail-init, before it has read
+// anything but its plan, so that nothing of the jail was ever outside of it. The
+// kernel ends one process when the limit is reached; the keepers see its count rise
+// and end their runs. (memory.oom.group would take pid 1 as well, and cgroup v1 has
+// no such thing.)
+//
+// Without a cgroup nothing that an ordinary uid can reach bounds the sum, so the
+// keepers measure it every WATCH_NS: first what is resident, which counts shared
+// pages once per process and is cheap, and when that is over, the proportional
+// sizes. What belongs to no process (unmapped memfds, socket buffers) is not seen.
+
+#include "linux_init.h"
+#include "linux_tree.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#define SHARED_BYTES 4096u
+#define WATCH_NS     10000000ull
+
+// A measurement is followed by a pause of this many times its length.
+#define MOST_OF_TIME 4
+
+// A jail that cannot go on: for a second, within a thirty-second of its limit, with
+// less than an eighth of it in files, and those read again at 1 MiB a second.
+#define STUCK_LOOK_NS  100000000ull
+#define STUCK_LOOKS    10
+#define STUCK_ROOM     32
+#define STUCK_FILES    8
+#define STUCK_REFAULTS 25 // pages in one look
+
+// On a page that all keepers share: one measures, all see. Two that measure at once
+// do no harm.
+struct vj_watch {
+    uint64_t next;    // when the next measurement is due
+    uint64_t sum;     // what the last one found, in bytes
+    uint64_t over_at; // when the last one was over the limit, 0: never
+};
+
+typedef struct {
+    uint64_t resident;     // sum of the resident sizes
+    uint64_t proportional; // each shared page divided among those that have it
+    int exactly;           // whether the second is wanted
+    uint64_t page_bytes;
+} memory_sums;
+
+// ---- numbers in files --------------------------------------------------------
+
+static uint64_t number_at(const char *text, const char *end) {
+    uint64_t number = 0;
+    while (text < end && *text == ' ') text++;
+    while (text < end && *text >= '0' && *text <= '9') {
+        number = number * 10 + (uint64_t)(*text++ - '0');
+    }
+    return number;
+}
+
+// The number behind `name` at the start of a line; 0 when there is no such line.
+static uint64_t named_number(const char *text, long size, const char *name) {
+    long length = (long)strlen(name);
+    for (long at = 0; at + length < size; at++) {
+        if ((at == 0 || text[at - 1] == '\n') && !memcmp(text + at, name, (size_t)length))
+            return number_at(text + at + length, text + size);
+    }
+    return 0;
+}
+
+// ---- cgroups -----------------------------------------------------------------
+
+void vj_groups_join(vj_setup *setup) {
+    const vj_tree_limits *tree = &setup->plan->tree;
+    long result = 0;
+    for (uint32_t i = 0; result >= 0 && i < tree->groups; i++) {
+        result = sys(SYS_write, VJ_FD_GROUPS + (int)i, "0", 1); // whoever writes it
+    }
+    // What is not there may be a file that the host left open to its programs.
+    unsigned last = VJ_FD_COUNTERS + (tree->counters ? 0 : VJ_COUNTERS) - 1;
+    if (result >= 0) result = sys(SYS_close_range, VJ_FD_GROUPS, last, 0);
+    for (uint32_t i = 0; result >= 0 && i < tree->counters; i++) {
+        result = sys(SYS_fcntl, VJ_FD_COUNTERS + (int)i, F_SETFD, FD_CLOEXEC);
+    }
+    if (result < 0) vj_setup_fail(setup, VJ_STAGE_GROUP, result);
+}
+
+static uint64_t kills(void) {
+    char text[512];
+    long size =
+        sys(SYS_pread64, VJ_FD_COUNTERS + VJ_COUNTER_EVENTS, text, sizeof text, 0);
+    // memory.events of cgroup v2 and memory.oom_control of v1 write it alike.
+    return named_number(text, size, "oom_kill ");
+}
+
+static uint64_t usage(void) {
+    char text[64];
+    long size = sys(SYS_pread64, VJ_FD_COUNTERS + VJ_COUNTER_USAGE, text, sizeof text, 0);
+    return size > 0 ? number_at(text, text + size) : 0;
+}
+
+// The kernel ends nothing while it can still drop pages of files. A jail whose own
+// programs are all that is left to drop reads them again and again, for minutes, and
+// gets nowhere. It is at its limit like any other: this sees it.
+static int is_stuck(const vj_setup *setup, vj_memory *memory) {
+    uint64_t limit = setup->plan->tree.memory_bytes;
+    uint64_t time = vj_clock();
+    if (time < memory->look_at) return 0;
+    memory->look_at = time + STUCK_LOOK_NS;
+    if (usage() < limit - limit / STUCK_ROOM) {
+        memory->stuck = 0;
+        return 0;
+    }
+    static char text[8192];
+    long size =
+        sys(SYS_pread64, VJ_FD_COUNTERS + VJ_COUNTER_STATISTICS, text, sizeof text, 0);
+    uint64_t files = named_number(text, size, "active_file ") +
+                     named_number(text, size, "inactive_file ");
+    uint64_t before = memory->refaults;
+    memory->refaults = named_number(text, size, "workingset_refault_file ");
+    int stuck = files < limit / STUCK_FILES && memory->refaults > before + STUCK_REFAULTS;
+    // The first look only learns the count.
+    memory->stuck = stuck && before ? memory->stuck + 1 : 0;
+    return memory->stuck >= STUCK_LOOKS;
+}
+
+// ---- the watch -----------------------------------------------------------------
+
+void vj_watch_prepare(vj_setup *setup) {
+    if (!setup->plan->tree.watch_bytes) return;
+    long page = vj_call(SYS_mmap, 0, SHARED_BYTES, PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (page < 0 && page > -4096) vj_setup_fail(setup, VJ_STAGE_LIMITS, page);
+    setup->watch = (vj_watch *)page;
+}
+
+static long read_of(int proc, const char *process, const char *name, char *text,
+                    size_t size) {
+    char path[64];
+    vj_text at = {.data = path, .capacity = sizeof path};
+    vj_text_string(&at, process);
+    vj_text_string(&at, name);
+    if (at.overflow) return -ENAMETOOLONG;
+    VJ_AUTO_FD file = (int)sys(SYS_openat, proc, path, O_RDONLY | O_CLOEXEC, 0);
+    return file < 0 ? file : sys(SYS_read, file, text, size);
+}
+
+static uint64_t resident_pages(int proc, const char *process) {
+    char text[128];
+    long size = read_of(proc, process, "/statm", text, sizeof text);
+    long at = 0;
+    while (at < size && text[at] != ' ') at++; // behind the size of the address space
+    return size > 0 ? number_at(text + at, text + size) : 0;
+}
+
+static long add_process(int proc, const char *process, void *context) {
+    memory_sums *sums = context;
+    uint64_t resident = resident_pages(proc, process) * sums->page_bytes;
+    sums->resident += resident;
+    if (!sums->exactly) return 0;
+    char text[2048];
+    long size = read_of(proc, process, "/smaps_rollup", text, sizeof text);
+    // A guest can close this file to others, not the one above.
+    if (size <= 0) {
+        sums->proportional += resident;
+    } else {
+        sums->proportional += named_number(text, size, "Pss:") * 1024;
+    }
+    return 0;
+}
+
+static void measure(const vj_setup *setup) {
+    vj_watch *watch = setup->watch;
+    uint64_t start = vj_clock();
+    if (start < __atomic_load_n(&watch->next, __ATOMIC_RELAXED)) return;
+    __atomic_store_n(&watch->next, start + WATCH_NS, __ATOMIC_RELAXED);
+    const vj_tree_limits *tree = &setup->plan->tree;
+    memory_sums sums = {.page_bytes = tree->page_bytes};
+    vj_tree_each(add_process, &sums);
+    uint64_t sum = sums.resident;
+    if (sum > tree->watch_bytes) {
+        sums = (memory_sums){.exactly = 1, .page_bytes = tree->page_bytes};
+        vj_tree_each(add_process, &sums);
+        sum = sums.proportional;
+    }
+    uint64_t end = vj_clock();
+    uint64_t next = start + (end - start) * (MOST_OF_TIME + 1);
+    if (next > start + WATCH_NS) __atomic_store_n(&watch->next, next, __ATOMIC_RELAXED);
+    __atomic_store_n(&watch->sum, sum, __ATOMIC_RELAXED);
+    if (sum > tree->watch_bytes) {
+        __atomic_store_n(&watch->over_at, end, __ATOMIC_RELAXED);
+    }
+}
+
+// ---- for a keeper --------------------------------------------------------------
+
+void vj_memory_begin(const vj_setup *setup, vj_memory *memory) {
+    *memory = (vj_memory){.started = vj_clock()};
+    if (setup->plan->tree.counters) memory->kills = kills();
+}
+
+int vj_memory_is_bounded(const vj_setup *setup) {
+    return setup->plan->tree.counters || setup->watch;
+}
+
+int vj_memory_is_over(const vj_setup *setup, vj_memory *memory) {
+    if (setup->plan->tree.counters &&
+        (kills() > memory->kills || is_stuck(setup, memory))) {
+        return 1;
+    }
+    if (!setup->watch) return 0;
+    measure(setup);
+    uint64_t sum = __atomic_load_n(&setup->watch->sum, __ATOMIC_RELAXED);
+    if (sum > memory->watched) memory->watched = sum;
+    return __atomic_load_n(&setup->watch->over_at, __ATOMIC_RELAXED) > memory->started;
+}

@@ -1,0 +1,89 @@
+"""Where a jail's cgroup is looked for, and which leaves are removed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from jail_helpers import own_memory_cgroup
+
+from visruntime._jail_cgroup import _owner_name, _start_time, _sweep, make_leaf
+from visruntime._jail_cgroup_find import LEAF_PREFIX, Unusable, _below, find_parents
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("point", "root", "path", "expected"),
+    [
+        ("/sys/fs/cgroup", "/", "/", "/sys/fs/cgroup"),
+        ("/sys/fs/cgroup/memory", "/", "/user/1", "/sys/fs/cgroup/memory/user/1"),
+        # A container without a namespace of its own sees its part of the tree only.
+        ("/sys/fs/cgroup", "/docker/1", "/docker/1", "/sys/fs/cgroup"),
+        ("/sys/fs/cgroup", "/docker/1", "/docker/1/a", "/sys/fs/cgroup/a"),
+        ("/sys/fs/cgroup", "/docker/1", "/docker/12", None),
+        # Outside of what the namespace shows: above it there are the limits of others.
+        ("/sys/fs/cgroup", "/", "/../other", None),
+        ("/sys/fs/cgroup", "/..", "/", None),
+        ("/sys/fs/cgroup", "/", None, None),
+    ],
+)
+def test_only_the_callers_own_part_of_a_tree_is_used(
+    point: str, root: str, path: str | None, expected: str | None
+) -> None:
+    """A cgroup above or beside the caller's own must never be taken for it."""
+    assert _below(point, root, path) == expected
+
+
+def test_only_leaves_of_the_dead_are_removed(tmp_path: Path) -> None:
+    """What belongs to a living host, to another pid namespace or to nobody known must stay."""
+    with subprocess.Popen(["sleep", "60"]) as living:
+        try:
+            namespace = os.stat("/proc/self/ns/pid").st_ino
+            start = _start_time(living.pid)
+            kept = [
+                f"{LEAF_PREFIX}{_owner_name(os.getpid())}-aa",
+                f"{LEAF_PREFIX}{namespace}-{living.pid}-{start}-bb",
+                f"{LEAF_PREFIX}{namespace + 1}-4194303-1-cc",
+                f"{LEAF_PREFIX}odd",
+                "visruntime-host",
+                "somebody",
+            ]
+            # A number that was given to another process since, and one that nobody has.
+            gone = [
+                f"{LEAF_PREFIX}{namespace}-{living.pid}-{int(start or 0) - 1}-dd",
+                f"{LEAF_PREFIX}{namespace}-4194304-1-ee",
+            ]
+            for name in (*kept, *gone):
+                (tmp_path / name).mkdir()
+            _sweep(str(tmp_path))
+            assert sorted(os.listdir(tmp_path)) == sorted(kept)
+        finally:
+            living.kill()
+
+
+def test_a_controller_that_is_not_there_is_named() -> None:
+    """What no cgroup of this process can do must be refused, and nothing be made for it."""
+    with pytest.raises(Unusable, match=r"hugetlb|writable|divided|no cgroup"):
+        find_parents({"visruntime-hugetlb"})
+
+
+@pytest.mark.skipif(own_memory_cgroup() is None, reason="this process has no cgroup to divide")
+def test_a_leaf_is_below_the_callers_own_cgroup() -> None:
+    """The limits of the caller must hold for its jails: a leaf is inside of its own cgroup."""
+    own = own_memory_cgroup()
+    assert own is not None
+    leaf = make_leaf({"memory"}, memory=1 << 30)
+    try:
+        assert any(os.path.dirname(made) == own for made in leaf._directories)
+        made = next(d for d in leaf._directories if os.path.dirname(d) == own)
+        with open(f"{made}/cgroup.procs", encoding="ascii") as file:
+            assert file.read() == ""
+    finally:
+        leaf.remove()
+    leaf.remove()
+    assert not any(os.path.exists(made) for made in leaf._directories)
+    assert not os.path.exists(made)
