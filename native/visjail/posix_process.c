@@ -272,7 +272,7 @@ static vj_status await_ready(vj_jail *jail, vj_jail_info *info, vj_error *error)
             info->identity = message.identity;
             info->answer_count = message.data_size / (uint32_t)sizeof *answers;
             memcpy(info->answers, answers, message.data_size);
-        } else if (message.kind == VJ_MESSAGE_PORTS &&
+        } else if (message.kind == VJ_MESSAGE_PORTS && !count &&
                    message.data_size <= sizeof info->ports) {
             info->port_count = message.data_size / (uint32_t)sizeof *answers;
             memcpy(info->ports, answers, message.data_size);

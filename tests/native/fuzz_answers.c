@@ -56,6 +56,7 @@ static void read_as_host(fuzz_input *input, int socket) {
     case 0:
         if (await_ready(&jail, &info, &error) != VJ_OK) find_process(&jail);
         FUZZ_CHECK(info.answer_count <= VJ_ANSWERS_MAX);
+        FUZZ_CHECK(info.port_count <= sizeof info.ports / sizeof *info.ports);
         break;
     case 1: await_answer(&jail, VJ_MESSAGE_KEEPER, taken, 1, &error); break;
     case 2: await_answer(&jail, VJ_MESSAGE_TERMINAL, taken, 2, &error); break;
