@@ -67,6 +67,7 @@ typedef enum {
     VJ_STAGE_LIMITS,
     VJ_STAGE_EXECUTE,
     VJ_STAGE_HOST,
+    VJ_STAGE_BUBBLEWRAP,
     VJ_STAGE_END,
 } vj_stage;
 
@@ -75,6 +76,7 @@ typedef enum {
     VJ_STOP_NONE = 0, // the direct child ended by itself
     VJ_STOP_TIMEOUT,
     VJ_STOP_KILLED, // the host asked
+    VJ_STOP_CLOSED, // the jail ended
 } vj_stop;
 
 enum {

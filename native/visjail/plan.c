@@ -30,6 +30,7 @@ uint32_t vj_plan_check(const void *block, size_t size) {
         plan->access_count > VJ_PLAN_MAX_OPERATIONS) {
         return bad(offsetof(vj_plan, operation_count));
     }
+    if (plan->backend >= VJ_BACKEND_END) return bad(offsetof(vj_plan, backend));
     size_t tables = sizeof *plan + plan->operation_count * sizeof(vj_operation) +
                     plan->access_count * sizeof(vj_access_rule);
     if (plan->strings != tables || tables > size) return bad(offsetof(vj_plan, strings));

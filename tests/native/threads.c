@@ -114,7 +114,9 @@ int main(int argument_count, char **arguments) {
     fclose(file);
     vj_jail_info info;
     vj_error error;
-    vj_status status = vj_jail_open(arguments[1], plan, size, &jail, &info, &error);
+    const vj_jail_options options = {0};
+    vj_status status =
+        vj_jail_open(arguments[1], &options, plan, size, &jail, &info, &error);
     check(status == VJ_OK, error.text);
     in_threads(work, 0);
     in_threads(until_closed, 1);
