@@ -481,6 +481,9 @@ class Jail(JailFiles):
         granted = any(is_within(here, grant) for grant in grants)
         return os.fsencode(here if granted else self._home), True
 
+    def _guest_can_replace(self, path: str) -> bool:
+        return _native.decide(self._host_rules, "write", path)[0]
+
     def _file_operation(
         self, operation: str, path: str, *, data: bytes = b"", limit: int = 0
     ) -> CommandResult:
