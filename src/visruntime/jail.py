@@ -254,7 +254,9 @@ class Jail(JailFiles):
 
         Args:
             stdin, stdout, stderr: ``None`` for nothing (/dev/null), `PIPE`, `DEVNULL`, a
-                descriptor or a file; `STDOUT` for stderr.
+                descriptor or a file; `STDOUT` for stderr. A file is the host's own: a guest with
+                the uid of its owner can change its mode and times, though not its content,
+                if it was opened for reading.
             pty: give the program a terminal of its own for all three; see ``.pty``.
             rows, cols: of that terminal.
             pass_fds: number in the program (3 to 15) -> descriptor of the host.
