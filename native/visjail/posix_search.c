@@ -23,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -159,9 +160,22 @@ static vj_status remember_link(search *state, const struct stat *status, size_t 
 
 // ---- what one name is ------------------------------------------------------
 
+#ifndef SYS_getxattrat
+#define SYS_getxattrat 464 // Linux 6.13; the same number on every machine
+#endif
+
 // By descriptor, so that no link on the way is followed. Without the attribute, or on a
 // file system that has none, there are no capabilities.
 static bool has_capabilities(int directory, const char *name) {
+    struct {
+        uint64_t value;
+        uint32_t size;
+        uint32_t flags;
+    } arguments = {0};
+    long found = syscall(SYS_getxattrat, directory, name, AT_SYMLINK_NOFOLLOW,
+                         "security.capability", &arguments, sizeof arguments);
+    // An older kernel, or a filter around this process: a third of the speed.
+    if (found >= 0 || (errno != ENOSYS && errno != EPERM)) return found > 0;
     char path[sizeof "/proc/self/fd//" + 16 + 256];
     if (directory == AT_FDCWD) return lgetxattr(name, "security.capability", NULL, 0) > 0;
     int length = snprintf(path, sizeof path, "/proc/self/fd/%d/%s", directory, name);
