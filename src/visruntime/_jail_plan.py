@@ -180,20 +180,21 @@ def _make_plan(
     rules += [(kind, path, False, True) for kind, path in findings.reopened]
     plan.wall = _wall(written, rules, resolver, protection.to_come)
     rules += [("deny_write", path, False, False) for path in plan.wall.replaced]
-    facts = _facts((path for _, path, _, _ in rules), resolver)
+    facts = _facts((*(path for _, path, _, _ in rules), *plan.wall.free), resolver)
     covered = (*plan.masked, *plan.secrets)
     _check_present([*plan.protected, *(path for path, _ in covered)], facts)
     plan.socket_tier = socket_tier(policy, sockets, rules, facts)
     if plan.socket_tier == "broker":
         check_broker(sockets)
     plan.rules = [(kind, path) for kind, path, _, _ in rules]
+    decide = Decider(plan.rules if written or sockets else ())
     plan.host_rules = [(kind, path) for kind, path, private, _ in rules if not private]
     brokered = bool(plan.wall.names) and policy.absent_deny == "broker"
     if brokered:
         check_names(plan.wall)
     plan.acts = [
         *name_acts(plan.wall, brokered=brokered),
-        *islice(_denied_paths(written, plan, rules, facts), MOST_PATHS),
+        *islice(_denied_paths(written, plan, rules, facts, decide), MOST_PATHS),
     ][:MOST_PATHS]
     guest_id = GUEST_IDS[0] + secrets.randbelow(GUEST_IDS[1] - GUEST_IDS[0])
     strangers = _strangers(policy, written, resolver)
@@ -210,7 +211,7 @@ def _make_plan(
             *_system_extras(system_roots, copied),
             *(("TRY", act[1:], "", ord(act[0])) for act in plan.acts),
             *port_operations(policy),
-            *(("SOCKET", path, "", 0) for _, path in sockets if _reads(plan.rules, path)),
+            *(("SOCKET", path, "", 0) for _, path in sockets if decide("read", path)[0]),
         ],
         limits=limits.process,
         tree=limits.tree,
@@ -256,10 +257,6 @@ def _in_whose_name(
         return not above or above[0] not in strangers
 
     return [(*rule[:3], rule[3] and is_known(rule[1])) for rule in rules]
-
-
-def _reads(rules: list[tuple[str, str]], path: str) -> bool:
-    return _native.decide(rules, "read", path)[0]
 
 
 def _compile(**parts: Any) -> bytes:
@@ -496,18 +493,20 @@ def _denied_paths(
     plan: JailPlan,
     rules: Sequence[tuple[str, str, bool, bool]],
     facts: dict[str, _native.Fact],
+    decide: Decider,
 ) -> Iterator[str]:
     """Yield acts for the canaries: each deny of the policy, tried on its own path.
 
     Behind them, a new name in each folder that is granted for reading. Not a file: one that
     is being executed would answer ETXTBSY, whatever the mount says.
     """
-    decide = Decider(plan.rules if written else ())
+    for path in _own_folders(written, rules, decide):
+        if decide("write", path)[0] and not decide("exec", path)[0]:
+            yield f"x{path}"
     for rule in written:
         if not rule.kind.startswith("deny") or facts[rule.path][0] == "absent":
             continue
-        folder = os.path.dirname(rule.path)
-        if not decide("read", folder)[0]:
+        if not decide("read", os.path.dirname(rule.path))[0]:
             continue  # nothing of it is visible
         right = {"deny_write": "write", "deny_exec": "exec"}.get(rule.kind, "read")
         if right == "exec":
@@ -522,6 +521,22 @@ def _denied_paths(
         is_folder = rule.kind == "read" and facts[rule.path][0] == "directory"
         if is_folder and not decide("write", rule.path)[0]:
             yield f"w{rule.path}"
+
+
+def _own_folders(
+    written: Sequence[Rule], rules: Sequence[tuple[str, str, bool, bool]], decide: Decider
+) -> list[str]:
+    """Return the jail's own places, and the folders that it makes there for denied execution."""
+    denied = [rule.path for rule in written if rule.kind == "deny_exec"]
+    if not denied:
+        return []
+    places = [path for kind, path, private, _ in rules if private and kind == "write"]
+    found = [path for path in places if any(is_within(path, top) for top in denied)]
+    for path in denied:
+        readable, index = decide("read", path)
+        if readable and rules[index][2] and path not in places:
+            found.append(path)
+    return found
 
 
 # ---- what the jail has of its own --------------------------------------------------

@@ -12,7 +12,7 @@ import time
 from visruntime import _jail_files, _native
 from visruntime._environment_names import check_env
 from visruntime._host_imports import import_ahead, imports_from
-from visruntime._jail_canaries import judge
+from visruntime._jail_canaries import about_path, judge
 from visruntime._jail_diagnose import as_public_error, init_path, no_wall
 from visruntime._jail_files import JailFiles
 from visruntime._jail_limits import hold, hold_processes, start_held
@@ -159,10 +159,16 @@ class Jail(JailFiles):
             if not canary.held
         ]
         if broken or not canaries:
+            fix = "please report this with the output of `visruntime doctor --json`"
+            if canaries and all(about_path(canary) for canary in canaries if not canary.held):
+                fix = (
+                    "another program that may write there can have moved a folder while the jail "
+                    f"opened: try again when nothing else changes the grants; if it stays, {fix}"
+                )
             raise JailUnavailable(
                 f"the jail did not hold: {', '.join(broken) or 'no canary answered'}",
                 stage="canaries",
-                fix="please report this with the output of `visruntime doctor --json`",
+                fix=fix,
             )
         return make_report(self.policy, plan, self._held, info, canaries, implicit_read, self.ports)
 
@@ -248,7 +254,9 @@ class Jail(JailFiles):
 
         Args:
             stdin, stdout, stderr: ``None`` for nothing (/dev/null), `PIPE`, `DEVNULL`, a
-                descriptor or a file; `STDOUT` for stderr.
+                descriptor or a file; `STDOUT` for stderr. A file is the host's own: a guest with
+                the uid of its owner can change its mode and times, though not its content,
+                if it was opened for reading.
             pty: give the program a terminal of its own for all three; see ``.pty``.
             rows, cols: of that terminal.
             pass_fds: number in the program (3 to 15) -> descriptor of the host.
