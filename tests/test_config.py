@@ -11,7 +11,7 @@ import visruntime as vr
 from visruntime._config_lines import line_of
 from visruntime.config import (
     MAX_CONFIG_BYTES,
-    find_config,
+    find_configs,
     narrow_by_config,
     parse_size,
     read_config,
@@ -156,7 +156,7 @@ def test_a_pyproject_whose_entry_is_no_table_is_refused(workspace: Path) -> None
     file = workspace / "pyproject.toml"
     file.write_text("[tool]\nvisruntime = 5\n")
     with pytest.raises(vr.PolicyError, match="no table"):
-        find_config(workspace)
+        find_configs(workspace)
     with pytest.raises(vr.PolicyError, match="no table"):
         vr.JailPolicy.load(file)
 
@@ -197,16 +197,19 @@ def test_a_file_that_is_no_text_or_too_large_is_refused(workspace: Path) -> None
 
 
 def test_only_the_folder_itself_is_searched(workspace: Path) -> None:
-    """A file above the folder must not count; visruntime.toml comes first."""
-    assert find_config(workspace) is None
+    """A file above the folder must not count, and none puts another out of force."""
+    assert find_configs(workspace) == []
     (workspace / "pyproject.toml").write_text("[project]\n")
-    assert find_config(workspace) is None
+    assert find_configs(workspace) == []
     (workspace / "pyproject.toml").write_text("[tool.visruntime]\n")
-    assert find_config(workspace) == str(workspace / "pyproject.toml")
+    assert find_configs(workspace) == [str(workspace / "pyproject.toml")]
     (workspace / "visruntime.toml").write_text("")
-    assert find_config(workspace) == str(workspace / "visruntime.toml")
+    assert find_configs(workspace) == [
+        str(workspace / "visruntime.toml"),
+        str(workspace / "pyproject.toml"),
+    ]
     (workspace / "below").mkdir()
-    assert find_config(workspace / "below") is None
+    assert find_configs(workspace / "below") == []
 
 
 def test_a_found_file_can_only_take_away(workspace: Path, outside: Path) -> None:

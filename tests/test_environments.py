@@ -393,8 +393,8 @@ def copy_installation(prefix: Path) -> Path:
 VERSION_ANSWER = repr(("cpython", sys.version_info[:2], sys.version, True)).encode()
 
 
-def test_a_link_to_an_environment_inside_a_write_grant_grants_nothing(tmp_path: Path) -> None:
-    """A guest that turns the environment into a link to a folder must not get that folder."""
+def test_a_link_to_an_environment_grants_nothing(tmp_path: Path) -> None:
+    """A guest that turned the environment into a link to a folder must not get that folder."""
     project, secret = tmp_path / "project", tmp_path / "secret"
     project.mkdir()
     (secret / "bin").mkdir(parents=True)
@@ -402,17 +402,22 @@ def test_a_link_to_an_environment_inside_a_write_grant_grants_nothing(tmp_path: 
     (secret / "bin" / "python").symlink_to(os.path.realpath(sys.executable))
     (project / ".venv").symlink_to(secret)
     (tmp_path / "alias").symlink_to(project / ".venv")
+    real = find_interpreter(environment=secret, probe=refuse_probe)
+    assert (str(secret), "Python environment") in real.grants
     for environment in (project / ".venv", tmp_path / "alias"):
-        trusted = find_interpreter(environment=environment, probe=refuse_probe)
-        assert (str(secret), "Python environment") in trusted.grants
-        written = find_interpreter(
-            environment=environment, write=[str(project)], probe=refuse_probe
-        )
-        assert not any(path.startswith(str(tmp_path)) for path, _ in written.grants)
+        with pytest.raises(PolicyError, match=f"name {secret}/bin/python if you mean that"):
+            find_interpreter(environment=environment, probe=refuse_probe)
+    written = find_interpreter(
+        environment=project / ".venv", write=[str(project)], probe=refuse_probe
+    )
+    assert not any(path.startswith(str(tmp_path)) for path, _ in written.grants)
 
 
-def test_a_link_inside_a_write_grant_chooses_no_interpreter(tmp_path: Path) -> None:
-    """Another installation behind a guest's link is refused; the host's own and /usr's are not."""
+def test_a_link_chooses_no_interpreter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another installation behind a link is refused; the host's own and an installed one are not.
+
+    Also without a write grant in this policy: an earlier guest may have had one.
+    """
     project = tmp_path / "project"
     (project / ".venv" / "bin").mkdir(parents=True)
     python = project / ".venv" / "bin" / "python"
@@ -425,14 +430,18 @@ def test_a_link_inside_a_write_grant_chooses_no_interpreter(tmp_path: Path) -> N
         asked.append(argv[0])
         return 0, VERSION_ANSWER
 
-    trusted = find_interpreter(python, probe=probe)
+    trusted = find_interpreter(other, probe=probe)
     assert str(tmp_path / "other") in [path for path, _ in trusted.grants]
     assert asked == [str(other)]
-    for write in (project, tmp_path / "alias"):
+    for write in ([], [str(project)], [str(tmp_path / "alias")]):
         for name in (python, tmp_path / "alias" / ".venv" / "bin" / "python"):
             with pytest.raises(PolicyError, match="may have chosen it"):
-                find_interpreter(name, write=[str(write)], probe=probe)
+                find_interpreter(name, write=write, probe=probe)
     assert asked == [str(other)]
+    with monkeypatch.context() as managers:
+        managers.setenv("UV_PYTHON_INSTALL_DIR", str(tmp_path))
+        managed = find_interpreter(python, write=[str(project)], probe=probe)
+        assert managed.program == str(other)
     python.unlink()
     python.symlink_to(os.path.realpath(sys.executable))
     own = find_interpreter(python, write=[str(project)], probe=refuse_probe)
@@ -446,10 +455,20 @@ def test_the_hosts_own_name_is_trusted_only_for_what_runs(
     python = tmp_path / "python"
     python.symlink_to(copy_installation(tmp_path.parent / f"{tmp_path.name}-other"))
     monkeypatch.setattr(sys, "executable", str(python))
-    trusted = find_interpreter(probe=refuse_probe)
-    assert trusted.name == str(python)
-    with pytest.raises(PolicyError, match="may have chosen it"):
-        find_interpreter(write=[str(tmp_path)], probe=refuse_probe)
+    for write in ([], [str(tmp_path)]):
+        with pytest.raises(PolicyError, match="may have chosen it"):
+            find_interpreter(write=write, probe=refuse_probe)
+    python.unlink()
+    python.symlink_to(os.path.realpath("/proc/self/exe"))
+    assert find_interpreter(probe=refuse_probe).name == str(python)
+
+
+def test_the_name_of_a_library_is_no_path() -> None:
+    """A program must not send the search for its library anywhere."""
+    elf = Program(os.path.realpath("/proc/self/exe"))
+    elf.needed = ["libpython3.11.so/../../etc/passwd"]
+    with pytest.raises(ValueError, match="is a path"):
+        _find_library(elf, [])
 
 
 def test_a_library_inside_a_write_grant_is_refused(tmp_path: Path) -> None:
@@ -463,8 +482,12 @@ def test_a_library_inside_a_write_grant_is_refused(tmp_path: Path) -> None:
     elf.needed = ["libpython3.99.so"]
     for place in ("lib", "links"):
         elf.search = [str(tmp_path / place)]
-        found = _find_library(elf, [])
-        assert found == str(tmp_path / "lib" / "libpython3.99.so")
+        if place == "lib":
+            found = _find_library(elf, [])
+            assert found == str(tmp_path / "lib" / "libpython3.99.so")
+        else:
+            with pytest.raises(ValueError, match="may have replaced it"):
+                _find_library(elf, [])
         with pytest.raises(ValueError, match="may have replaced it"):
             _find_library(elf, [str(tmp_path / place)])
 

@@ -97,10 +97,10 @@ while pid == 0:
 def message(kind, stage=0, error=0, pid=0):
     # vj_message of message.h
     head = (kind, 0, stage, error, -1, pid, 0, 0, 0, 0, 0, 0, 0, 0)
-    return struct.pack("=3I4i7I6Q3I16iI", *head, *[0] * 26)
+    return struct.pack("=3I4i7I7Q3I16iI", *head, *[0] * 27)
 
 control = socket.socket(fileno=3)
-control.sendmsg([message(3, stage=9, error=28)])  # FAILED: mount, ENOSPC
+control.sendmsg([message(3, stage=10, error=28)])  # FAILED: mount, ENOSPC
 time.sleep(0.2)
 rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", process.value))
 control.sendmsg([message(1, pid=pid)], [rights])  # PROCESS

@@ -6,7 +6,8 @@ decision does not allow, and everything that it allows must be possible.
 
 Two places need words. Where the jail's own private place decides (the tree lies in /tmp), the
 host's object must not be there at all: a name of the policy may be a folder of the jail's own,
-never the host's file. And a folder that only leads to a rule below it is the jail's own: it may
+never the host's file; and nothing that leads to a rule may be moved aside, so the folder of all
+trees is tried too. And a folder that only leads to a rule below it is the jail's own: it may
 show the names that the policy itself holds, and no other.
 
 Half of the policies also deny writing to names that do not exist. Nobody may make them;
@@ -65,6 +66,25 @@ def moved(path):
     got = attempt(os.rename, path, path + "~")
     return got or attempt(os.rename, path + "~", path)
 
+def ran(path):
+    # A program of the guest's own: whether it could be made, and whether it is executed.
+    name = path + "/.probe"
+    def make():
+        file = os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o755)
+        os.write(file, b"#!/bin/true\\n")
+        os.close(file)
+    got = attempt(make)
+    if got:
+        return got, 0
+    run = spawned(name)
+    for _ in range(100):
+        if run != errno.ETXTBSY:
+            break
+        time.sleep(0.01)  # the broker that made the file has not let go of it yet
+        run = spawned(name)
+    os.unlink(name)
+    return 0, run
+
 def attacked(path):
     # One part after the other: in the end something would be there. What is only above
     # a denied name may be made, and goes again.
@@ -84,16 +104,17 @@ def attacked(path):
         attempt(os.rmdir, part)
 
 got = {}
-nodes, absent = json.load(sys.stdin)
+nodes, absent, above = json.load(sys.stdin)
 top = nodes[-1][0]
 for path in absent:
     attacked(path)
 for path, folder in nodes:
     got[path] = (
-        [listed(path), made(path + "/.probe"), moved(path)] if folder
+        [listed(path), made(path + "/.probe"), moved(path), ran(path)] if folder
         else [-1 if os.path.isdir(path) else opened(path), opened(path, os.O_WRONLY),
             moved(path), spawned(path)]
     )
+got[above] = moved(above)
 answer(got)
 """
 
@@ -178,7 +199,10 @@ class Case:
 
 def check_folder(case: Case, path: str, got: list[Any]) -> None:
     """Judge what a guest could do with a folder."""
-    names, made, _ = got
+    names, made, _, (program, run) = got
+    if program == 0:
+        wanted = 0 if case.decide("exec", path)[0] else errno.EACCES
+        assert run == wanted, f"executing gave {run}"
     read, is_own = case.decide("read", path)
     if read and not is_own:
         hidden = isinstance(names, int)
@@ -218,14 +242,16 @@ def check_file(case: Case, path: str, got: list[Any]) -> None:
 
 def check_move(case: Case, path: str, outcome: int) -> None:
     """Judge whether a node could be moved aside."""
-    if path == case.top:
-        assert outcome != 0 or case.decide("write", os.path.dirname(path))[1]
-        return
     parent = os.path.dirname(path)
     write, is_own = case.decide("write", parent)
     below = [top for _, top in case.written if oracle.covers(path, top)]
+    if is_own and outcome == 0:
+        assert not os.path.lexists(path + ASIDE)
+        assert all(case.is_redundant(top) for top in below), "a rule was moved aside"
     if is_own:
-        assert outcome != 0 or not os.path.lexists(path + ASIDE)
+        return
+    if oracle.covers(path, case.top):
+        assert outcome != 0
         return
     if not write or case.is_walled(parent):
         assert outcome != 0
@@ -282,7 +308,7 @@ def compare(place: str, number: int, backend: str) -> int | None:
         with Jail(case.policy, backend=backend) as jail:
             result = jail.run(
                 [PYTHON, "-IBS", "-c", PRELUDE + GUEST],
-                input=json.dumps([nodes, case.absent]).encode(),
+                input=json.dumps([nodes, case.absent, place]).encode(),
                 timeout=30,
             )
     except PolicyUnsupported as error:
@@ -294,6 +320,7 @@ def compare(place: str, number: int, backend: str) -> int | None:
         return None
     assert result.exit_code == 0, result.stderr_text
     answers = json.loads(result.stdout)
+    check_move(case, place, answers[place])
     for path, folder in nodes:
         try:
             (check_folder if folder else check_file)(case, path, answers[path])

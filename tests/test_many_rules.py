@@ -17,7 +17,7 @@ from visruntime._visjail import ffi
 from visruntime import _native
 from visruntime._decider import Decider
 from visruntime._jail_plan import make_plan
-from visruntime._jail_resolve import Resolver
+from visruntime._links import Resolver
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -205,8 +205,16 @@ vj_status vj_run_communicate(vj_run *run, const char *input, uint64_t input_size
 vj_status vj_terminal_read(int descriptor, int wakeup, int64_t timeout_ns, char *data,
                            uint64_t capacity, uint64_t *size, vj_error *error);
 
-#define VJ_SEARCH_SET_ID ...
-#define VJ_SEARCH_LINKS  ...
+#define VJ_SEARCH_SET_ID       ...
+#define VJ_SEARCH_LINKS        ...
+#define VJ_SEARCH_CAPABILITIES ...
+typedef struct {
+    uint64_t device;
+    uint64_t inode;
+} vj_file_id;
+typedef struct {
+    ...;
+} vj_link;
 typedef struct {
     const char *directory;
     uint64_t most_entries;
@@ -214,11 +222,29 @@ typedef struct {
     uint64_t most_secrets;
     const char *secrets;
     uint64_t secrets_size;
+    uint64_t most_links;
+    const vj_rule *rules;
+    uint64_t rule_count;
+    const vj_file_id *wanted;
+    uint64_t wanted_count;
+    uint32_t first_folder;
     int files;
-    ...;
 } vj_search_request;
-vj_status vj_search(const vj_search_request *request, char **findings, uint64_t *size,
+typedef struct {
+    char *findings;
+    uint64_t size;
+    vj_link *links;
+    uint64_t link_count;
+} vj_search_result;
+vj_status vj_search(const vj_search_request *request, vj_search_result *result,
                     vj_error *error);
+typedef struct {
+    vj_file_id conflict;
+    uint64_t others;
+    uint64_t copies;
+} vj_links_verdict;
+void vj_links_judge(vj_link *links, uint64_t count, const vj_file_id *left_out,
+                    uint64_t left_out_count, uint8_t *kept, vj_links_verdict *verdict);
 typedef struct {
     const char *directory;
     uint64_t fixed;

@@ -124,12 +124,31 @@ static uint32_t fixed_acts(const vj_setup *setup, int32_t *answers) {
     return count;
 }
 
+// A folder is tried with an empty file in it: the kernel says that it is no program
+// (ENOEXEC) only where it would have executed one.
+static long execute(const char *path) {
+    static const char *const nothing[] = {0};
+    char name[VJ_PATH_MAX];
+    vj_text text = {.data = name, .capacity = sizeof name};
+    vj_text_string(&text, path);
+    vj_text_string(&text, CANARY_NAME);
+    if (text.overflow) return -ENAMETOOLONG;
+    long file = sys(SYS_openat, AT_FDCWD, name,
+                    O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0700);
+    if (file == -ENOTDIR) return sys(SYS_faccessat, AT_FDCWD, path, 1 /* X_OK */);
+    if (file < 0) return file;
+    sys(SYS_close, file);
+    long result = sys(SYS_execve, name, nothing, nothing);
+    sys(SYS_unlinkat, AT_FDCWD, name, 0);
+    return result == -ENOEXEC ? 0 : result;
+}
+
 static int32_t try_path(char act, const char *path) {
     switch (act) {
     case 'r': return answer(open_and_close(path, O_RDONLY));
     case 'c': return answer(vj_canary_make(path));        // of the wall
     case 'b': return answer(vj_canary_make_simply(path)); // of the broker
-    case 'x': return answer(sys(SYS_faccessat, AT_FDCWD, path, 1 /* X_OK */));
+    case 'x': return answer(execute(path));
     case 'w': {
         long result = open_and_close(path, O_WRONLY);
         // A program that runs: the kernel says so before it looks at the mount.

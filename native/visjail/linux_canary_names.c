@@ -12,16 +12,6 @@
 
 #define SOURCES_MAX 4 // entries beside the name that are tried as its source
 
-typedef struct {
-    unsigned long d_ino;
-    unsigned long d_off;
-    unsigned short d_reclen;
-    unsigned char d_type;
-    char d_name[];
-} directory_entry;
-
-enum { TYPE_DIRECTORY = 4, TYPE_REGULAR = 8 }; // of directory entries: readdir(3)
-
 static int is_dot(const char *name) {
     return name[0] == '.' && (!name[1] || (name[1] == '.' && !name[2]));
 }
@@ -80,10 +70,10 @@ static long take_entries(const char *path) {
     long size = sys(SYS_getdents64, folder, data, sizeof data);
     int tried = 0;
     for (long at = 0; at < size && tried < SOURCES_MAX;) {
-        const directory_entry *entry = (const void *)(data + at);
+        const vj_directory_entry *entry = (const void *)(data + at);
         at += entry->d_reclen;
-        int is_directory = entry->d_type == TYPE_DIRECTORY;
-        if (is_dot(entry->d_name) || (!is_directory && entry->d_type != TYPE_REGULAR))
+        int is_directory = entry->d_type == VJ_ENTRY_DIRECTORY;
+        if (is_dot(entry->d_name) || (!is_directory && entry->d_type != VJ_ENTRY_REGULAR))
             continue;
         tried++;
         if (take_entry(folder, entry->d_name, is_directory, path + length) == 0) return 0;

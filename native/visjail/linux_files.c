@@ -16,14 +16,6 @@
 
 #define SIGNAL_SET_SIZE 8
 
-typedef struct {
-    unsigned long d_ino;
-    unsigned long d_off;
-    unsigned short d_reclen;
-    unsigned char d_type;
-    char d_name[];
-} directory_entry;
-
 static long write_all(int descriptor, const char *data, size_t size) {
     while (size) {
         long count = sys(SYS_write, descriptor, data, size);
@@ -117,7 +109,7 @@ static long do_list(const char *path, uint64_t limit) {
         long size = sys(SYS_getdents64, directory, data, sizeof data);
         if (size <= 0) return size;
         for (long at = 0; at < size;) {
-            const directory_entry *entry = (const void *)(data + at);
+            const vj_directory_entry *entry = (const void *)(data + at);
             if (!is_dot(entry->d_name)) {
                 size_t length = strlen(entry->d_name) + 1;
                 long result = write_all(1, entry->d_name, length);

@@ -68,6 +68,13 @@ static int has_wall(const vj_plan *plan) {
     return 0;
 }
 
+// What the mounts showed a moment ago can only have been moved since.
+static vj_stage stage_of(long error) {
+    return error == -ENOENT || error == -ENOTDIR || error == -ELOOP
+               ? VJ_STAGE_SOURCE_CHANGED
+               : VJ_STAGE_LANDLOCK;
+}
+
 // Above every number that a program's descriptors can get.
 static int keep(const vj_setup *setup, long ruleset) {
     long kept = sys(SYS_fcntl, ruleset, F_DUPFD_CLOEXEC, VJ_DESCRIPTORS_MAX);
@@ -84,18 +91,20 @@ static int build(const vj_setup *setup, const struct ruleset_attributes *attribu
     for (uint32_t i = 0; i < setup->plan->access_count; i++) {
         const char *path = vj_plan_string(setup->plan, rules[i].path);
         if (!with_wall && rules[i].optional) continue; // allowed by the one above
-        int flags = O_PATH | O_CLOEXEC | O_NOFOLLOW;
-        if (rules[i].optional) flags |= O_DIRECTORY;
-        VJ_AUTO_FD place = (int)sys(SYS_openat, AT_FDCWD, path, flags, 0);
-        if (rules[i].optional && (place == -ENOENT || place == -ENOTDIR)) continue;
+        // The plan has real paths. A link in one was put there while the jail opened.
+        VJ_AUTO_FD place = (int)vj_open_no_links(AT_FDCWD, path);
         // A folder above it that the guest may not enter: without a rule Landlock
         // allows less, not more.
         if (place == -EACCES) continue;
-        if (place >= 0 && rules[i].inode && setup->plan->backend == VJ_BACKEND_LANDLOCK &&
-            vj_same_object(place, rules[i].device, rules[i].inode) < 0) {
+        int is_meant =
+            place >= 0 && (!rules[i].inode ||
+                           vj_same_object(place, rules[i].device, rules[i].inode) == 0);
+        if (rules[i].optional && !is_meant) continue;
+        if (place < 0) vj_setup_fail(setup, stage_of(place), place);
+        // With mounts, what is there has been compared already.
+        if (!is_meant && setup->plan->backend == VJ_BACKEND_LANDLOCK) {
             vj_setup_fail(setup, VJ_STAGE_SOURCE_CHANGED, -ESTALE);
         }
-        if (place < 0) vj_setup_fail(setup, VJ_STAGE_LANDLOCK, place);
         struct landlock_path_beneath_attr beneath = {
             .allowed_access =
                 rights_of(&rules[i], with_wall) & attributes->handled_access_fs,

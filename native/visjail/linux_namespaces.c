@@ -309,6 +309,7 @@ static void do_root(vj_setup *setup, const vj_operation *operation, int tree) {
 
 static void do_bind(vj_setup *setup, const vj_operation *operation, int tree) {
     const char *path = path_of(setup, operation);
+    if ((operation->flags & VJ_BIND_NARROWS) && is_out_of_reach(setup, path)) return;
     if (operation->flags & VJ_BIND_MAKE_POINT) {
         int is_file = (operation->flags & VJ_BIND_FILE) != 0;
         make_directories(setup, path, !is_file);
@@ -381,10 +382,12 @@ static void do_scratch(vj_setup *setup, uint32_t first) {
 
     uint32_t end = first + 1;
     while (end < plan->operation_count &&
-           operations[end].kind == VJ_OPERATION_SCRATCH_PLACE) {
+           (operations[end].kind == VJ_OPERATION_SCRATCH_PLACE ||
+            operations[end].kind == VJ_OPERATION_PIN)) {
         end++;
     }
     for (uint32_t i = first + 1; i < end; i++) {
+        if (operations[i].kind != VJ_OPERATION_SCRATCH_PLACE) continue;
         char name[24];
         vj_text text = {.data = name, .capacity = sizeof name};
         vj_text_number(&text, i - first, 10);
@@ -397,6 +400,32 @@ static void do_scratch(vj_setup *setup, uint32_t first) {
         if (tree < 0) vj_setup_fail(setup, VJ_STAGE_MOUNT, tree);
         setup->trees[i] = (int)tree;
     }
+}
+
+static void forbid_execution(vj_setup *setup, int tree) {
+    struct mount_attr attributes = {.attr_set = MOUNT_ATTR_NOEXEC};
+    long result =
+        sys(SYS_mount_setattr, tree, "", AT_EMPTY_PATH, &attributes, sizeof attributes);
+    if (result < 0) vj_setup_fail(setup, VJ_STAGE_MOUNT, result);
+}
+
+static void do_place(vj_setup *setup, const vj_operation *operation, int tree) {
+    const char *path = path_of(setup, operation);
+    if (operation->flags & VJ_BIND_MAKE_POINT) make_directories(setup, path, 1);
+    if (operation->flags & VJ_BIND_NO_EXEC) forbid_execution(setup, tree);
+    attach(setup, tree, path);
+}
+
+// Without what is mounted in it: the second mount of a place has no seam inside.
+static void do_pin(vj_setup *setup, const vj_operation *operation) {
+    const char *path = path_of(setup, operation);
+    make_directories(setup, path, 1);
+    VJ_AUTO_FD point = open_point(setup, path);
+    VJ_AUTO_FD tree = (int)sys(SYS_open_tree, point, "",
+                               AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    if (tree < 0) vj_setup_fail(setup, VJ_STAGE_MOUNT, tree);
+    if (operation->flags & VJ_BIND_NO_EXEC) forbid_execution(setup, tree);
+    attach_at(setup, tree, point);
 }
 
 static void do_devices(vj_setup *setup) {
@@ -457,6 +486,45 @@ static void mask_in_proc(vj_setup *setup, int proc, const char *name) {
     mask_file(setup, present);
 }
 
+static void read_only_in_proc(vj_setup *setup, int proc, const char *name) {
+    VJ_AUTO_FD tree =
+        (int)sys(SYS_open_tree, proc, name, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    if (tree == -ENOENT) return; // not built into this kernel
+    if (tree < 0) vj_setup_fail(setup, VJ_STAGE_PROC, tree);
+    struct mount_attr attributes = {
+        .attr_set =
+            MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC,
+        .propagation = MS_PRIVATE,
+    };
+    long result =
+        sys(SYS_mount_setattr, tree, "", AT_EMPTY_PATH, &attributes, sizeof attributes);
+    if (result == 0)
+        result = sys(SYS_move_mount, tree, "", proc, name, MOVE_MOUNT_F_EMPTY_PATH);
+    if (result < 0) vj_setup_fail(setup, VJ_STAGE_PROC, result);
+}
+
+// For host uid 0: whatever a driver made there lets its owner write, with or without
+// capabilities. Only what belongs to processes stays as it is.
+static void close_proc_to_root(vj_setup *setup, int proc) {
+    static char data[16384] __attribute__((aligned(8)));
+    VJ_AUTO_FD folder =
+        (int)sys(SYS_openat, proc, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    if (folder < 0) vj_setup_fail(setup, VJ_STAGE_PROC, folder);
+    for (;;) {
+        long size = sys(SYS_getdents64, folder, data, sizeof data);
+        if (size < 0) vj_setup_fail(setup, VJ_STAGE_PROC, size);
+        if (size == 0) return;
+        for (long at = 0; at < size;) {
+            const vj_directory_entry *entry = (const void *)(data + at);
+            at += entry->d_reclen;
+            char first = entry->d_name[0];
+            int is_process = (first >= '0' && first <= '9') || first == '.';
+            if (!is_process && entry->d_type != VJ_ENTRY_LINK)
+                read_only_in_proc(setup, proc, entry->d_name);
+        }
+    }
+}
+
 // Host uid 0 may write most of /proc/sys even without any capability, so
 // these parts are read-only or masked in every jail.
 static void do_proc(vj_setup *setup, const char *path) {
@@ -471,23 +539,9 @@ static void do_proc(vj_setup *setup, const char *path) {
     VJ_AUTO_FD bare = open_point(setup, path);
     mount_at(setup, "proc", bare, MS_NOSUID | MS_NODEV | MS_NOEXEC, 0, VJ_STAGE_PROC);
     VJ_AUTO_FD proc = open_point(setup, path);
+    if (setup->identity == VJ_IDENTITY_ROOT) close_proc_to_root(setup, proc);
     for (size_t i = 0; i < sizeof read_only / sizeof *read_only; i++) {
-        VJ_AUTO_FD tree = (int)sys(SYS_open_tree, proc, read_only[i],
-                                   OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-        if (tree == -ENOENT) continue; // not built into this kernel
-        if (tree < 0) vj_setup_fail(setup, VJ_STAGE_PROC, tree);
-        struct mount_attr attributes = {
-            .attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
-                        MOUNT_ATTR_NOEXEC,
-            .propagation = MS_PRIVATE,
-        };
-        long result = sys(SYS_mount_setattr, tree, "", AT_EMPTY_PATH, &attributes,
-                          sizeof attributes);
-        if (result == 0) {
-            result = sys(SYS_move_mount, tree, "", proc, read_only[i],
-                         MOVE_MOUNT_F_EMPTY_PATH);
-        }
-        if (result < 0) vj_setup_fail(setup, VJ_STAGE_PROC, result);
+        read_only_in_proc(setup, proc, read_only[i]);
     }
     for (size_t i = 0; i < sizeof masked / sizeof *masked; i++) {
         mask_in_proc(setup, proc, masked[i]);
@@ -525,9 +579,9 @@ static void do_operation(vj_setup *setup, uint32_t index) {
     case VJ_OPERATION_MASK_FILE: do_mask_file(setup, operation); break;
     case VJ_OPERATION_SCRATCH: do_scratch(setup, index); break;
     case VJ_OPERATION_SCRATCH_PLACE:
-        if (operation->flags & VJ_BIND_MAKE_POINT) make_directories(setup, path, 1);
-        attach(setup, setup->trees[index], path);
+        do_place(setup, operation, setup->trees[index]);
         break;
+    case VJ_OPERATION_PIN: do_pin(setup, operation); break;
     case VJ_OPERATION_DEVICES: do_devices(setup); break;
     case VJ_OPERATION_PROC: do_proc(setup, path); break;
     case VJ_OPERATION_SEAL: seal(setup, path); break;
@@ -549,8 +603,10 @@ static void verify(vj_setup *setup) {
         if (operations[i].kind != VJ_OPERATION_BIND && !masks) continue;
         setup->failed_index = (int32_t)i;
         const char *path = path_of(setup, &operations[i]);
-        if (masks && is_out_of_reach(setup, path)) continue;
+        int narrows = (operations[i].flags & VJ_BIND_NARROWS) != 0;
+        if ((masks || narrows) && is_out_of_reach(setup, path)) continue;
         VJ_AUTO_FD visible = (int)vj_open_no_links(setup->root, relative(path));
+        if (narrows && visible >= 0 && is_covered(setup, visible)) continue;
         // Below a mask of mode 000 nothing can be looked up, by us neither.
         if (visible < 0) vj_setup_fail(setup, VJ_STAGE_VERIFY, visible);
         long result = same_object(visible, &operations[i]);

@@ -70,6 +70,17 @@ void *memset(void *destination, int value, size_t size);
 int memcmp(const void *left, const void *right, size_t size);
 size_t strlen(const char *text);
 
+// What getdents64 writes (getdents(2)); types as readdir(3) has them.
+typedef struct {
+    unsigned long d_ino;
+    unsigned long d_off;
+    unsigned short d_reclen;
+    unsigned char d_type;
+    char d_name[];
+} vj_directory_entry;
+
+enum { VJ_ENTRY_DIRECTORY = 4, VJ_ENTRY_REGULAR = 8, VJ_ENTRY_LINK = 10 };
+
 // Text assembled in a fixed buffer. Too long is remembered, never written past.
 typedef struct {
     char *data;

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define VJ_PLAN_MAGIC          0x4e4c5056u // "VPLN"
-#define VJ_PLAN_VERSION        1u
+#define VJ_PLAN_VERSION        2u
 #define VJ_PLAN_MAX_SIZE       (16u << 20)
 #define VJ_PLAN_MAX_OPERATIONS 65536u
 #define VJ_PATH_MAX            4096u
@@ -62,6 +62,9 @@ typedef enum {
     VJ_OPERATION_DEVICES, // a private /dev
     VJ_OPERATION_PROC,    // a private /proc
     VJ_OPERATION_SEAL,    // the mount at path becomes read-only
+    // A folder of the jail's own, made if it is missing, is mounted over itself: it can
+    // be neither moved nor removed then. Flag: VJ_BIND_NO_EXEC.
+    VJ_OPERATION_PIN,
     // Mounts nothing: an act (mode: 'r', 'w', 'x', 'c' or 'b') that must fail
     // on path.
     VJ_OPERATION_TRY,
@@ -86,6 +89,9 @@ enum {
     VJ_BIND_MAKE_POINT = 1u << 3,
     // A grant of the policy: id-mapped for a root caller.
     VJ_BIND_GRANT = 1u << 4,
+    // It only takes rights away (or pins): below a folder that is closed to the guest
+    // that folder is covered instead.
+    VJ_BIND_NARROWS = 1u << 5,
 };
 
 typedef struct {
@@ -121,7 +127,7 @@ typedef struct {
     // A folder that may be gone, or be another thing, by the time the jail opens:
     // without its rule less is allowed, not more.
     uint32_t optional;
-    uint64_t device; // as in vj_operation; both 0 for a place of the jail's own
+    uint64_t device; // as in vj_operation; an inode of 0 is any
     uint64_t inode;
 } vj_access_rule;
 

@@ -8,7 +8,8 @@
 // is pinned: the grant is bound once, the directories are bound inside it, and
 // the grant is bound again over both. The hidden copies keep those directories
 // mount points (rename and rmdir answer EBUSY), and the visible grant has no seam
-// inside it, so that rename and link between its directories work.
+// inside it, so that rename and link between its directories work. In the jail's own
+// places (/tmp) the directories that lead to a mount are made and pinned the same way.
 //
 // A name that does not exist yet (VJ_RULE_HELD) gets no mount. Landlock adds up the
 // rights of all folders on the way up, so none of those above such a name may carry
@@ -19,37 +20,17 @@
 
 #include "message.h"
 #include "policy.h"
+#include "policy_tree.h"
 
 #define ROOT_SIZE (16u << 20) // directories, links and small files only
-
-typedef struct {
-    bool read;
-    bool write;
-    bool exec;
-} rights;
-
-typedef struct node {
-    const char *path;
-    size_t length;
-    const vj_rule *grant; // a rule here that may bind, or NULL
-    uint32_t rule;        // index of the rule that last spoke here
-    bool is_private;      // the jail's own place from here down
-    bool is_held;         // absent: the name must not be made
-    bool denies_exec;
-    uint8_t kinds; // bit per vj_rule_kind
-    rights in_force;
-    // What is mounted here, if anything.
-    bool binds;
-    bool masks;
-    struct node *parent; // nearest node above
-} node;
 
 typedef struct {
     const vj_plan_settings *settings;
     const vj_fact *facts;
     size_t fact_count;
-    node *nodes;
-    size_t node_count;
+    const char **places; // the jail's own, writable ones
+    size_t place_count;
+    vj_tree tree;
     vj_operation *operations;
     size_t operation_count;
     size_t operation_capacity;
@@ -60,37 +41,21 @@ typedef struct {
     size_t strings_size;
     size_t strings_capacity;
     bool failed; // out of memory
+    // Where the results of additions that failed are written to.
+    vj_operation spare_operation;
+    vj_access_rule spare_access;
 } builder;
 
-// ---- order and lookup ------------------------------------------------------
-
-// By segments: '/' sorts before everything, so a subtree is contiguous.
-static int compare_paths(const char *left, const char *right) {
-    size_t i = 0;
-    while (left[i] && left[i] == right[i]) i++;
-    int a = left[i] == '/' ? 1 : left[i] == 0 ? 0 : (unsigned char)left[i] + 1;
-    int b = right[i] == '/' ? 1 : right[i] == 0 ? 0 : (unsigned char)right[i] + 1;
-    return (a > b) - (a < b);
-}
-
-static int compare_nodes(const void *left, const void *right) {
-    return compare_paths(((const node *)left)->path, ((const node *)right)->path);
-}
+// ---- facts -----------------------------------------------------------------
 
 static int compare_facts(const void *left, const void *right) {
-    return compare_paths(((const vj_fact *)left)->path, ((const vj_fact *)right)->path);
+    return vj_path_compare(((const vj_fact *)left)->path, ((const vj_fact *)right)->path);
 }
 
 static const vj_fact *fact_of(const builder *build, const char *path) {
     vj_fact key = {.path = path};
     return bsearch(&key, build->facts, build->fact_count, sizeof *build->facts,
                    compare_facts);
-}
-
-static bool beneath(const char *path, const node *above) {
-    if (above->length == 1) return true;
-    return !strncmp(path, above->path, above->length) &&
-           (path[above->length] == 0 || path[above->length] == '/');
 }
 
 // ---- growing tables --------------------------------------------------------
@@ -123,12 +88,11 @@ static uint32_t add_string(builder *build, const char *string) {
 
 static vj_operation *add_operation(builder *build, vj_operation_kind kind,
                                    const char *path, const char *source) {
-    static vj_operation nowhere;
     build->operations = grow(build, build->operations, &build->operation_capacity,
                              build->operation_count + 1, sizeof *build->operations);
     uint32_t path_offset = add_string(build, path);
     uint32_t source_offset = add_string(build, source);
-    if (build->failed) return &nowhere;
+    if (build->failed) return &build->spare_operation;
     vj_operation *operation = &build->operations[build->operation_count++];
     *operation = (vj_operation){
         .kind = kind, .path = path_offset, .source = source_offset, .rule = UINT32_MAX};
@@ -137,11 +101,10 @@ static vj_operation *add_operation(builder *build, vj_operation_kind kind,
 
 static vj_access_rule *add_access(builder *build, const char *path, vj_access access,
                                   bool is_file) {
-    static vj_access_rule nowhere;
     build->access = grow(build, build->access, &build->access_capacity,
                          build->access_count + 1, sizeof *build->access);
     uint32_t path_offset = add_string(build, path);
-    if (build->failed) return &nowhere;
+    if (build->failed) return &build->spare_access;
     vj_access_rule *rule = &build->access[build->access_count++];
     *rule = (vj_access_rule){.path = path_offset, .access = access, .is_file = is_file};
     return rule;
@@ -149,97 +112,31 @@ static vj_access_rule *add_access(builder *build, const char *path, vj_access ac
 
 // Writing below `path`, without making names where one of them is held.
 static vj_access write_access(const builder *build, const char *path) {
-    const node place = {.path = path, .length = strlen(path)};
-    for (size_t i = 0; i < build->node_count; i++) {
-        if (build->nodes[i].is_held && beneath(build->nodes[i].path, &place))
-            return VJ_ACCESS_WALLED;
-    }
-    return VJ_ACCESS_WRITE;
+    const vj_node *at = vj_tree_nearest(&build->tree, path);
+    bool is_node = at && !strcmp(at->path, path);
+    return is_node && at->holds_held ? VJ_ACCESS_WALLED : VJ_ACCESS_WRITE;
 }
 
 // ---- rights ----------------------------------------------------------------
 
-static bool has(const node *at, vj_rule_kind kind) {
-    return at->kinds & (1u << kind);
-}
-
-// The rights in force at a node: its own rules over those of its parent.
-// The same table as in policy.c, said per path instead of per rule.
-static void settle(node *at) {
-    bool outer_write = at->parent ? at->parent->in_force.write : false;
-    bool outer_read = at->parent ? at->parent->in_force.read : false;
-    bool hides = has(at, VJ_RULE_DENY) || has(at, VJ_RULE_DENY_READ);
-    bool grants = has(at, VJ_RULE_READ) || has(at, VJ_RULE_WRITE);
-    at->denies_exec =
-        has(at, VJ_RULE_DENY_EXEC) || (at->parent && at->parent->denies_exec);
-    at->in_force.read = hides ? false : grants ? true : outer_read;
-    bool denies_write = hides || has(at, VJ_RULE_DENY_WRITE);
-    bool allows_write = grants ? has(at, VJ_RULE_WRITE) : outer_write;
-    at->in_force.write = at->in_force.read && allows_write && !denies_write;
-    at->in_force.exec = at->in_force.read && !at->denies_exec;
-}
-
-static bool same_rights(rights left, rights right) {
+static bool same_rights(vj_rights left, vj_rights right) {
     return left.read == right.read && left.write == right.write &&
            left.exec == right.exec;
-}
-
-// The rules as nodes: one per path, sorted, each with its parent.
-static void collect(builder *build, const vj_rule *rules, size_t count) {
-    build->nodes = calloc(count + 1, sizeof *build->nodes);
-    if (!build->nodes) {
-        build->failed = true;
-        return;
-    }
-    for (size_t i = 0; i < count; i++) {
-        build->nodes[i] =
-            (node){.path = rules[i].path,
-                   .length = strlen(rules[i].path),
-                   .kinds = (uint8_t)(1u << rules[i].kind),
-                   .is_private = rules[i].flags & VJ_RULE_PRIVATE,
-                   .is_held = rules[i].flags & VJ_RULE_HELD,
-                   .grant = rules[i].kind <= VJ_RULE_WRITE ? &rules[i] : NULL,
-                   .rule = (uint32_t)i};
-    }
-    qsort(build->nodes, count, sizeof *build->nodes, compare_nodes);
-    size_t kept = 0;
-    for (size_t i = 0; i < count; i++) {
-        node *last = kept ? &build->nodes[kept - 1] : NULL;
-        if (last && !strcmp(last->path, build->nodes[i].path)) {
-            last->kinds |= build->nodes[i].kinds;
-            last->is_held |= build->nodes[i].is_held;
-            // The caller's grant of a private place shows the host's own.
-            const vj_rule *grant = build->nodes[i].grant;
-            if (grant && (!last->grant || last->is_private)) {
-                last->grant = grant;
-                last->is_private = build->nodes[i].is_private;
-            }
-        } else {
-            build->nodes[kept++] = build->nodes[i];
-        }
-    }
-    build->node_count = kept;
-    for (size_t i = 0; i < kept; i++) {
-        node *above = i ? &build->nodes[i - 1] : NULL;
-        while (above && !beneath(build->nodes[i].path, above)) above = above->parent;
-        build->nodes[i].parent = above;
-        settle(&build->nodes[i]);
-    }
 }
 
 // ---- mounts ----------------------------------------------------------------
 
 // The nearest mount above: where a mount point would be looked up.
-static const node *mounted_above(const node *at) {
-    const node *above = at->parent;
+static const vj_node *mounted_above(const vj_node *at) {
+    const vj_node *above = at->parent;
     while (above && !above->binds && !above->masks && !above->is_private)
         above = above->parent;
     return above;
 }
 
 // Whether the jail's own tmpfs is there, so that a mount point may be made.
-static bool point_is_ours(const builder *build, const node *at) {
-    const node *above = mounted_above(at);
+static bool point_is_ours(const builder *build, const vj_node *at) {
+    const vj_node *above = mounted_above(at);
     return above ? !above->binds : !build->settings->host_root;
 }
 
@@ -247,7 +144,8 @@ static bool is_file(const vj_fact *fact) {
     return fact && fact->object == VJ_OBJECT_FILE;
 }
 
-static void add_bind(builder *build, const node *at, const char *path, uint32_t flags) {
+static void add_bind(builder *build, const vj_node *at, const char *path,
+                     uint32_t flags) {
     const vj_fact *fact = fact_of(build, path);
     vj_operation *operation = add_operation(build, VJ_OPERATION_BIND, path, path);
     operation->flags = flags | (is_file(fact) ? VJ_BIND_FILE : 0);
@@ -257,26 +155,24 @@ static void add_bind(builder *build, const node *at, const char *path, uint32_t 
 }
 
 // Whether what is above a node must not be moved aside.
-static bool needs_pins(const node *at) {
-    return at->binds || at->masks || at->is_held;
-}
-
-// Whether the leading `length` bytes of a node's path were pinned already, for the node
-// before it: nodes are in the order of a tree, so all that share them are neighbours.
-static bool pinned_before(const node *earlier, const node *at, size_t length) {
-    return earlier && earlier->length > length &&
-           !strncmp(earlier->path, at->path, length) && earlier->path[length] == '/';
+static bool needs_pins(const vj_node *at) {
+    return at->binds || at->masks || at->rebinds || at->is_held;
 }
 
 // Pins of one writable grant, shallow first within each chain.
-static void add_pins(builder *build, const node *top) {
+static void add_pins(builder *build, const vj_node *top) {
     bool hidden = false;
-    const node *earlier = NULL;
-    const node *end = build->nodes + build->node_count;
-    for (const node *at = top + 1; at < end && beneath(at->path, top); at++) {
+    const vj_node *end = build->tree.nodes + build->tree.count;
+    const vj_node *last = NULL;
+    for (const vj_node *at = top + 1; at < end && vj_path_is_beneath(at->path, top);
+         at++) {
         if (!needs_pins(at) || mounted_above(at) != top) continue;
-        for (size_t length = top->length + 1; length < at->length; length++) {
-            if (at->path[length] != '/' || pinned_before(earlier, at, length)) continue;
+        // In the order of the tree no earlier node shares more than the last one.
+        size_t pinned = last ? vj_path_shared_folder(last->path, at->path) : 0;
+        if (pinned < top->length) pinned = top->length;
+        last = at;
+        for (size_t length = pinned + 1; length < at->length; length++) {
+            if (at->path[length] != '/') continue;
             char directory[VJ_PATH_MAX];
             memcpy(directory, at->path, length);
             directory[length] = 0;
@@ -285,26 +181,64 @@ static void add_pins(builder *build, const node *top) {
             if (at->is_held && (!fact || fact->object != VJ_OBJECT_DIRECTORY)) break;
             if (!hidden) {
                 add_bind(build, top, top->path,
-                         VJ_BIND_READ_ONLY |
+                         VJ_BIND_READ_ONLY | VJ_BIND_NARROWS |
                              (point_is_ours(build, top) ? VJ_BIND_MAKE_POINT : 0));
                 hidden = true;
             }
-            add_bind(build, top, directory, VJ_BIND_READ_ONLY);
+            add_bind(build, top, directory, VJ_BIND_READ_ONLY | VJ_BIND_NARROWS);
         }
-        earlier = at;
     }
 }
 
-static uint32_t bind_flags(const builder *build, const node *at) {
+// Whether the mount point of `at` is made in this place: not in a mount between them,
+// and not in another place inside of it.
+static bool lies_in_place(const builder *build, const vj_node *at, const vj_node *place) {
+    if (!vj_path_is_beneath(at->path, place) || at->length <= place->length) return false;
+    const vj_node *above = mounted_above(at);
+    if (!above || !above->is_private || above->masks || above->binds) return false;
+    for (size_t i = 0; i < build->place_count; i++) {
+        const vj_node other = {.path = build->places[i],
+                               .length = strlen(build->places[i])};
+        if (other.length > place->length && vj_path_is_beneath(at->path, &other))
+            return false;
+    }
+    return true;
+}
+
+// Pins of one of the jail's own places. They end up below a second mount of it.
+static void pin_place(builder *build, const char *path) {
+    const vj_node place = {.path = path, .length = strlen(path)};
+    const vj_node *end = build->tree.nodes + build->tree.count;
+    const vj_node *last = NULL;
+    bool hidden = false;
+    for (const vj_node *at = build->tree.nodes; at < end; at++) {
+        if (!needs_pins(at) || !lies_in_place(build, at, &place)) continue;
+        size_t pinned = last ? vj_path_shared_folder(last->path, at->path) : 0;
+        if (pinned < place.length) pinned = place.length;
+        last = at;
+        for (size_t length = pinned + 1; length < at->length; length++) {
+            if (at->path[length] != '/') continue;
+            char directory[VJ_PATH_MAX];
+            memcpy(directory, at->path, length);
+            directory[length] = 0;
+            add_operation(build, VJ_OPERATION_PIN, directory, "")->rule = at->rule;
+            hidden = true;
+        }
+    }
+    if (hidden) add_operation(build, VJ_OPERATION_PIN, path, "");
+}
+
+static uint32_t bind_flags(const builder *build, const vj_node *at) {
     uint32_t flags = 0;
     if (!at->in_force.write) flags |= VJ_BIND_READ_ONLY;
     if (!at->in_force.exec) flags |= VJ_BIND_NO_EXEC;
     if (point_is_ours(build, at)) flags |= VJ_BIND_MAKE_POINT;
+    if (!at->grant) flags |= VJ_BIND_NARROWS;
     return flags;
 }
 
 // The caller's grant that a node belongs to, or NULL.
-static const node *granted_by(const node *at) {
+static const vj_node *granted_by(const vj_node *at) {
     while (at && !at->grant) at = at->parent;
     return at && at->grant->flags & VJ_RULE_GRANT ? at : NULL;
 }
@@ -312,8 +246,8 @@ static const node *granted_by(const node *at) {
 // The hidden copies and pins belong to the caller's grant like the visible one. So
 // does what another rule mounts inside it: a rule that takes rights away must not
 // show what the owner of the grant could not see.
-static void mark_grants(builder *build, size_t from, const node *at) {
-    const node *grant = granted_by(at);
+static void mark_grants(builder *build, size_t from, const vj_node *at) {
+    const vj_node *grant = granted_by(at);
     const vj_fact *fact = grant ? fact_of(build, grant->path) : NULL;
     if (!fact) return;
     for (size_t i = from; i < build->operation_count; i++) {
@@ -325,31 +259,32 @@ static void mark_grants(builder *build, size_t from, const node *at) {
 
 // Whether a grant of a root caller shows the files of another owner than the grant
 // around it, so that it is not the same though its rights are.
-static bool has_another_owner(const builder *build, const node *at) {
+static bool has_another_owner(const builder *build, const vj_node *at) {
     if (!build->settings->guest_id || !at->grant || granted_by(at) != at) return false;
-    const node *around = granted_by(at->parent);
+    const vj_node *around = granted_by(at->parent);
     const vj_fact *own = fact_of(build, at->path);
     const vj_fact *other = around ? fact_of(build, around->path) : NULL;
     return !own || !other || own->owner != other->owner || own->group != other->group;
 }
 
 // Whether what is readable at a node is the host's: by the nearest grant.
-static bool shows_host(const builder *build, const node *at) {
+static bool shows_host(const builder *build, const vj_node *at) {
     while (at && !at->grant) at = at->parent;
     return at ? !at->is_private : build->settings->host_root != 0;
 }
 
 // Decide what each node mounts, parents before children.
-static void choose(builder *build, node *at) {
+static void choose(builder *build, vj_node *at) {
     const vj_fact *fact = fact_of(build, at->path);
     bool own_grant = at->grant && !at->is_private;
     if (at->is_private && at->grant) {
         // Made by an operation of its own; masked where the policy wants less.
-        at->masks = !at->in_force.read || (has(at, VJ_RULE_WRITE) && !at->in_force.write);
+        at->masks =
+            !at->in_force.read || (vj_node_has(at, VJ_RULE_WRITE) && !at->in_force.write);
         return;
     }
     if (build->settings->host_root && !at->path[1]) return; // the root itself
-    const node *above = mounted_above(at);
+    const vj_node *above = mounted_above(at);
     bool host_above = above ? above->binds : build->settings->host_root;
     bool own_above = above && (above->is_private || above->masks);
     if (!at->in_force.read) {
@@ -360,8 +295,11 @@ static void choose(builder *build, node *at) {
         return;
     }
     if (!own_grant && !shows_host(build, at)) {
-        // deny_write on a place of the jail's own: there is nothing to bind.
+        // A place of the jail's own: there is nothing of the host's to bind.
+        bool is_own = above && above->is_private && !above->masks && !above->binds;
         at->masks = above && above->is_private && !at->in_force.write;
+        at->rebinds = is_own && !at->masks && at->in_force.write &&
+                      at->parent->in_force.exec && !at->in_force.exec;
         return;
     }
     if (!fact || fact->object == VJ_OBJECT_ABSENT) return;
@@ -372,13 +310,14 @@ static void choose(builder *build, node *at) {
 
 // A file of the host, or a copy of one, is covered by a file; where there is
 // nothing yet, a directory says "denied" as well.
-static bool masks_as_file(const builder *build, const node *at) {
+static bool masks_as_file(const builder *build, const vj_node *at) {
     return is_file(fact_of(build, at->path)) &&
            (at->is_private || !point_is_ours(build, at));
 }
 
 // Which rule an operation stands for, and which object of the host it is about.
-static void set_identity(const builder *build, vj_operation *operation, const node *at) {
+static void set_identity(const builder *build, vj_operation *operation,
+                         const vj_node *at) {
     const vj_fact *fact = fact_of(build, at->path);
     operation->rule = at->rule;
     if (!fact || at->is_private || point_is_ours(build, at)) return;
@@ -386,15 +325,16 @@ static void set_identity(const builder *build, vj_operation *operation, const no
     operation->inode = fact->inode;
 }
 
-static void emit_mask(builder *build, const node *at) {
+static void emit_mask(builder *build, const vj_node *at) {
     if (masks_as_file(build, at)) {
         vj_operation *file = add_operation(build, VJ_OPERATION_MASK_FILE, at->path, "");
         set_identity(build, file, at);
         return;
     }
     bool reopened = at->in_force.read;
-    const node *end = build->nodes + build->node_count;
-    for (const node *below = at + 1; below < end && beneath(below->path, at); below++) {
+    const vj_node *end = build->tree.nodes + build->tree.count;
+    for (const vj_node *below = at + 1;
+         below < end && vj_path_is_beneath(below->path, at); below++) {
         if (below->binds || (below->is_private && below->in_force.read)) reopened = true;
     }
     if (point_is_ours(build, at)) {
@@ -405,8 +345,13 @@ static void emit_mask(builder *build, const node *at) {
     set_identity(build, mask, at);
 }
 
-static void emit_node(builder *build, const node *at) {
+static void emit_node(builder *build, const vj_node *at) {
     if (at->masks) emit_mask(build, at);
+    if (at->rebinds) {
+        vj_operation *pin = add_operation(build, VJ_OPERATION_PIN, at->path, "");
+        pin->flags = VJ_BIND_NO_EXEC;
+        pin->rule = at->rule;
+    }
     if (!at->binds) return;
     size_t from = build->operation_count;
     if (at->in_force.write) add_pins(build, at);
@@ -416,17 +361,18 @@ static void emit_node(builder *build, const node *at) {
                        : at->in_force.exec ? VJ_ACCESS_READ_EXEC
                                            : VJ_ACCESS_READ;
     const vj_fact *fact = fact_of(build, at->path);
-    add_access(build, at->path, access, is_file(fact));
-    if (build->failed || !fact) return;
-    build->access[build->access_count - 1].device = fact->device;
-    build->access[build->access_count - 1].inode = fact->inode;
+    vj_access_rule *rule = add_access(build, at->path, access, is_file(fact));
+    rule->optional = !at->grant;
+    rule->device = fact ? fact->device : 0;
+    rule->inode = fact ? fact->inode : 0;
 }
 
 // A grant or a deny above one of the jail's own places, such as /var above
 // /var/tmp, is mounted before that place, everything else after it.
-static bool holds_a_place(const builder *build, const node *at) {
-    const node *end = build->nodes + build->node_count;
-    for (const node *below = at + 1; below < end && beneath(below->path, at); below++) {
+static bool holds_a_place(const builder *build, const vj_node *at) {
+    const vj_node *end = build->tree.nodes + build->tree.count;
+    for (const vj_node *below = at + 1;
+         below < end && vj_path_is_beneath(below->path, at); below++) {
         if (below->is_private) return !at->is_private;
     }
     return false;
@@ -434,11 +380,11 @@ static bool holds_a_place(const builder *build, const node *at) {
 
 // For the broker: the names that are held, each with the last folder that exists.
 static void emit_names(builder *build) {
-    for (size_t i = 0; i < build->node_count; i++) {
-        if (!build->nodes[i].is_held) continue;
+    for (size_t i = 0; i < build->tree.count; i++) {
+        if (!build->tree.nodes[i].is_held) continue;
         char above[VJ_PATH_MAX];
-        size_t length = build->nodes[i].length;
-        memcpy(above, build->nodes[i].path, length + 1);
+        size_t length = build->tree.nodes[i].length;
+        memcpy(above, build->tree.nodes[i].path, length + 1);
         const vj_fact *fact = NULL;
         while (length > 1 && (!fact || fact->object != VJ_OBJECT_DIRECTORY)) {
             while (length > 1 && above[length - 1] != '/') length--;
@@ -446,21 +392,21 @@ static void emit_names(builder *build) {
             above[length] = 0;
             fact = fact_of(build, above);
         }
-        add_operation(build, VJ_OPERATION_NAME, build->nodes[i].path, above);
+        add_operation(build, VJ_OPERATION_NAME, build->tree.nodes[i].path, above);
     }
 }
 
 static void emit_mounts(builder *build, bool above_places) {
-    for (size_t i = 0; i < build->node_count; i++) {
-        const node *at = &build->nodes[i];
+    for (size_t i = 0; i < build->tree.count; i++) {
+        const vj_node *at = &build->tree.nodes[i];
         if (holds_a_place(build, at) == above_places) emit_node(build, at);
     }
 }
 
 // Read-only last, and deepest first: a sealed tmpfs takes no mount points.
 static void emit_seals(builder *build) {
-    for (size_t i = build->node_count; i > 0; i--) {
-        const node *at = &build->nodes[i - 1];
+    for (size_t i = build->tree.count; i > 0; i--) {
+        const vj_node *at = &build->tree.nodes[i - 1];
         if (at->masks && !masks_as_file(build, at))
             add_operation(build, VJ_OPERATION_SEAL, at->path, "");
     }
@@ -471,24 +417,18 @@ static void emit_seals(builder *build) {
 // ---- the jail's own places -------------------------------------------------
 
 static bool place_is_ours(const builder *build, const char *path) {
-    const node *nearest = NULL;
-    for (size_t i = 0; i < build->node_count; i++) {
-        if (beneath(path, &build->nodes[i])) nearest = &build->nodes[i];
-    }
-    if (nearest && !strcmp(nearest->path, path)) return point_is_ours(build, nearest);
-    return !nearest || nearest->is_private;
+    const vj_node *at = vj_tree_nearest(&build->tree, path);
+    if (at && !strcmp(at->path, path)) return point_is_ours(build, at);
+    return !at || at->is_private;
 }
 
 // Scratch, and what is made in it, comes after the grants above it.
 static bool is_late(const builder *build, const vj_extra *extra) {
     if (extra->kind == VJ_OPERATION_TRY) return true; // all together: the order counts
-    const node *above = NULL;
     if (extra->kind == VJ_OPERATION_SCRATCH || extra->kind == VJ_OPERATION_SCRATCH_PLACE)
         return true;
-    for (size_t i = 0; i < build->node_count; i++) {
-        const node *at = &build->nodes[i];
-        if (beneath(extra->path, at) && strcmp(extra->path, at->path) != 0) above = at;
-    }
+    const vj_node *above = vj_tree_nearest(&build->tree, extra->path);
+    if (above && !strcmp(above->path, extra->path)) above = above->parent;
     return above && above->is_private;
 }
 
@@ -501,11 +441,29 @@ static void add_device_files(builder *build) {
     }
 }
 
+static void emit_place(builder *build, vj_operation *operation, const char *path) {
+    const vj_node *at = vj_tree_nearest(&build->tree, path);
+    if (place_is_ours(build, path)) operation->flags |= VJ_BIND_MAKE_POINT;
+    if (at && !at->in_force.exec) operation->flags |= VJ_BIND_NO_EXEC;
+    add_access(build, path, write_access(build, path), false);
+    pin_place(build, path);
+}
+
+// Landlock's right follows the folder: it must be the one that the wall was made for.
+static void emit_free(builder *build, const char *path) {
+    const vj_fact *fact = fact_of(build, path);
+    if (!fact || fact->object != VJ_OBJECT_DIRECTORY) return;
+    vj_access_rule *rule = add_access(build, path, VJ_ACCESS_WRITE, false);
+    rule->optional = true;
+    rule->device = fact->device;
+    rule->inode = fact->inode;
+}
+
 static void emit_extras(builder *build, const vj_extra *extras, size_t count, bool late) {
     for (size_t i = 0; i < count; i++) {
         if (is_late(build, &extras[i]) != late) continue;
         if (extras[i].kind == VJ_EXTRA_FREE) {
-            add_access(build, extras[i].path, VJ_ACCESS_WRITE, false)->optional = true;
+            emit_free(build, extras[i].path);
             continue;
         }
         if (extras[i].kind == VJ_OPERATION_DEVICES &&
@@ -519,9 +477,7 @@ static void emit_extras(builder *build, const vj_extra *extras, size_t count, bo
         switch (extras[i].kind) {
         case VJ_OPERATION_SCRATCH: operation->size = build->settings->scratch_size; break;
         case VJ_OPERATION_SCRATCH_PLACE:
-            if (place_is_ours(build, extras[i].path))
-                operation->flags |= VJ_BIND_MAKE_POINT;
-            add_access(build, extras[i].path, write_access(build, extras[i].path), false);
+            emit_place(build, operation, extras[i].path);
             break;
         case VJ_OPERATION_DEVICES:
         case VJ_OPERATION_PROC:
@@ -538,7 +494,7 @@ static void emit_extras(builder *build, const vj_extra *extras, size_t count, bo
 
 static void emit_root(builder *build) {
     bool host = build->settings->host_root != 0;
-    const node *top = build->node_count ? &build->nodes[0] : NULL;
+    const vj_node *top = build->tree.count ? &build->tree.nodes[0] : NULL;
     bool exec = top && !top->path[1] && top->in_force.exec;
     vj_operation *root = add_operation(build, VJ_OPERATION_ROOT, "/", host ? "/" : "");
     root->size = ROOT_SIZE;
@@ -597,19 +553,19 @@ static vj_status assemble(builder *build, void **block, size_t *size, vj_error *
 
 // The host's root is the base of the plan, so no mask can be put over it.
 static bool denies_base(const builder *build) {
-    const node *top = build->nodes;
-    return build->settings->host_root && build->node_count && !top->path[1] &&
+    const vj_node *top = build->tree.nodes;
+    return build->settings->host_root && build->tree.count && !top->path[1] &&
            !top->in_force.read;
 }
 
 // The first node that has less than what is above it, which rules that only ever
 // allow cannot say, or NULL.
-static const node *takes_away(const builder *build) {
+static const vj_node *takes_away(const builder *build) {
     if (build->settings->backend != VJ_BACKEND_LANDLOCK) return NULL;
-    for (size_t i = 0; i < build->node_count; i++) {
-        const node *at = &build->nodes[i];
+    for (size_t i = 0; i < build->tree.count; i++) {
+        const vj_node *at = &build->tree.nodes[i];
         if (!at->parent) continue;
-        rights above = at->parent->in_force;
+        vj_rights above = at->parent->in_force;
         if ((above.read && !at->in_force.read) || (above.write && !at->in_force.write) ||
             (above.exec && !at->in_force.exec)) {
             return at;
@@ -618,7 +574,7 @@ static const node *takes_away(const builder *build) {
     return NULL;
 }
 
-static vj_status refuse_taking(const node *at, vj_error *error) {
+static vj_status refuse_taking(const vj_node *at, vj_error *error) {
     char text[sizeof error->text] = "below a grant Landlock takes nothing away: ";
     strncat(text, at->path, sizeof text - strlen(text) - 1);
     vj_status status = vj_fail(error, VJ_REFUSED, VJ_STAGE_PLAN, 0, text);
@@ -634,25 +590,31 @@ vj_status vj_policy_compile(const vj_plan_settings *settings, const vj_rule *rul
     *block = NULL;
     *size = 0;
     vj_fact *sorted = calloc(fact_count + 1, sizeof *sorted);
-    if (sorted) {
+    build.places = calloc(extra_count + 1, sizeof *build.places);
+    if (sorted && build.places) {
+        for (size_t i = 0; i < extra_count; i++) {
+            if (extras[i].kind == VJ_OPERATION_SCRATCH_PLACE)
+                build.places[build.place_count++] = extras[i].path;
+        }
         if (fact_count) memcpy(sorted, facts, fact_count * sizeof *sorted);
         qsort(sorted, fact_count, sizeof *sorted, compare_facts);
         build.facts = sorted;
-        collect(&build, rules, rule_count);
+        build.failed = !vj_tree_build(&build.tree, rules, rule_count);
     } else {
         build.failed = true;
     }
     if (!build.failed) {
         emit_root(&build);
         emit_extras(&build, extras, extra_count, false);
-        for (size_t i = 0; i < build.node_count; i++) choose(&build, &build.nodes[i]);
+        for (size_t i = 0; i < build.tree.count; i++)
+            choose(&build, &build.tree.nodes[i]);
         emit_mounts(&build, true);
         emit_extras(&build, extras, extra_count, true);
         emit_mounts(&build, false);
         if (settings->flags & VJ_PLAN_BROKER_NAMES) emit_names(&build);
         emit_seals(&build);
     }
-    const node *taken = build.failed ? NULL : takes_away(&build);
+    const vj_node *taken = build.failed ? NULL : takes_away(&build);
     vj_status status;
     if (taken) {
         status = refuse_taking(taken, error);
@@ -664,7 +626,8 @@ vj_status vj_policy_compile(const vj_plan_settings *settings, const vj_rule *rul
         status = assemble(&build, block, size, error);
     }
     free(sorted);
-    free(build.nodes);
+    free(build.places);
+    vj_tree_free(&build.tree);
     free(build.operations);
     free(build.access);
     free(build.strings);

@@ -1,12 +1,16 @@
-// Find what a mount alone does not tame, below one directory of a grant.
+// Find what a mount alone does not tame, at and below the path of one grant.
 //
 //   s  a socket: a read-only mount does not stop connect(2)
 //   f  a FIFO: a read-only mount does not stop writing to it
-//   i  a set-id file: writing through a shared mapping keeps the bit
-//   h  a file with several names: one of them may lie outside of the grant
-//   u  a directory that cannot be listed, but that a guest could enter
-//   k  what the list of secret names (secret_names.h) names, a link too; of a folder
+//   i  a set-id file, or one with capabilities: writing through a shared mapping keeps
+//   both n  a folder of installed code with a file of several names in it; they are
+//   numbered h  a name of a file that was asked for u  a directory that cannot be listed,
+//   but that a guest could enter k  what the list of secret names (secret_names.h) names,
+//   a link too; of a folder
 //      nothing more is looked at
+//
+// Names of files with several names (one may lie outside of the grant) are no findings
+// but entries of a table without paths: a guest can make millions of them.
 //
 // Nothing is skipped in silence: what cannot be looked at is either out of the
 // guest's reach too, or is named, or ends the search with an error.
@@ -15,20 +19,37 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "message.h"
 #include "plan.h"
+#include "policy_tree.h"
 #include "secret_names.h"
 #include "visjail.h"
+
+#define FOLDERS_MAX 4096 // of installed code with linked files, in one grant
 
 typedef struct {
     char *found;
     size_t size;
     size_t capacity;
+    vj_link *links;
+    size_t link_count;
+    size_t link_capacity;
+    uint64_t links_left;
+    uint64_t names_left; // of files that were asked for
+    const vj_search_request *request;
+    vj_tree tree;
+    size_t installed; // length of the path of the folder of installed code around, or 0
+    uint32_t folder;  // its number, once it has one
+    uint32_t next_folder;
     uint64_t entries_left;
     uint64_t findings_left;
     uint64_t secrets_left;
@@ -49,8 +70,12 @@ static vj_status remember(search *state, char kind, size_t length) {
     if (kind == 'k' && !state->secrets_left--) {
         return refuse(state, 0, "too many files that hold secrets");
     }
-    if (kind != 'h' && kind != 'k' && !state->findings_left--) {
-        return refuse(state, 0, "too many sockets, FIFOs or closed folders");
+    if (kind == 'h' && !state->names_left--) {
+        return refuse(state, 0, "too many names of one file");
+    }
+    if (strchr("sfiu", kind) && !state->findings_left--) {
+        return refuse(state, 0,
+                      "too many sockets, FIFOs, closed folders or privileged programs");
     }
     if (state->size + length + 2 > state->capacity) {
         size_t wanted = (state->capacity + length + 2) * 2;
@@ -68,14 +93,109 @@ static vj_status remember(search *state, char kind, size_t length) {
     return VJ_OK;
 }
 
-static char kind_of_status(const struct stat *status, int files) {
+// ---- files with several names ----------------------------------------------
+
+static bool is_installed(const char *name, size_t length) {
+    static const char *const names[] = {"site-packages", "dist-packages", "node_modules"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strlen(names[i]) == length && !memcmp(names[i], name, length)) return true;
+    }
+    return false;
+}
+
+// Give the folder of installed code around a name its number.
+static vj_status number_folder(search *state) {
+    if (!state->installed || state->folder) return VJ_OK;
+    if (state->next_folder - state->request->first_folder == FOLDERS_MAX) {
+        return refuse(state, 0, "too many folders of installed code");
+    }
+    state->folder = state->next_folder++;
+    char after = state->path[state->installed];
+    state->path[state->installed] = 0;
+    vj_status status = remember(state, 'n', state->installed);
+    state->path[state->installed] = after;
+    return status;
+}
+
+// One of the names of a file that has several; its path is in state->path.
+static vj_status remember_link(search *state, const struct stat *status, size_t length) {
+    const vj_search_request *request = state->request;
+    vj_file_id file = {
+        .device = (uint64_t)major(status->st_dev) << 32 | (uint64_t)minor(status->st_dev),
+        .inode = status->st_ino,
+    };
+    if (vj_links_have(request->wanted, request->wanted_count, file)) {
+        vj_status remembered = remember(state, 'h', length);
+        if (remembered != VJ_OK) return remembered;
+    }
+    if (!(state->files & VJ_SEARCH_LINKS)) return VJ_OK;
+    const vj_node *rule = vj_tree_nearest(&state->tree, state->path);
+    const vj_node *grant = rule;
+    while (grant && !grant->grant) grant = grant->parent;
+    // What a place of the jail's own covers is out of sight under this name.
+    if (grant && grant->is_private) return VJ_OK;
+    if (!state->links_left--)
+        return refuse(state, 0, "too many files with several names");
+    vj_status numbered = number_folder(state);
+    if (numbered != VJ_OK) return numbered;
+    if (state->link_count == state->link_capacity) {
+        size_t wanted = state->link_capacity ? state->link_capacity * 2 : 1024;
+        vj_link *larger = realloc(state->links, wanted * sizeof *larger);
+        if (!larger) {
+            return vj_fail(state->error, VJ_NO_MEMORY, VJ_STAGE_HOST, ENOMEM,
+                           "out of memory");
+        }
+        state->links = larger;
+        state->link_capacity = wanted;
+    }
+    vj_rights rights = rule ? rule->in_force : (vj_rights){0};
+    state->links[state->link_count++] = (vj_link){
+        .file = file,
+        .count = (uint32_t)status->st_nlink,
+        .folder = state->folder,
+        .rights = (rights.read ? VJ_LINK_READ : 0u) | (rights.write ? VJ_LINK_WRITE : 0u),
+    };
+    return VJ_OK;
+}
+
+// ---- what one name is ------------------------------------------------------
+
+#ifndef SYS_getxattrat
+#define SYS_getxattrat 464 // Linux 6.13; the same number on every machine
+#endif
+
+// By descriptor, so that no link on the way is followed. Without the attribute, or on a
+// file system that has none, there are no capabilities.
+static bool has_capabilities(int directory, const char *name) {
+    struct {
+        uint64_t value;
+        uint32_t size;
+        uint32_t flags;
+    } arguments = {0};
+    long found = syscall(SYS_getxattrat, directory, name, AT_SYMLINK_NOFOLLOW,
+                         "security.capability", &arguments, sizeof arguments);
+    // An older kernel, or a filter around this process: a third of the speed.
+    if (found >= 0 || (errno != ENOSYS && errno != EPERM)) return found > 0;
+    char path[sizeof "/proc/self/fd//" + 16 + 256];
+    if (directory == AT_FDCWD) return lgetxattr(name, "security.capability", NULL, 0) > 0;
+    int length = snprintf(path, sizeof path, "/proc/self/fd/%d/%s", directory, name);
+    if (length < 0 || (size_t)length >= sizeof path) return true; // no such long name
+    return lgetxattr(path, "security.capability", NULL, 0) > 0;
+}
+
+static char kind_of_file(const search *state, int directory, const char *name,
+                         const struct stat *status) {
     if (S_ISSOCK(status->st_mode)) return 's';
     if (S_ISFIFO(status->st_mode)) return 'f';
     if (S_ISDIR(status->st_mode)) return 'd';
+    if (S_ISLNK(status->st_mode)) return 'l';
     if (!S_ISREG(status->st_mode)) return 0;
     bool set_id = status->st_mode & (S_ISUID | S_ISGID);
-    if (set_id && (files & VJ_SEARCH_SET_ID)) return 'i';
-    return status->st_nlink > 1 && (files & VJ_SEARCH_LINKS) ? 'h' : 0;
+    if (set_id && (state->files & VJ_SEARCH_SET_ID)) return 'i';
+    if ((state->files & VJ_SEARCH_CAPABILITIES) && has_capabilities(directory, name))
+        return 'i';
+    bool linked = (state->files & VJ_SEARCH_LINKS) || state->request->wanted_count;
+    return status->st_nlink > 1 && linked ? 'h' : 0;
 }
 
 // Gone, or replaced by something else, between two looks at it.
@@ -83,25 +203,26 @@ static bool is_gone(int number) {
     return number == ENOENT || number == ENOTDIR || number == ELOOP;
 }
 
-// 'd' for a directory, 'l' for a link, a kind of finding, 0 for what is of no
-// interest, or 'e' with errno for what cannot be looked at.
-static char kind_of(const search *state, int directory, const struct dirent *entry) {
+// 'd' for a directory, 'l' for a link, 'h' for one of several names (with its status), a
+// kind of finding, 0 for what is of no interest, or 'e' with errno for what cannot be
+// looked at.
+static char kind_of(const search *state, int directory, const struct dirent *entry,
+                    struct stat *status) {
     switch (entry->d_type) {
     case DT_SOCK: return 's';
     case DT_FIFO: return 'f';
     case DT_DIR: return 'd';
     case DT_LNK: return 'l';
     case DT_REG:
-        if (!state->files) return 0;
+        if (!state->files && !state->request->wanted_count) return 0;
         break;
     case DT_UNKNOWN: break;
     default: return 0;
     }
-    struct stat status;
-    if (fstatat(directory, entry->d_name, &status, AT_SYMLINK_NOFOLLOW)) {
+    if (fstatat(directory, entry->d_name, status, AT_SYMLINK_NOFOLLOW)) {
         return is_gone(errno) ? 0 : 'e';
     }
-    return kind_of_status(&status, state->files);
+    return kind_of_file(state, directory, entry->d_name, status);
 }
 
 // Whether a file begins as a private key does. One that cannot be read counts: its
@@ -139,7 +260,8 @@ static vj_status visit_entry(search *state, int directory, const struct dirent *
                              size_t length, bool installed) {
     if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) return VJ_OK;
     if (!state->entries_left--) return refuse(state, 0, "too many files to look through");
-    char kind = kind_of(state, directory, entry);
+    struct stat found = {0};
+    char kind = kind_of(state, directory, entry, &found);
     size_t name_length = strlen(entry->d_name);
     bool looked_for = !installed && state->secrets_size &&
                       vj_secret_worth(&state->hints, entry->d_name, name_length);
@@ -160,7 +282,15 @@ static vj_status visit_entry(search *state, int directory, const struct dirent *
         }
     }
     if (status == VJ_OK && kind == 'd') {
+        bool enters = !state->installed && is_installed(entry->d_name, name_length);
+        if (enters) state->installed = longer;
         status = visit(state, directory, entry->d_name, longer, installed);
+        if (enters) {
+            state->installed = 0;
+            state->folder = 0;
+        }
+    } else if (status == VJ_OK && kind == 'h') {
+        status = remember_link(state, &found, longer);
     } else if (status == VJ_OK && kind && kind != 'l') {
         status = remember(state, kind, longer);
     }
@@ -218,10 +348,36 @@ static vj_status visit(search *state, int parent, const char *name, size_t lengt
     return status;
 }
 
-vj_status vj_search(const vj_search_request *request, char **findings, uint64_t *size,
+// The grant itself, which may be a file.
+static vj_status visit_top(search *state, const char *path, size_t length) {
+    for (size_t end = 1, start = 1; end <= length && !state->installed; end++) {
+        if (path[end] && path[end] != '/') continue;
+        if (is_installed(path + start, end - start)) state->installed = end;
+        start = end + 1;
+    }
+    struct stat found = {0};
+    if (fstatat(AT_FDCWD, path, &found, AT_SYMLINK_NOFOLLOW)) {
+        return is_gone(errno) ? VJ_OK
+                              : refuse(state, errno, "a file cannot be looked at");
+    }
+    char kind = kind_of_file(state, AT_FDCWD, path, &found);
+    switch (kind) {
+    case 'd': return visit(state, AT_FDCWD, path, length == 1 ? 0 : length, false);
+    case 'h': return remember_link(state, &found, length);
+    case 'l':
+    case 0: return VJ_OK;
+    default: return remember(state, kind, length);
+    }
+}
+
+// What a file is asked for goes through /proc: without it nothing is known.
+static bool misses_proc(const search *state) {
+    return (state->files & VJ_SEARCH_CAPABILITIES) && access("/proc/self/fd", X_OK);
+}
+
+vj_status vj_search(const vj_search_request *request, vj_search_result *result,
                     vj_error *error) {
-    *findings = NULL;
-    *size = 0;
+    *result = (vj_search_result){0};
     size_t length = strlen(request->directory);
     search *state = calloc(1, sizeof *state);
     if (!state) {
@@ -230,23 +386,34 @@ vj_status vj_search(const vj_search_request *request, char **findings, uint64_t 
     state->entries_left = request->most_entries;
     state->findings_left = request->most_findings;
     state->secrets_left = request->most_secrets;
+    state->links_left = request->most_links;
+    state->names_left = request->most_secrets;
+    state->request = request;
+    state->next_folder = request->first_folder;
     state->files = request->files;
     state->secrets = request->secrets;
     state->secrets_size = (size_t)request->secrets_size;
     state->error = error;
     vj_secret_prepare(state->secrets, state->secrets_size, &state->hints);
     vj_status status = refuse(state, ENAMETOOLONG, "the path is too long");
-    if (length < sizeof state->path) {
+    if (misses_proc(state)) {
+        status = refuse(state, 0, "without /proc no capabilities can be looked for");
+    } else if (!vj_tree_build(&state->tree, request->rules, request->rule_count)) {
+        status = vj_fail(error, VJ_NO_MEMORY, VJ_STAGE_HOST, ENOMEM, "out of memory");
+    } else if (length < sizeof state->path) {
         memcpy(state->path, request->directory, length + 1);
-        status =
-            visit(state, AT_FDCWD, request->directory, length == 1 ? 0 : length, false);
+        status = visit_top(state, request->directory, length);
     }
     if (status == VJ_OK) {
-        *findings = state->found;
-        *size = state->size;
+        result->findings = state->found;
+        result->size = state->size;
+        result->links = state->links;
+        result->link_count = state->link_count;
     } else {
         free(state->found);
+        free(state->links);
     }
+    vj_tree_free(&state->tree);
     free(state);
     return status;
 }

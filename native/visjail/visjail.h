@@ -11,7 +11,9 @@
 #include <stdint.h>
 
 #include "error.h"
+#include "links.h"
 #include "plan.h"
+#include "policy.h"
 
 typedef struct vj_jail vj_jail;
 typedef struct vj_run vj_run;
@@ -132,8 +134,9 @@ vj_status vj_terminal_read(int descriptor, int wakeup, int64_t timeout_ns, char 
                            uint64_t capacity, uint64_t *size, vj_error *error);
 
 enum {
-    VJ_SEARCH_SET_ID = 1 << 0, // files with a set-id bit
-    VJ_SEARCH_LINKS = 1 << 1,  // files with several names
+    VJ_SEARCH_SET_ID = 1 << 0,       // files with a set-id bit
+    VJ_SEARCH_LINKS = 1 << 1,        // files with several names
+    VJ_SEARCH_CAPABILITIES = 1 << 2, // files with capabilities (capabilities(7))
 };
 
 typedef struct {
@@ -143,14 +146,27 @@ typedef struct {
     uint64_t most_secrets;
     const char *secrets; // list of secret names (secret_names.h)
     uint64_t secrets_size;
-    int files; // VJ_SEARCH_*
+    uint64_t most_links; // names of files that have several
+    // Those over the host's files, for the rights of each such name.
+    const vj_rule *rules;
+    uint64_t rule_count;
+    const vj_file_id *wanted; // files all of whose names are findings
+    uint64_t wanted_count;
+    uint32_t first_folder; // number that the first folder of installed code gets
+    int files;             // VJ_SEARCH_*
 } vj_search_request;
 
-// What a mount alone does not tame below a directory, and what holds secrets
-// (posix_search.c): a kind and a path, each ended by NUL. VJ_REFUSED: there is more than
-// the given numbers of names or findings, or something could not be looked at; `error`
-// says what.
-vj_status vj_search(const vj_search_request *request, char **findings, uint64_t *size,
+typedef struct {
+    char *findings; // a kind and a path, each ended by NUL
+    uint64_t size;
+    vj_link *links;
+    uint64_t link_count;
+} vj_search_result;
+
+// What a mount alone does not tame at and below a path, and what holds secrets
+// (posix_search.c). VJ_REFUSED: there is more than the given numbers, or something could
+// not be looked at; `error` says what. Free both tables with vj_free.
+vj_status vj_search(const vj_search_request *request, vj_search_result *result,
                     vj_error *error);
 
 typedef struct {

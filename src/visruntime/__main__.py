@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import sys
 
-from visruntime.cli import main
+from visruntime._import_path import leave_current_folder_out
 
 if __name__ == "__main__":
+    leave_current_folder_out(first=True)
+
+    from visruntime.cli import main
+
     sys.exit(main())

@@ -79,7 +79,7 @@ def _statements(text: str) -> Iterator[tuple[int, Path]]:
             return
         try:
             data = tomllib.loads(statement)
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError, MemoryError):
             continue
         waiting.clear()
         if statement.lstrip().startswith("["):

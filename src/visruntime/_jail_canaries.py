@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["CANARIES", "MOST_PATHS", "judge"]
+__all__ = ["CANARIES", "MOST_PATHS", "about_path", "judge"]
 
 CANARIES: tuple[tuple[str, frozenset[int]], ...] = (
     ("mount a file system", frozenset({errno.EPERM})),
@@ -72,3 +72,9 @@ def judge(
         for (name, held), answer in zip(expected, answers, strict=True)
         if answer != NOT_APPLICABLE
     )
+
+
+def about_path(canary: Canary) -> bool:
+    """Tell whether *canary* tried one path of the policy, and not the jail as such."""
+    verb, _, path = canary.name.partition(" ")
+    return path.startswith("/") and any(verb == known for known, _ in PATH_ACTS.values())

@@ -10,9 +10,11 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import stat
 
 from visruntime import _native
 from visruntime._jail_ports import port_error
+from visruntime._paths import ancestors
 from visruntime.errors import JailClosed, JailUnavailable, PolicyError, PolicyUnsupported
 
 TYPE_CHECKING = False
@@ -21,8 +23,11 @@ if TYPE_CHECKING:
 
 __all__ = ["apparmor_profile", "as_public_error", "init_path", "no_wall"]
 
+MOVED = frozenset({errno.EINVAL, errno.ENOENT, errno.ENOTDIR, errno.ESTALE})
 NAMESPACE_STAGES = frozenset({"user namespace", "id map", "namespaces", "mount propagation"})
-PATH_STAGES = frozenset({"mount source", "mount source changed", "mount point"})
+PATH_STAGES = frozenset(
+    {"mount source", "mount source changed", "mount point", "mount verification"}
+)
 
 
 def init_path() -> str:
@@ -201,6 +206,23 @@ def _why_no_broker(number: int) -> str:
     return f"sockets: the broker of the jail did not start: {os.strerror(number)}; {fix}"
 
 
+def _closed_above(path: str) -> str:
+    """Say which folder keeps a guest from *path*, if that can be seen."""
+    # From below: what is above the grant that holds the path is not in the way.
+    for folder in reversed(list(ancestors(os.path.dirname(path)))):
+        try:
+            found = os.lstat(folder)
+        except OSError:
+            return ""
+        if not found.st_mode & stat.S_IXOTH:
+            mode = stat.S_IMODE(found.st_mode)
+            return (
+                f", since {folder} (of user {found.st_uid}, mode {mode:04o}) is closed to the "
+                "guest; open it to others, or leave what is in it out of the policy"
+            )
+    return ""
+
+
 def as_public_error(error: _native.NativeError, plan: bytes) -> Exception:
     """Turn the failure of an opening into the error that the caller gets."""
     if error.status == "closed":
@@ -208,8 +230,10 @@ def as_public_error(error: _native.NativeError, plan: bytes) -> Exception:
     if error.stage in PATH_STAGES and error.index >= 0:
         path = _native.plan_path(plan, error.index)
         why = os.strerror(error.errno)
-        if error.stage == "mount source changed":
-            why = "it was replaced while the jail was opening"
+        if error.stage in ("mount source changed", "mount verification"):
+            why = "it was moved or replaced while the jail was opening"
+        elif error.errno == errno.EACCES:
+            why += _closed_above(path)
         return PolicyError(f"{path}: {why}; nothing was started", field=None, value=path)
     if error.stage == "ports" and error.index >= 0:
         return port_error(_native.plan_path(plan, error.index), error.errno)
@@ -217,6 +241,22 @@ def as_public_error(error: _native.NativeError, plan: bytes) -> Exception:
         return PolicyUnsupported(_why_no_broker(error.errno), field="sockets")
     if error.stage == "bubblewrap":
         return _bubblewrap_error(error, plan)
+    if error.stage == "mount source changed":
+        return PolicyError(
+            "a folder that leads to a rule was moved or replaced while the jail was opening, by "
+            "another program that may write there; nothing was started; try again when it is "
+            "still",
+            field=None,
+        )
+    if error.stage == "mount" and error.index >= 0 and error.errno in MOVED:
+        path = _native.plan_path(plan, error.index)
+        return PolicyError(
+            f"{path}: {os.strerror(error.errno)} when it was mounted, as happens when another "
+            "program moves it while the jail opens; nothing was started; try again when it is "
+            "still",
+            field=None,
+            value=path,
+        )
     if error.stage in NAMESPACE_STAGES:
         cause, fix = _why_no_namespaces(error.stage, error.errno)
     elif error.stage == "landlock" and error.errno in (errno.ENOSYS, errno.EOPNOTSUPP):
@@ -225,6 +265,9 @@ def as_public_error(error: _native.NativeError, plan: bytes) -> Exception:
     elif error.stage == "proc mount" and error.errno == errno.EPERM:
         cause = "the kernel refuses a private /proc because the visible one is partly covered"
         fix = "run the container with an unmasked /proc, or outside of it"
+    elif error.errno == errno.EMFILE:
+        cause = "the policy needs more open files at once than this process may have"
+        fix = "raise `ulimit -n`, or write fewer rules"
     else:
         cause = f"the step '{error.stage}' failed: {os.strerror(error.errno)}"
         fix = "see `visruntime doctor`"

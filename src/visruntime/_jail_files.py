@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 import struct
 
 from visruntime import _native
+from visruntime._host_files import open_without_links
 from visruntime.errors import (
     CommandTimeout,
     JailClosed,
@@ -62,6 +62,10 @@ class JailFiles:
     def _file_operation(
         self, operation: str, path: str, *, data: bytes = b"", limit: int = 0
     ) -> CommandResult:
+        raise NotImplementedError
+
+    def _guest_can_replace(self, path: str) -> bool:
+        """Whether a guest of this jail may write at *path*, a path of the host."""
         raise NotImplementedError
 
     def _do(
@@ -169,16 +173,23 @@ class JailFiles:
     ) -> None:
         """Copy a regular file of the host, read by the host, to *target* in the jail.
 
-        No link on the way to *source* is followed: a guest may have planted it there.
+        No link on the way to *source* is followed: a guest may have planted it there. What
+        lies in a write grant of this jail is read under the jail's own rights where the caller
+        is root: a guest can rename a file that it may not read, and root would read it.
 
         Raises:
             LimitExceeded: it is longer than *max_bytes*.
+            PathDenied: it lies in a write grant, and the jail may not read it.
             OSError: as `open` would; ELOOP for a link, EINVAL for a pipe or a device.
         """
         if max_bytes < 0:
             raise ValueError(f"max_bytes: {max_bytes}")
-        with open(_open_on_host(source, os.O_RDONLY), "rb") as file:
-            data = file.read(max_bytes + 1)
+        with open(open_without_links(source, os.O_RDONLY), "rb") as file:
+            name = os.path.abspath(source)
+            if os.geteuid() == 0 and self._guest_can_replace(name):
+                data = self.read_bytes(name, max_bytes=max_bytes)
+            else:
+                data = file.read(max_bytes + 1)
         if len(data) > max_bytes:
             raise LimitExceeded(
                 f"{os.fspath(source)} is longer than {max_bytes} bytes; raise max_bytes=",
@@ -205,44 +216,5 @@ class JailFiles:
         """
         data = self.read_bytes(source, max_bytes=max_bytes)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-        with open(_open_on_host(target, flags), "wb") as file:
+        with open(open_without_links(target, flags), "wb") as file:
             file.write(data)
-
-
-def _open_on_host(path: str | os.PathLike[str], flags: int) -> int:
-    """Open a regular file of the host without following any link; return the descriptor."""
-    name = os.fspath(path)
-    # Without links, the text alone says what `..` means; a guest cannot move it.
-    *folders, last = os.path.abspath(name).strip("/").split("/")
-    folder = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        for part in folders:
-            following = _step(part, os.O_PATH | os.O_DIRECTORY, folder, name)
-            os.close(folder)
-            folder = following
-        descriptor = _step(last or ".", flags | os.O_NONBLOCK | os.O_NOCTTY, folder, name)
-    finally:
-        os.close(folder)
-    mode = os.fstat(descriptor).st_mode
-    if not stat.S_ISREG(mode):
-        os.close(descriptor)
-        number = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
-        raise OSError(number, "is no regular file", name)
-    return descriptor
-
-
-def _step(part: str, flags: int, folder: int, name: str) -> int:
-    try:
-        return os.open(part, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644, dir_fd=folder)
-    except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENOTDIR) and _is_link(part, folder):
-            text = f"{part!r} is a link, and none is followed; give the path that it leads to"
-            raise OSError(errno.ELOOP, text, name) from None
-        raise OSError(error.errno, os.strerror(error.errno or 0), name) from None
-
-
-def _is_link(part: str, folder: int) -> bool:
-    try:
-        return stat.S_ISLNK(os.stat(part, dir_fd=folder, follow_symlinks=False).st_mode)
-    except OSError:
-        return False

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from visruntime._native import file_id
+from visruntime._paths import is_within
 from visruntime.errors import PolicyUnsupported
 
 TYPE_CHECKING = False
@@ -11,88 +13,78 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from visruntime._decider import Decider
+    from visruntime._native import JudgedNames
 
-__all__ = ["judge_links", "names_by_file"]
-
-INSTALLED = ("site-packages", "dist-packages", "node_modules")
-"""Folders of installed code, which installers fill with hard links into other environments."""
+__all__ = ["names_by_file", "notes_on_names", "read_only_paths", "refuse_conflict"]
 
 
-class File:
-    """One file, the names of it that were found, and whether it has others."""
-
-    __slots__ = ("count", "names")
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-        self.count = 0
-
-
-def names_by_file(paths: Iterable[str]) -> dict[tuple[int, int], File]:
-    """Return the files that *paths* name, by device and inode."""
-    files: dict[tuple[int, int], File] = {}
+def names_by_file(paths: Iterable[str]) -> dict[tuple[int, int], list[str]]:
+    """Return the names of the files that *paths* name, by device and inode."""
+    files: dict[tuple[int, int], list[str]] = {}
     for path in paths:
         try:
             found = os.lstat(path)
         except FileNotFoundError:
             continue
-        file = files.setdefault((found.st_dev, found.st_ino), File())
-        file.names.append(path)
-        file.count = found.st_nlink
+        files.setdefault(file_id(found), []).append(path)
     return files
 
 
-def judge_links(files: Iterable[File], decide: Decider) -> tuple[list[str], list[str]]:
-    """Return the folders that must stay read-only, and what is to be reported.
+def read_only_paths(folders: Iterable[str], grants: Iterable[str], decide: Decider) -> list[str]:
+    """Return what must be read-only, so that the installed code in *folders* stays as it is.
 
     uv, pip and pnpm link the files of one environment into others and into their caches:
-    what a guest writes to its own would run elsewhere. So installed code is kept as it is.
+    what a guest writes to its own would run elsewhere. A grant inside of such a folder, a
+    single file too, would lift what holds for the folder.
 
     Args:
-        files: those below the grants that have several names.
+        folders: of installed code.
+        grants: what the guest may write.
         decide: over the rules of the host's files, what is protected unasked included.
+    """
+    found: set[str] = set()
+    for folder in folders:
+        inside = [grant for grant in grants if is_within(grant, folder)]
+        found.update(path for path in (folder, *inside) if decide("write", path)[0])
+    return sorted(found)
+
+
+def notes_on_names(judged: JudgedNames) -> list[str]:
+    """Return what is to be reported of names that change nothing."""
+    notes = []
+    if judged.copies:
+        notes.append(
+            f"linked_inside: {judged.copies} files of installed code are denied under one name "
+            "and can be read under another one (an installer's cache)"
+        )
+    if judged.others:
+        notes.append(
+            f"linked_outside: {judged.others} writable files have a name outside of the grants, "
+            "through which a change shows there as well"
+        )
+    return notes
+
+
+def refuse_conflict(names: Sequence[str], decide: Decider) -> None:
+    """Refuse a file of which one name gives what another one denies.
 
     Raises:
-        PolicyUnsupported: what one name denies, another one of the same file gives.
+        PolicyUnsupported: always; it names both.
     """
-    folders = set()
-    others = copies = 0
-    for file in files:
-        readable = [path for path in file.names if decide.of_many("read", path)[0]]
-        writable = [path for path in readable if decide.of_many("write", path)[0]]
-        hidden = [path for path in file.names if path not in readable]
-        kept = [path for path in readable if path not in writable]
-        if hidden and readable:
-            # What is installed came from a cache, and is no secret of the folder it lies in.
-            private = [path for path in hidden if _installed_above(path) is None]
-            copies += not private
-            if private:
-                _refuse(private[0], readable[0], "denied", "read")
-        if not writable or (not kept and len(file.names) >= file.count):
-            continue
-        for path in writable:
-            installed = _installed_above(path)
-            if installed is not None:
-                folders.add(installed)
-            elif kept:
-                _refuse(kept[0], path, "read-only", "changed")
-            else:
-                others += 1
-    notes = []
-    if copies:
-        notes.append(
-            f"linked_inside: {copies} files of installed code are denied under one name and can "
-            "be read under another one (an installer's cache)"
+    readable = [path for path in names if decide("read", path)[0]]
+    writable = [path for path in readable if decide("write", path)[0]]
+    # Installed code is no secret, and installers link it all over a machine.
+    hidden = [path for path in names if path not in readable and not _is_installed(path)]
+    kept = [path for path in names if path not in writable]
+    writable = [path for path in writable if not _is_installed(path)]
+    if hidden and readable:
+        path, other, what, act = hidden[0], readable[0], "denied", "read"
+    elif kept and writable:
+        path, other, what, act = kept[0], writable[0], "read-only", "changed"
+    else:
+        raise PolicyUnsupported(
+            "a file with several names in the grants was changed while the jail opened; try again"
         )
-    if others:
-        notes.append(
-            f"linked_outside: {others} writable files have a name outside of the grants, through "
-            "which a change shows there as well"
-        )
-    return sorted(f for f in folders if decide("write", f)[0]), notes
-
-
-def _refuse(path: str, other: str, what: str, act: str) -> None:
     raise PolicyUnsupported(
         f"{path} is {what}, but {other} is a second name of the same file (a hard link), by which "
         f"it could be {act}; give {other} a file of its own (cp it over itself by way of another "
@@ -101,9 +93,5 @@ def _refuse(path: str, other: str, what: str, act: str) -> None:
     )
 
 
-def _installed_above(path: str) -> str | None:
-    parts: Sequence[str] = path.split("/")
-    for index, part in enumerate(parts):
-        if part in INSTALLED:
-            return "/".join(parts[: index + 1])
-    return None
+def _is_installed(path: str) -> bool:
+    return not {"site-packages", "dist-packages", "node_modules"}.isdisjoint(path.split("/")[:-1])

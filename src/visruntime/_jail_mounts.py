@@ -37,12 +37,15 @@ KERNEL_TYPES = frozenset(
 """File systems whose files are the kernel's own state, and not data."""
 
 ESCAPE = re.compile(rb"\\([0-7]{3})")
+LAYER = re.compile(rb"(?:^|,)((?:lowerdir\+?|upperdir|datadir\+?)=(?:[^,\\]|\\.)*)")
+SEPARATOR = re.compile(rb"(?<!\\):+")
+BACKSLASH = re.compile(rb"\\(.)")
 
 
 class Mount:
     """One line of proc_pid_mountinfo(5): where it is mounted, and what."""
 
-    __slots__ = ("device", "point", "root", "type")
+    __slots__ = ("device", "layers", "point", "root", "type")
 
     def __init__(self, line: bytes) -> None:
         parts = line.split(None, 5)
@@ -50,10 +53,24 @@ class Mount:
         self.root = _unescape(parts[3])
         self.point = _unescape(parts[4])
         self.type = _type_of(line)
+        self.layers = _layers(line) if self.type == "overlay" else []
+
+
+def _layers(line: bytes) -> list[str]:
+    """Return the folders that an overlay shows, as the options of its mount name them."""
+    found: list[bytes] = []
+    for option in LAYER.findall(_unescape_bytes(line.rsplit(b" ", 1)[-1])):
+        name, _, value = option.partition(b"=")
+        found += SEPARATOR.split(value) if name.startswith(b"lowerdir") else [value]
+    return [os.fsdecode(BACKSLASH.sub(rb"\1", layer)) for layer in found if layer]
+
+
+def _unescape_bytes(text: bytes) -> bytes:
+    return ESCAPE.sub(lambda found: bytes([int(found[1], 8)]), text)
 
 
 def _unescape(text: bytes) -> str:
-    return os.fsdecode(ESCAPE.sub(lambda found: bytes([int(found[1], 8)]), text))
+    return os.fsdecode(_unescape_bytes(text))
 
 
 def host_mounts(*, all_of_them: bool = True) -> list[Mount]:
@@ -142,8 +159,11 @@ def refuse_aliases(
     by_device: dict[bytes, list[Mount]] = {}
     for mount in mounts:
         by_device.setdefault(mount.device, []).append(mount)
+    overlays = [mount for mount in mounts if mount.layers]
     decide = Decider(rules)
     for field, right, path in denies:
+        for mount in overlays:
+            _refuse_layers(field, right, path, mount, decide)
         own = mount_of(path, points)
         if own is None or len(by_device[own.device]) == 1:
             continue
@@ -163,6 +183,39 @@ def refuse_aliases(
                 raise PolicyUnsupported(
                     f"{field}: {path} can also be reached as {alias}, by a second mount of the "
                     "same file system inside a grant; deny that path too",
+                    field=field,
+                    value=path,
+                )
+
+
+def _refuse_layers(field: str, right: str, path: str, mount: Mount, decide: Decider) -> None:
+    """Refuse a deny of what an overlay shows a second time, here or in one of its layers."""
+    for layer in mount.layers:
+        if not layer.startswith("/"):
+            # Relative to where somebody stood when it was mounted: it could be anywhere,
+            # but for a root, which was there before all that can be seen.
+            unknown = is_within(path, mount.point) or decide(right, mount.point)[0]
+            if mount.point != "/" and unknown:
+                raise PolicyUnsupported(
+                    f"{field}: {mount.point} is an overlay of {layer!r}, which is no full path, so "
+                    f"a second name of {path} cannot be ruled out; mount it with full paths",
+                    field=field,
+                    value=path,
+                )
+            continue
+        if not os.path.isdir(layer):
+            continue  # of another mount namespace: a container's own root, for example
+        for here, there in ((layer, mount.point), (mount.point, layer)):
+            if is_within(path, here):
+                alias = there.rstrip("/") + path[len(here.rstrip("/")) :]
+            elif is_within(here, path):
+                alias = there
+            else:
+                continue
+            if not is_within(alias, path) and os.path.lexists(alias) and decide(right, alias)[0]:
+                raise PolicyUnsupported(
+                    f"{field}: {path} can also be reached as {alias}, since the overlay at "
+                    f"{mount.point} shows {layer}; deny that path too",
                     field=field,
                     value=path,
                 )

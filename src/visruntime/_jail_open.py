@@ -12,7 +12,7 @@ import os
 from visruntime import _native
 from visruntime._host_imports import import_ahead, imports_from
 from visruntime._jail_backends import BACKENDS, check_caller
-from visruntime._jail_canaries import judge
+from visruntime._jail_canaries import about_path, judge
 from visruntime._jail_diagnose import as_public_error, init_path, no_wall
 from visruntime._jail_limits import hold, hold_processes, start_held
 from visruntime._jail_plan import make_plan
@@ -199,10 +199,16 @@ def _prove(
         if not canary.held
     ]
     if broken or not canaries:
+        fix = "please report this with the output of `visruntime doctor --json`"
+        if canaries and all(about_path(canary) for canary in canaries if not canary.held):
+            fix = (
+                "another program that may write there can have moved a folder while the jail "
+                f"opened: try again when nothing else changes the grants; if it stays, {fix}"
+            )
         raise JailUnavailable(
             f"the jail did not hold: {', '.join(broken) or 'no canary answered'}",
             stage="canaries",
-            fix="please report this with the output of `visruntime doctor --json`",
+            fix=fix,
         )
     ports = ports_of(policy, handle.ports)
     return make_report(policy, plan, held, info, canaries, implicit_read, ports)

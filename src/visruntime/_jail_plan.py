@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import secrets
 import stat
-import sys
 from itertools import islice
 
 from visruntime import _native
@@ -25,10 +24,10 @@ from visruntime._jail_mounts import (
 )
 from visruntime._jail_names import check_names, name_acts
 from visruntime._jail_ports import needs_ports, port_operations
-from visruntime._jail_protect import host_files
-from visruntime._jail_resolve import Resolver, check_links
+from visruntime._jail_protect import protect
 from visruntime._jail_search import REASONS, look_through
 from visruntime._jail_sockets import check_broker, resolve_sockets, socket_tier
+from visruntime._links import Resolver, check_links
 from visruntime._paths import HOME, ancestors, is_within, visible
 from visruntime._system_roots import SystemRoots
 from visruntime._unsupported import unsupported
@@ -156,6 +155,8 @@ def _make_plan(
     ]
     grants = [rule.path for rule in written if rule.kind == "write"]
     _check_links(policy, resolver, grants)
+    for path, _ in implicit_read:
+        check_links("python", path, resolver.reals[path], resolver.links[path], grants)
     plan.patterns = _check_patterns(policy, written, resolver)
     _check_facts(written, resolver)
     rules: list[tuple[str, str, bool, bool]] = [
@@ -169,7 +170,14 @@ def _make_plan(
         copied, system = [], _bare_system_rules(resolved)
     rules += system
     rules += _mount_rules(written, rules)
-    plan.protected = _protect(rules, grants, (*config_files, *policy.files), plan.notes)
+    protection = protect(
+        [(kind, path) for kind, path, private, _ in rules if not private],
+        grants,
+        (*config_files, *policy.files),
+        wall=policy.absent_deny == "wall",
+    )
+    plan.protected = protection.existing
+    plan.notes += protection.notes
     findings = look_through(
         written,
         rules,
@@ -184,18 +192,19 @@ def _make_plan(
     plan.secrets = findings.secrets
     plan.protected += findings.read_only
     plan.notes += findings.notes
-    rules += [("deny_write", path, False, False) for path in plan.protected]
+    rules += [("deny_write", path, False, False) for path in (*plan.protected, *protection.to_come)]
     rules += [("deny", path, False, False) for path, _ in (*plan.masked, *plan.secrets)]
     rules += [(kind, path, False, True) for kind, path in findings.reopened]
-    plan.wall = _wall(written, rules, resolver)
+    plan.wall = _wall(written, rules, resolver, protection.to_come)
     rules += [("deny_write", path, False, False) for path in plan.wall.replaced]
-    facts = _facts((path for _, path, _, _ in rules), resolver)
+    facts = _facts((*(path for _, path, _, _ in rules), *plan.wall.free), resolver)
     covered = (*plan.masked, *plan.secrets)
     _check_present([*plan.protected, *(path for path, _ in covered)], facts)
     plan.socket_tier = socket_tier(policy, sockets, rules, facts)
     if plan.socket_tier == "broker":
         check_broker(sockets)
     plan.rules = [(kind, path) for kind, path, _, _ in rules]
+    decide = Decider(plan.rules if written or sockets else ())
     plan.host_rules = [(kind, path) for kind, path, private, _ in rules if not private]
     brokered = bool(plan.wall.names) and policy.absent_deny == "broker"
     if brokered and backend != "namespaces":
@@ -210,11 +219,17 @@ def _make_plan(
         check_names(plan.wall)
     plan.acts = [
         *name_acts(plan.wall, brokered=brokered),
-        *islice(_denied_paths(written, plan, rules, facts), MOST_PATHS),
+        *islice(_denied_paths(written, plan, rules, facts, decide), MOST_PATHS),
     ][:MOST_PATHS]
     guest_id = GUEST_IDS[0] + secrets.randbelow(GUEST_IDS[1] - GUEST_IDS[0])
+    strangers = _strangers(policy, written, resolver)
+    if strangers and os.geteuid() == 0:
+        plan.notes.append(
+            "narrowed_grants: shown as a stranger sees them, since the policy that was narrowed "
+            f"did not grant them in their owner's name: {', '.join(map(visible, strangers))}"
+        )
     plan.blob = _compile(
-        rules=rules,
+        rules=_in_whose_name(rules, written, strangers),
         facts=facts,
         extras=_bare_extras(plan.acts)
         if backend == "landlock"
@@ -223,7 +238,7 @@ def _make_plan(
             *_system_extras(system_roots, copied),
             *(("TRY", act[1:], "", ord(act[0])) for act in plan.acts),
             *port_operations(policy),
-            *(("SOCKET", path, "", 0) for _, path in sockets if _reads(plan.rules, path)),
+            *(("SOCKET", path, "", 0) for _, path in sockets if decide("read", path)[0]),
         ],
         limits=limits.process,
         tree=limits.tree,
@@ -242,8 +257,34 @@ def _make_plan(
     return plan
 
 
-def _reads(rules: list[tuple[str, str]], path: str) -> bool:
-    return _native.decide(rules, "read", path)[0]
+def _strangers(policy: JailPolicy, written: Sequence[Rule], resolver: Resolver) -> list[str]:
+    """Return the grants of a narrowed policy that do not go by their own owner.
+
+    What a root caller grants is mapped to the owner of what stands at its path. A policy that
+    narrowed another may name any path in a grant: only if it has the owner of that grant
+    does the guest get it in that name.
+    """
+    found = []
+    for rule in written:
+        status = resolver.found[rule.path] if rule.path in policy.owners else None
+        if status is not None and policy.owners[rule.path] != (status.st_uid, status.st_gid):
+            found.append(rule.path)
+    return list(dict.fromkeys(found))
+
+
+def _in_whose_name(
+    rules: Sequence[tuple[str, str, bool, bool]], written: Sequence[Rule], strangers: Sequence[str]
+) -> Sequence[tuple[str, str, bool, bool]]:
+    """Return *rules*, of which those of *strangers* and what is opened below them are no grants."""
+    if not strangers:
+        return rules
+    grants = {rule.path for rule in written if rule.kind in ("read", "write")}
+
+    def is_known(path: str) -> bool:
+        above = [top for top in reversed(list(ancestors(path))) if top in grants]
+        return not above or above[0] not in strangers
+
+    return [(*rule[:3], rule[3] and is_known(rule[1])) for rule in rules]
 
 
 def _compile(**parts: Any) -> bytes:
@@ -356,45 +397,22 @@ def _mount_rules(
     ]
 
 
-def _protect(
-    rules: Sequence[tuple[str, str, bool, bool]],
-    grants: Sequence[str],
-    config_files: Iterable[str],
-    notes: list[str],
-) -> list[str]:
-    """Return what the host itself runs or trusts and would be writable: it is made read-only."""
-    protected: list[str] = []
-    if not grants:
-        return protected
-    decide = Decider([(kind, path) for kind, path, private, _ in rules if not private])
-    for path, what in host_files(config_files):
-        for grant in grants:
-            if is_within(grant, path) and decide("write", grant)[0]:
-                raise PolicyError(
-                    f"write: {grant} lies in {path}, {what}: what a guest writes there the host "
-                    "would run; grant another folder",
-                    field="write",
-                    value=grant,
-                )
-        if decide("write", path)[0] and path not in protected:
-            protected.append(path)
-    for entry in sys.path:
-        real = os.path.realpath(entry or ".")
-        if any(real == grant for grant in grants):
-            notes.append(f"host_imports_from_grant: {real} is on the host's sys.path")
-    return protected
-
-
 def _wall(
-    written: Sequence[Rule], rules: Sequence[tuple[str, str, bool, bool]], resolver: Resolver
+    written: Sequence[Rule],
+    rules: Sequence[tuple[str, str, bool, bool]],
+    resolver: Resolver,
+    protected: Sequence[str],
 ) -> Wall:
-    """Return the wall for the denied names that do not exist."""
+    """Return the wall for the denied and the protected names that do not exist."""
     return find_wall(
         [rule[:3] for rule in rules],
         [
-            (rule.origin, rule.path)
-            for rule in written
-            if rule.kind == "deny_write" and resolver.found.get(rule.path) is None
+            *(
+                (rule.origin, rule.path)
+                for rule in written
+                if rule.kind == "deny_write" and resolver.found.get(rule.path) is None
+            ),
+            *((f"protected {path}", path) for path in protected),
         ],
     )
 
@@ -524,18 +542,20 @@ def _denied_paths(
     plan: JailPlan,
     rules: Sequence[tuple[str, str, bool, bool]],
     facts: dict[str, _native.Fact],
+    decide: Decider,
 ) -> Iterator[str]:
     """Yield acts for the canaries: each deny of the policy, tried on its own path.
 
     Behind them, a new name in each folder that is granted for reading. Not a file: one that
     is being executed would answer ETXTBSY, whatever the mount says.
     """
-    decide = Decider(plan.rules if written else ())
+    for path in _own_folders(written, rules, decide):
+        if decide("write", path)[0] and not decide("exec", path)[0]:
+            yield f"x{path}"
     for rule in written:
         if not rule.kind.startswith("deny") or facts[rule.path][0] == "absent":
             continue
-        folder = os.path.dirname(rule.path)
-        if not decide("read", folder)[0]:
+        if not decide("read", os.path.dirname(rule.path))[0]:
             continue  # nothing of it is visible
         right = {"deny_write": "write", "deny_exec": "exec"}.get(rule.kind, "read")
         if right == "exec":
@@ -550,6 +570,22 @@ def _denied_paths(
         is_folder = rule.kind == "read" and facts[rule.path][0] == "directory"
         if is_folder and not decide("write", rule.path)[0]:
             yield f"w{rule.path}"
+
+
+def _own_folders(
+    written: Sequence[Rule], rules: Sequence[tuple[str, str, bool, bool]], decide: Decider
+) -> list[str]:
+    """Return the jail's own places, and the folders that it makes there for denied execution."""
+    denied = [rule.path for rule in written if rule.kind == "deny_exec"]
+    if not denied:
+        return []
+    places = [path for kind, path, private, _ in rules if private and kind == "write"]
+    found = [path for path in places if any(is_within(path, top) for top in denied)]
+    for path in denied:
+        readable, index = decide("read", path)
+        if readable and rules[index][2] and path not in places:
+            found.append(path)
+    return found
 
 
 # ---- what the jail has of its own --------------------------------------------------

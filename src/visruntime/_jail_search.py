@@ -1,4 +1,4 @@
-"""What a mount alone does not tame (sockets, FIFOs, set-id files), and what holds secrets.
+"""What a mount alone does not tame (sockets, FIFOs, privileged files), and what holds secrets.
 
 A read-only mount stops neither connect(2) nor writing to a FIFO, so such files are found
 when a jail opens and masked, and so are the secrets, in the same walk. What appears later is
@@ -12,14 +12,20 @@ import stat
 
 from visruntime import _native
 from visruntime._decider import Decider
-from visruntime._jail_links import judge_links, names_by_file
+from visruntime._jail_links import (
+    names_by_file,
+    notes_on_names,
+    read_only_paths,
+    refuse_conflict,
+)
 from visruntime._jail_secrets import Secrets
-from visruntime._paths import NOT_LOOKED_THROUGH, ancestors
+from visruntime._paths import NOT_LOOKED_THROUGH, ancestors, is_within
 from visruntime.errors import PolicyUnsupported
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Sequence
+    from typing import Any
 
     from visruntime.policy import Rule
 
@@ -29,6 +35,8 @@ MOST_ENTRIES = 5_000_000
 """Names below the grants of one policy that are looked at."""
 MOST_FINDINGS = 1024
 """Sockets and the like that one grant may hold: each costs mounts."""
+MOST_LINKS = 1_000_000
+"""Names of files with several names that one grant may hold: 32 bytes each."""
 MOST_SECRETS = 10_000
 """Files with secrets that one grant may hold: as many as a policy may have rules."""
 
@@ -81,7 +89,7 @@ def look_through(
     """
     findings = Findings()
     plain = [(kind, path) for kind, path, private, _ in rules if not private]
-    places = list(_places(written, host_root=host_root))
+    places = _places(written, host_root=host_root)
     sockets = _bound_elsewhere(plain)
     if not places and not sockets:
         return findings
@@ -90,46 +98,85 @@ def look_through(
     secrets = Secrets(reveal)
     # One name of a file may deny what another one gives: only then are all of them needed.
     many = any(rule.kind not in ("read", "deny_exec") for rule in written)
-    found: dict[tuple[str, str], None] = {}
-    for place, writable in places:
-        names = secrets.names_in(place)
-        found |= dict.fromkeys(_search(place, names, writable=writable, links=many))
-    for path in [path for kind, path in found if kind == "k"]:
+    grants = [rule.path for rule in written if rule.kind == "write"]
+    walk = _Walk(grants, _native.Names(rules, protected) if many else None)
+    for place in places:
+        walk.through(place, secrets.names_in(place))
+    for path in [path for kind, path in walk.found if kind == "k"]:
         secrets.found(path)
-    for place in secrets.revealed_folders():
-        writable = decide("write", place)[0]
-        found |= dict.fromkeys(_search(place, b"", writable=writable, links=many))
-    if not many and secrets.has_other_names():
-        for place, _ in places:
-            found |= dict.fromkeys(_search(place, b"", links=True))
-    # What a place of the jail's own covers is out of sight under that name.
-    files = names_by_file(
-        path for kind, path in found if kind == "h" and not rules[every.of_many("read", path)[1]][2]
-    )
+    for place in sorted({*places, *secrets.revealed_folders()}):
+        walk.through(place, secrets.names_in(place) if place in places else b"")
+
+    def seen(paths: Iterable[str]) -> list[str]:
+        # What a place of the jail's own covers is out of sight under that name.
+        return [path for path in paths if not rules[every("read", path)[1]][2]]
+
+    ids = secrets.with_other_names()
+    files = names_by_file(seen(walk.names_of(ids))) if ids else {}
     findings.secrets, findings.reopened = secrets.judge(every, rules, files)
     findings.notes += secrets.notes
-    if many:
-        findings.read_only, notes = judge_links(files.values(), decide)
-        findings.notes += notes
-    found |= {("s", path): None for path in sockets}
-    for kind, path in found:
-        if kind not in ("h", "k") and path not in granted:
+    if walk.names is not None:
+        judged = walk.names.judge([one for one in ids if one not in files])
+        if judged.conflict is not None:
+            refuse_conflict(seen(walk.names_of([judged.conflict])), decide)
+        findings.read_only += read_only_paths(judged.folders, grants, decide)
+        findings.notes += notes_on_names(judged)
+    walk.found |= {("s", path): None for path in sockets}
+    for kind, path in walk.found:
+        if kind != "k" and path not in granted:
             _judge(findings, rules, every, decide, kind, path)
     return findings
 
 
-def _search(
-    place: str, names: bytes, *, writable: bool = False, links: bool
-) -> list[tuple[str, str]]:
+class _Walk:
+    """What was found in places that lie side by side; none is looked through twice."""
+
+    __slots__ = ("_grants", "_tops", "found", "names")
+
+    def __init__(self, grants: Sequence[str], names: _native.Names | None) -> None:
+        self._grants = grants
+        self._tops: list[str] = []
+        self.found: dict[tuple[str, str], None] = {}
+        self.names = names
+
+    def through(self, place: str, secrets: bytes) -> None:
+        """Look through *place*, unless a folder above it was, and it with it."""
+        if any(is_within(place, top) for top in self._tops):
+            left_out = any(
+                kind in ("k", "u") and (kind, top) in self.found
+                for top in ancestors(place)
+                for kind in ("k", "u")
+            )
+            if not left_out or place in self._tops:
+                return
+        self._tops.append(place)
+        writable = any(is_within(one, place) or is_within(place, one) for one in self._grants)
+        self.found |= dict.fromkeys(
+            _search(
+                place,
+                secrets=secrets,
+                links=self.names,
+                most_links=MOST_LINKS,
+                set_id=writable and os.geteuid() == 0,
+                capabilities=writable,
+            )
+        )
+
+    def names_of(self, files: Sequence[tuple[int, int]]) -> list[str]:
+        """Return all names of files, (device, inode) each."""
+        return sorted(
+            {path for top in self._tops for kind, path in _search(top, wanted=files) if kind == "h"}
+        )
+
+
+def _search(place: str, **options: Any) -> list[tuple[str, str]]:
     try:
         return _native.search(
             place,
             most_entries=MOST_ENTRIES,
             most_findings=MOST_FINDINGS,
             most_secrets=MOST_SECRETS,
-            set_id=writable and os.geteuid() == 0,
-            links=links,
-            secrets=names,
+            **options,
         )
     except _native.NativeError as error:
         raise PolicyUnsupported(
@@ -156,13 +203,14 @@ def _judge(
         findings.masked.append((path, REASONS[kind]))
 
 
-def _places(written: Sequence[Rule], *, host_root: bool) -> Iterator[tuple[str, bool]]:
-    grants = sorted({(r.path, r.kind == "write") for r in written if r.kind in ("read", "write")})
-    yield from grants
+def _places(written: Sequence[Rule], *, host_root: bool) -> list[str]:
+    """Return what the guest may see of the host, each folder before those in it."""
+    found = {rule.path for rule in written if rule.kind in ("read", "write")}
     if host_root:
         for entry in os.scandir("/"):
             if entry.is_dir(follow_symlinks=False) and entry.name not in NOT_LOOKED_THROUGH:
-                yield entry.path, False
+                found.add(entry.path)
+    return sorted(found)
 
 
 def _bound_elsewhere(plain: Sequence[tuple[str, str]]) -> list[str]:

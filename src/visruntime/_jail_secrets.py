@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
+from visruntime._native import file_id
 from visruntime._paths import ancestors, is_within
 from visruntime._secret_names import hidden_at, table
 
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from visruntime._decider import Decider
-    from visruntime._jail_links import File
 
 __all__ = ["Secrets"]
 
@@ -44,10 +44,15 @@ class Secrets:
         except FileNotFoundError:
             pass  # it went away, and with it the secret
 
-    def has_other_names(self) -> bool:
-        """Tell whether a file that was found has several names."""
-        found = self._found.values()
-        return any(stat.S_ISREG(one.st_mode) and one.st_nlink > 1 for one in found)
+    def with_other_names(self) -> list[tuple[int, int]]:
+        """Return (device, inode) of the files that were found and have several names."""
+        return sorted(
+            {
+                file_id(one)
+                for one in self._found.values()
+                if stat.S_ISREG(one.st_mode) and one.st_nlink > 1
+            }
+        )
 
     def revealed_folders(self) -> list[str]:
         """Return what is to be looked through after all, since `reveal` shows it."""
@@ -61,13 +66,13 @@ class Secrets:
         self,
         every: Decider,
         rules: Sequence[tuple[str, str, bool, bool]],
-        files: dict[tuple[int, int], File],
+        files: dict[tuple[int, int], list[str]],
     ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
         """Return what is hidden, as (path, reason), and the grants that reveal makes.
 
         Args:
             every: over all *rules* of the jail.
-            files: those with several names; the ones that are hidden are taken out.
+            files: the names of those that have several; what is hidden is taken out.
         """
 
         def shown(path: str) -> bool:
@@ -111,11 +116,10 @@ class Secrets:
         return around or hidden_at(self._names, path, ()) is not None
 
 
-def _other_names(path: str, files: dict[tuple[int, int], File]) -> list[str]:
+def _other_names(path: str, files: dict[tuple[int, int], list[str]]) -> list[str]:
     """Take the file at *path* out of *files* and return its names."""
     try:
         found = os.lstat(path)
     except FileNotFoundError:
         return []  # the plan notices that it went away
-    file = files.pop((found.st_dev, found.st_ino), None)
-    return file.names if file else []
+    return files.pop(file_id(found), [])

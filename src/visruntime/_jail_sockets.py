@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import stat
 
-from visruntime._jail_resolve import check_links
+from visruntime._links import check_links
 from visruntime._paths import visible
 from visruntime._socket_names import sensitive_by_name, sensitive_by_variable
 from visruntime.errors import PolicyError, PolicyUnsupported
@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from visruntime._jail_resolve import Resolver
+    from visruntime._links import Resolver
     from visruntime._native import Fact
     from visruntime.policy import JailPolicy
 

@@ -3,10 +3,18 @@
 The answer to a file question changes only at the path of a rule. So it is enough to ask
 both policies at each path that either of them names, and to write down, from the root
 downwards, a rule wherever the common answer is not what the rules so far would give.
+
+A grant of the result is as good as the clauses behind it: a clause that no jail would take,
+because its path goes through a link, is refused here too, and the owner of the folder that
+a clause grants goes on deciding in whose name the guest of a root caller reads what is left.
 """
 
 from __future__ import annotations
 
+import os
+from types import MappingProxyType
+
+from visruntime._links import Resolver, check_links
 from visruntime._native import decide
 from visruntime._paths import FORBIDDEN_GRANTS, ancestors, escape, is_within
 from visruntime._patterns import parse
@@ -65,6 +73,60 @@ class RuleTable:
         return self._by_path.get(path, [])
 
 
+class Side:
+    """One of the two policies: its rules where they lead, and the clauses behind them."""
+
+    __slots__ = ("_checked", "_clauses", "_owners", "_policy", "_resolver", "_write", "table")
+
+    def __init__(self, policy: JailPolicy, resolver: Resolver) -> None:
+        self._policy = policy
+        self._owners = policy.owners
+        self._resolver = resolver
+        rules = policy._assemble(resolve=True, real=resolver)
+        self.table = RuleTable(rules)
+        self._clauses: dict[str, str] = {}
+        self._checked: set[str] = set()
+        for rule in rules:
+            if (
+                rule.kind in ("read", "write")
+                and self._clauses.get(rule.path, "system") == "system"
+            ):
+                self._clauses[rule.path] = rule.origin
+        self._write = [r.path for r in rules if r.kind == "write" and r.origin != "private"]
+
+    def owner(self, path: str) -> tuple[int, int] | None:
+        """Return the owner (uid, gid) of what the clause over *path* grants.
+
+        ``None`` for ``system``, which shows files as any stranger sees them.
+
+        Raises:
+            PolicyError: the path of that clause goes through a link that no jail follows.
+        """
+        top = next(top for top in reversed(list(ancestors(path))) if top in self._clauses)
+        origin = self._clauses[top]
+        if origin in ("system", "private"):
+            return None
+        if origin not in self._checked:
+            kind, _, index = origin.rstrip("]").partition("[")
+            self._check(origin, getattr(self._policy, kind)[int(index)])
+            self._checked.add(origin)
+        if top in self._owners:
+            return self._owners[top]
+        try:
+            status = self._resolver.found.get(top) or os.lstat(top)  # a pattern names others
+        except OSError:
+            return None
+        return status.st_uid, status.st_gid
+
+    def _check(self, origin: str, path: str) -> None:
+        pattern = self._policy.patterns.get(path)
+        resolver = self._resolver
+        for asked in (path,) if pattern is None else (path, pattern.fixed):
+            if asked in resolver.links:
+                links = resolver.links[asked]
+                check_links(origin, asked, resolver.reals[asked], links, self._write)
+
+
 def narrow(one: JailPolicy, two: JailPolicy) -> JailPolicy:
     """Return the policy of `JailPolicy.narrow`."""
     system = min(one.system, two.system, key=SYSTEMS.index)
@@ -74,8 +136,10 @@ def narrow(one: JailPolicy, two: JailPolicy) -> JailPolicy:
         if name in two.env and type(value) is type(two.env[name]) and value == two.env[name]
     }
     egress = one.egress.narrow(two.egress)
-    return one.replace(
-        **_common_rules(one, two, system),
+    with Resolver() as resolver:
+        rules, owners = _common_rules(one, two, system, resolver)
+    policy = one.replace(
+        **rules,
         absent_deny=max(one.absent_deny, two.absent_deny, key=ABSENT_DENIES.index),
         system=system,
         egress=egress,
@@ -91,21 +155,29 @@ def narrow(one: JailPolicy, two: JailPolicy) -> JailPolicy:
         limits=one.limits.narrow(two.limits),
         strict_globs=one.strict_globs or two.strict_globs,
     )
+    policy._set(
+        files=tuple(dict.fromkeys((*one.files, *two.files))), owners=MappingProxyType(owners)
+    )
+    return policy
 
 
 def _in_both(one: tuple[Any, ...], two: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(value for value in one if value in two)
 
 
-def _common_rules(one: JailPolicy, two: JailPolicy, system: str) -> dict[str, list[str]]:
-    """Return the rule fields of what *one* and *two* grant in common."""
+def _common_rules(
+    one: JailPolicy, two: JailPolicy, system: str, resolver: Resolver
+) -> tuple[dict[str, list[str]], dict[str, tuple[int, int] | None]]:
+    """Return the rule fields of what *one* and *two* grant in common, and `JailPolicy.owners`."""
     denies = ("deny", "deny_read", "deny_write", "deny_exec")
     fields: dict[str, dict[str, None]] = {"read": {}, "write": {}}
     # Denies are kept as they are written: a link that they name may lead elsewhere tomorrow.
     for kind in denies:
         fields[kind] = dict.fromkeys((*getattr(one, kind), *getattr(two, kind)))
 
-    first, second = RuleTable(one.resolved_rules()), RuleTable(two.resolved_rules())
+    sides = Side(one, resolver), Side(two, resolver)
+    first, second = (side.table for side in sides)
+    owners: dict[str, tuple[int, int] | None] = {}
     bare = type(one)(system=system)  # type: ignore[arg-type]
     result = RuleTable(bare.resolved_rules())
     for kind in denies:
@@ -115,6 +187,9 @@ def _common_rules(one: JailPolicy, two: JailPolicy, system: str) -> dict[str, li
                 result.add(kind, pattern.fixed)
 
     def add(kind: str, path: str) -> None:
+        if kind in ("read", "write"):
+            behind = [side.owner(path) for side in sides]
+            owners[path] = behind[0] if behind[0] == behind[1] else None
         fields[kind].setdefault(escape(path))
         result.add(kind, path)
 
@@ -126,7 +201,7 @@ def _common_rules(one: JailPolicy, two: JailPolicy, system: str) -> dict[str, li
         if of_host and wanted[0] and not any(is_within(path, top) for top in FORBIDDEN_GRANTS):
             _grant(path, writable=wanted[1], result=result, add=add)
         _take_away(path, wanted, result, add)
-    return {kind: list(paths) for kind, paths in fields.items()}
+    return {kind: list(paths) for kind, paths in fields.items()}, owners
 
 
 def _grant(

@@ -1,6 +1,7 @@
 """Paths of a policy: how they are checked, written and compared.
 
-Pure, and works on text, so that a policy means the same on every machine that reads it.
+Pure, and works on text, so that a policy means the same on every machine that reads it; but
+for ``..``, for which `resolve_beside` looks at the host.
 """
 
 from __future__ import annotations
@@ -170,7 +171,8 @@ def normalise(value: object, field: str) -> str:
 def resolve_beside(value: object, folder: str, field: str, *, pattern: bool = False) -> str:
     """Return *value* as an absolute path, a relative one taken from *folder*.
 
-    Here ``..`` is allowed and followed through the links that exist, as a shell does. With
+    Here ``..`` is allowed, where nothing before it is a link: then the text alone says what
+    it means. Behind a link it would lead where the link's maker chose, who may be a guest. With
     *pattern* the value may be one, and characters of the folder are written as no part of it.
 
     Raises:
@@ -194,11 +196,33 @@ def resolve_beside(value: object, folder: str, field: str, *, pattern: bool = Fa
                 value=value,
             )
         start = os.path.join(folder, "/".join(parts[:steps])) if steps else folder
-        start = os.path.realpath(start) if steps else start
+        start = _without_parents(start, field) if steps else start
         rest = "/".join(parts[steps:])
         if steps or not text.startswith("/"):
             text = os.path.join(escape(start) if pattern else start, rest)
     return normalise(text, field)
+
+
+def _without_parents(text: str, field: str) -> str:
+    """Return absolute *text* without ``..``, of which none may stand behind a link."""
+    parts = [part for part in text.split("/") if part not in ("", ".")]
+    walked: list[str] = []
+    for part in parts:
+        if part != "..":
+            walked.append(part)
+            continue
+        before = "/" + "/".join(walked)
+        for step in ancestors(before):
+            if os.path.islink(step):
+                raise PolicyError(
+                    f"{field}: '..' in {_short(text)} stands behind {visible(step)}, which is a "
+                    f"link; write {visible(os.path.realpath(text))} if you mean that",
+                    field=field,
+                    value=text,
+                )
+        if walked:
+            walked.pop()
+    return "/" + "/".join(walked)
 
 
 def is_within(path: str, top: str) -> bool:

@@ -13,8 +13,10 @@ from visruntime.errors import PolicyError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from typing import Any, ClassVar, Literal, NoReturn, Self
+
+    from visruntime._patterns import Pattern
 
 __all__ = [
     "Decision",
@@ -25,6 +27,7 @@ __all__ = [
     "Rule",
     "Secret",
     "Unasked",
+    "Unsaid",
     "check_list",
 ]
 
@@ -85,6 +88,24 @@ class Frozen:
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in self._named().items())
         return f"{type(self).__name__}({shown})"
+
+
+class Unsaid(Frozen):
+    """What a `JailPolicy` remembers but does not say.
+
+    ``files`` is where it was read from, ``patterns`` has those of its paths that are written
+    as patterns. ``owners`` has, for each grant that `narrow` made, the (uid, gid) in whose
+    name the guest of a root caller reads it, ``None`` for nobody's: a file that narrows a
+    policy gives no other identity than its owner gave.
+
+    Not compared, not in the digest, not in `to_dict`. A jail keeps the files from its guests:
+    what they say next time is for the owner to write.
+    """
+
+    __slots__ = ("files", "owners", "patterns")
+    files: tuple[str, ...]
+    owners: Mapping[str, tuple[int, int] | None]
+    patterns: Mapping[str, Pattern]
 
 
 def _restore(cls: type[Any], values: dict[str, Any]) -> Any:

@@ -55,6 +55,7 @@ def unsupported(
         *_links_out(resolved),
         *_secret_grants(policy, resolved, reveal),
         *_made_files(resolved),
+        *_made_places(resolved),
         *_absent_denies(resolved, policy.absent_deny),
     ]
 
@@ -98,6 +99,27 @@ def _made_files(rules: Sequence[Rule]) -> list[tuple[str, str]]:
         for rule in rules
         if rule.kind in ("deny", "deny_read") and rule.path in made
     ]
+
+
+def _made_places(rules: Sequence[Rule]) -> list[tuple[str, str]]:
+    """Find denies in the jail's own /proc and /dev, which it makes whole."""
+    found = []
+    for rule in rules:
+        place = next((top for top in ("/proc", "/dev") if is_within(rule.path, top)), None)
+        if place is None or not rule.kind.startswith("deny") or rule.kind == "deny_exec":
+            continue  # nothing is executed there in any jail
+        if is_within(rule.path, "/dev/shm"):  # noqa: S108 - a name, not a use
+            continue
+        if rule.path == "/proc" and rule.kind != "deny_write":
+            continue
+        what = {
+            "/proc": "it shows the jail's own processes, and writes to nothing of the host's; "
+            "deny all of /proc, or leave the rule out",
+            "/dev": "it holds null, zero, full, random, urandom, tty and terminals of the jail's "
+            "own, which programs need; leave the rule out (/dev/shm can be denied)",
+        }[place]
+        found.append((rule.origin, f"{visible(rule.path)} is made by the jail: {what}"))
+    return found
 
 
 def _links_out(rules: Sequence[Rule]) -> list[tuple[str, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 
+from visruntime._host_files import open_passed, open_regular
 from visruntime.errors import PolicyError
 
 TYPE_CHECKING = False
@@ -19,7 +20,7 @@ __all__ = [
     "MAX_CONFIG_BYTES",
     "SCHEMAS",
     "ConfigFile",
-    "find_config",
+    "find_configs",
     "narrow_by_config",
     "parse_size",
     "read_config",
@@ -27,7 +28,7 @@ __all__ = [
 ]
 
 CONFIG_NAMES = ("visruntime.toml", "pyproject.toml")
-"""Names of policy files, the first found wins; the second counts with [tool.visruntime]."""
+"""Names of policy files; all that are found count, the second with [tool.visruntime]."""
 
 MAX_CONFIG_BYTES = 1024**2
 """Largest policy file that is read, in bytes."""
@@ -75,7 +76,8 @@ class ConfigFile:
     Raises:
         PolicyError: for a file that is too large, no TOML, or a pyproject.toml without
             ``[tool.visruntime]``.
-        OSError: if it cannot be read.
+        OSError: if it cannot be read, is no regular file, or is reached through a link that a
+            guest could have made (ELOOP).
     """
 
     __slots__ = ("_place", "_text", "name", "table")
@@ -136,22 +138,25 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     return ConfigFile(path).table
 
 
-def find_config(folder: str | os.PathLike[str]) -> str | None:
-    """Return the path of the policy file in *folder*, ``None`` if there is none.
+def find_configs(folder: str | os.PathLike[str]) -> list[str]:
+    """Return the paths of the policy files in *folder*.
 
-    Only *folder* itself is looked at, never its parents.
+    Only *folder* itself is looked at, never its parents. All of them count: a guest that
+    makes one must not put another, which narrows more, out of force. A link or something
+    else in the place of one is found as well, and refused by who reads it.
 
     Raises:
         PolicyError: for a pyproject.toml that is no TOML.
-        OSError: for one that cannot be read.
+        OSError: for one that cannot be read, or is a link that a guest could have made.
     """
+    found = []
     for name in CONFIG_NAMES:
         path = os.path.join(os.fspath(folder), name)
-        if not os.path.isfile(path):
+        if not os.path.lexists(path):
             continue
         if name != "pyproject.toml" or _tool_table(path, _parse(path)[1]) is not None:
-            return path
-    return None
+            found.append(path)
+    return found
 
 
 def narrow_by_config(owner: JailPolicy, path: str | os.PathLike[str]) -> JailPolicy:
@@ -174,7 +179,8 @@ def narrow_by_config(owner: JailPolicy, path: str | os.PathLike[str]) -> JailPol
             checked = fields_from_dict({"limits": limits})["limits"]
             named = {name: getattr(checked, name) for name in limits}
             given["limits"] = owner.limits.replace(**named)
-        narrowed = owner.narrow(owner.replace(**given))
+        asked = owner.replace(**given)
+    narrowed = owner.narrow(asked)
     narrowed._set(files=tuple(dict.fromkeys((*narrowed.files, file.name))))
     return narrowed
 
@@ -206,17 +212,28 @@ def _parse(name: str) -> tuple[str, dict[str, Any]]:
     """Return the text of a file, and the data in it."""
     import tomllib
 
-    with open(name, "rb") as file:
+    from visruntime._config_cost import too_expensive
+
+    passed = open_passed(name)
+    with open(open_regular(name, os.O_RDONLY) if passed is None else passed, "rb") as file:
         content = file.read(MAX_CONFIG_BYTES + 1)
     if len(content) > MAX_CONFIG_BYTES:
         raise PolicyError(
             f"{name!a}: larger than {MAX_CONFIG_BYTES} bytes", field="policy", file=name
         )
     text = content.decode("utf-8", "replace").replace("\r\n", "\n")
+    expensive = too_expensive(text)
+    if expensive is not None:
+        raise PolicyError(
+            f"{name!a}, line {expensive[0]}: {expensive[1]}",
+            field="policy",
+            file=name,
+            line=expensive[0],
+        )
     try:
         content.decode("utf-8")
         return text, tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
+    except (ValueError, RecursionError, MemoryError) as error:
         from visruntime._config_lines import line_of_fault
 
         line = line_of_fault(text, error)

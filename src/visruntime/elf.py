@@ -14,6 +14,13 @@ _LOAD, _DYNAMIC, _INTERPRETER = 1, 2, 3
 _NEEDED, _STRTAB, _STRSZ, _RPATH, _RUNPATH = 1, 5, 10, 15, 29
 _MACHINES = {"x86_64": 62, "aarch64": 183}
 _MAX_TABLE = 16 * 1024 * 1024
+"""Largest table of text that is read, in bytes."""
+_MAX_SEGMENTS = 256
+_MAX_ENTRIES = 4096
+"""Most entries of the dynamic section; a large program has a hundred."""
+_MAX_NEEDED = 512
+_MAX_TEXT = 4096
+"""Longest name of a library or list of folders to search, in bytes."""
 
 
 class Program:
@@ -52,6 +59,8 @@ class Program:
         return data
 
     def _read_segments(self, offset: int, count: int) -> list[tuple[int, int, int, int]]:
+        if count > _MAX_SEGMENTS:
+            raise ValueError(f"it has {count} segments, and at most {_MAX_SEGMENTS} are read")
         table = self._read(offset, count * _SEGMENT.size)
         segments = []
         for index in range(len(table) // _SEGMENT.size):
@@ -68,12 +77,17 @@ class Program:
         raise ValueError("its dynamic section is malformed")
 
     def _text(self, index: int) -> str:
-        return os.fsdecode(self._strings[index : self._strings.find(b"\0", index)])
+        end = self._strings.find(b"\0", index, index + _MAX_TEXT + 1)
+        if end < 0:
+            raise ValueError(f"a text in it is longer than {_MAX_TEXT} bytes")
+        return os.fsdecode(self._strings[index:end])
 
     def _read_dynamic(self) -> tuple[list[str], list[str]]:
         entries: list[tuple[int, int]] = []
         for kind, start, _, size in self._segments:
-            if kind == _DYNAMIC:
+            if kind == _DYNAMIC and not entries:
+                if size > _MAX_ENTRIES * _ENTRY.size:
+                    raise ValueError("its dynamic section is too large")
                 table = self._read(start, size)
                 entries = [_ENTRY.unpack_from(table, at) for at in range(0, len(table) - 15, 16)]
         values = dict(entries)
@@ -81,13 +95,18 @@ class Program:
             return [], []
         self._strings = self._read(self._offset(values[_STRTAB]), values[_STRSZ])
         origin = os.path.dirname(os.path.realpath(self.path))
-        needed, search = [], []
+        needed: list[str] = []
+        search: list[str] = []
+        searched = set()
         for tag, value in entries:
             if tag == 0:
                 break
             if tag == _NEEDED:
                 needed.append(self._text(value))
-            elif tag in (_RPATH, _RUNPATH):
+                if len(needed) > _MAX_NEEDED:
+                    raise ValueError(f"it names more than {_MAX_NEEDED} libraries")
+            elif tag in (_RPATH, _RUNPATH) and tag not in searched:
+                searched.add(tag)
                 text = self._text(value).replace("${ORIGIN}", "$ORIGIN")
                 parts = text.replace("$ORIGIN", origin).split(":")
                 search += [os.path.normpath(part) for part in parts]

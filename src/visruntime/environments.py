@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from visruntime import _native
-from visruntime._jail_resolve import Resolver
+from visruntime._links import Resolver, untrusted_link
 from visruntime.elf import Program
 from visruntime.errors import PolicyError
 
@@ -98,7 +98,8 @@ def find_interpreter(
     Args:
         python: path of an interpreter.
         environment: directory of a venv; not together with *python*.
-        write: the write grants of the policy; no file and no link inside one is trusted.
+        write: the write grants of the policy; no file and no link inside one is trusted, as
+            is no link that an earlier guest could have made.
         probe: asks an interpreter that is not the host's for its version.
 
     Raises:
@@ -128,6 +129,7 @@ def find_interpreter(
         # The host's own name may be that very link; the kernel knows what really runs here.
         own = program == os.path.realpath("/proc/self/exe")
         _refuse_link(name, program, link, own=own, field=field)
+    environment = _environment(name, write, field)
     try:
         elf = Program(program)
         library = _find_library(elf, write)
@@ -135,7 +137,7 @@ def find_interpreter(
         raise PolicyError(
             f"{field}: {name} cannot be a worker: {problem}", field=field, value=name
         ) from None
-    grants = _grants(name, program, library, write)
+    grants = _grants(program, library, environment, write)
     version = sys.version if own else _ask_version(name, program, grants, probe, field)
     return Interpreter(
         name=name,
@@ -171,26 +173,68 @@ def _inside(path: str, trees: Sequence[str]) -> str | None:
 
 
 def _follow(path: str, write: Sequence[str]) -> tuple[str, str | None]:
-    """Where *path* leads, and what on the way a guest may have made or replaced, if anything."""
+    """Where *path* leads, and what on the way a guest may have made or replaced, if anything.
+
+    A link to a neighbour (python to python3.12) leads out of nothing that the caller named.
+    """
     with Resolver() as resolver:
         real = resolver(path)
     if _inside(path, write) is not None:
         return real, path
-    changeable = (link for link, _ in resolver.links[path] if _inside(link, write) is not None)
-    return real, next(changeable, None)
+    folder = os.path.dirname(real)
+    return real, untrusted_link(
+        [
+            (link, by_system or os.path.dirname(link) == folder)
+            for link, by_system in resolver.links[path]
+        ],
+        write,
+    )
+
+
+def _environment(name: str, write: Sequence[str], field: str) -> str | None:
+    """The folder of the venv that the interpreter *name* belongs to, if it belongs to one.
+
+    One in a write grant is no reason for a grant of its own: the guest reads it as it is.
+    """
+    folder = os.path.dirname(os.path.dirname(name))
+    real, link = _follow(folder, write)
+    inside = _inside(folder, write) is not None or _inside(real, write) is not None
+    if inside or not os.path.isfile(os.path.join(real, "pyvenv.cfg")):
+        return None
+    if link is not None:
+        raise PolicyError(
+            f"{field}: {name} lies in {real}, reached through {link}, a link that an earlier guest "
+            f"may have made; name {os.path.join(real, os.path.relpath(name, folder))} if you mean "
+            "that",
+            field=field,
+            value=name,
+        )
+    return real
 
 
 def _refuse_link(name: str, program: str, link: str, *, own: bool, field: str) -> None:
-    """Refuse a program that a guest may have chosen, unless it is one that it gets anyway."""
-    if own or _is_system(program):
+    """Refuse a program that a guest may have chosen, unless it may as well have that one.
+
+    Those are the interpreter that runs here, the system's, and what a manager of versions has
+    installed for the caller: an environment leads to one of them by a link, as a rule.
+    """
+    if own or _is_system(program) or _inside(program, _version_managers()) is not None:
         return
     raise PolicyError(
-        f"{field}: {name} leads to {program} through {link}, which lies inside a write grant, so "
-        "an earlier guest may have chosen it; use an environment outside of every write grant, "
-        "or one of the interpreter that runs here or of the system's",
+        f"{field}: {name} leads to {program} through {link}, so an earlier guest may have chosen "
+        f"it; name {program} itself, or use an environment of the interpreter that runs here, of "
+        "the system's, or of one that uv or pyenv installed",
         field=field,
         value=name,
     )
+
+
+def _version_managers() -> list[str]:
+    """The folders in which uv and pyenv install interpreters for this user."""
+    data = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
+    uv = os.environ.get("UV_PYTHON_INSTALL_DIR") or os.path.join(data, "uv", "python")
+    pyenv = os.environ.get("PYENV_ROOT") or os.path.expanduser("~/.pyenv")
+    return [os.path.realpath(uv), os.path.realpath(os.path.join(pyenv, "versions"))]
 
 
 def _is_system(program: str) -> bool:
@@ -223,6 +267,8 @@ def _find_library(elf: Program, write: Sequence[str]) -> str | None:
             "it neither uses a libpython nor exports the interpreter's functions; install a "
             "CPython that was built with --enable-shared"
         )
+    if "/" in names[0]:
+        raise ValueError(f"the name of its library is a path: {names[0]!a:.100}")
     places = [*elf.search, os.path.join(os.path.dirname(os.path.dirname(elf.path)), "lib")]
     places += [
         f"/usr/lib/{os.uname().machine}-linux-gnu",
@@ -236,7 +282,7 @@ def _find_library(elf: Program, write: Sequence[str]) -> str | None:
         changeable = link or _inside(candidate, write)
         if changeable is not None and os.path.lexists(candidate):
             raise ValueError(
-                f"its library {candidate} is reached through or lies inside a write grant "
+                f"its library {candidate} is reached through a link or lies inside a write grant "
                 f"({changeable}), so an earlier guest may have replaced it"
             )
         try:
@@ -249,7 +295,7 @@ def _find_library(elf: Program, write: Sequence[str]) -> str | None:
 
 
 def _grants(
-    name: str, program: str, library: str | None, write: Sequence[str]
+    program: str, library: str | None, environment: str | None, write: Sequence[str]
 ) -> tuple[Grant, ...]:
     """What a worker has to read, from the places of real files only.
 
@@ -263,8 +309,7 @@ def _grants(
     ]
     if library is not None:
         wanted.append((library, "Python library"))
-    environment, link = _follow(os.path.dirname(os.path.dirname(name)), write)
-    if link is None and os.path.isfile(os.path.join(environment, "pyvenv.cfg")):
+    if environment is not None:
         wanted.append((environment, "Python environment"))
     wanted += [(LOADER, "worker loader"), (CORE, "worker core")]
     kept: list[Grant] = []

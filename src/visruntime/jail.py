@@ -191,7 +191,9 @@ class Jail(JailFiles):
 
         Args:
             stdin, stdout, stderr: ``None`` for nothing (/dev/null), `PIPE`, `DEVNULL`, a
-                descriptor or a file; `STDOUT` for stderr.
+                descriptor or a file; `STDOUT` for stderr. A file is the host's own: a guest with
+                the uid of its owner can change its mode and times, though not its content,
+                if it was opened for reading.
             pty: give the program a terminal of its own for all three; see ``.pty``.
             rows, cols: of that terminal.
             pass_fds: number in the program (3 to 15) -> descriptor of the host.
@@ -423,6 +425,9 @@ class Jail(JailFiles):
         grants = plain_paths(self.policy, ("read", "write"))
         granted = any(is_within(here, grant) for grant in grants)
         return os.fsencode(here if granted else self._home), True
+
+    def _guest_can_replace(self, path: str) -> bool:
+        return _native.decide(self._host_rules, "write", path)[0]
 
     def _file_operation(
         self, operation: str, path: str, *, data: bytes = b"", limit: int = 0

@@ -33,11 +33,11 @@ from visruntime._patterns import check_pattern, expand_denies, expand_grant, par
 from visruntime._policy_values import (
     Decision,
     Egress,
-    Frozen,
     Grant,
     Limits,
     Rule,
     Secret,
+    Unsaid,
     check_list,
 )
 from visruntime._protected_names import PROTECTED_NAMES
@@ -87,20 +87,7 @@ PATH_FIELDS = (*KINDS, "reveal", "caches", "sockets", "sensitive_sockets")
 """The fields that are lists of paths; in a file, relative ones start at its folder."""
 
 
-class _FromFiles(Frozen):
-    """What a policy remembers but does not say.
-
-    ``files`` is where it was read from, ``patterns`` has those of its paths that are written
-    as patterns. Not compared, not in the digest, not in `to_dict`. A jail keeps the files from
-    its guests: what they say next time is for the owner to write.
-    """
-
-    __slots__ = ("files", "patterns")
-    files: tuple[str, ...]
-    patterns: Mapping[str, Pattern]
-
-
-class JailPolicy(_FromFiles):
+class JailPolicy(Unsaid):
     """What a guest may read, write, execute, reach and use.
 
     Args:
@@ -213,7 +200,7 @@ class JailPolicy(_FromFiles):
     ) -> None:
         given = (read, write, deny, deny_read, deny_write, deny_exec)
         rules, patterns = _check_rules(dict(zip(KINDS, given, strict=True)))
-        self._set(files=(), patterns=patterns, **rules)
+        self._set(files=(), owners=MappingProxyType({}), patterns=patterns, **rules)
         for field, paths in (("reveal", reveal), ("caches", caches)):
             self._set(**{field: _check_paths(field, paths, MAX_NAMES)})
         self._set(sockets=_check_sockets("sockets", sockets))
@@ -251,6 +238,9 @@ class JailPolicy(_FromFiles):
 
         A `Secret` appears as ``{"secret": True}``, which `from_dict` refuses: give the
         value again with ``.replace(env=...)`` where it is known.
+
+        Not in it is in whose name a narrowed policy's grants are read (see `narrow`): a root
+        caller passes such a policy on by pickling, or narrows it again.
         """
         plain: dict[str, Any] = {}
         for field in type(self).__slots__:
@@ -313,20 +303,23 @@ class JailPolicy(_FromFiles):
         """
         _check_known(changes)
         policy = JailPolicy(**(self._named() | changes))
-        policy._set(files=self.files)
+        policy._set(files=self.files, owners=self.owners)
         return policy
 
     def narrow(self, other: JailPolicy) -> JailPolicy:
         """Return a policy that grants nothing that *self* or *other* does not grant.
 
         Grants and denies are compared where their paths really lead on this host; limits
-        are the smaller ones, and of the environment only what both give stays.
+        are the smaller ones, and of the environment only what both give stays. Where the
+        caller is root, the guest reads what is left of a grant as the owner of that grant,
+        and what one of the two gives by ``system`` only as a stranger.
+
+        Raises:
+            PolicyError: a grant goes through a link that no jail would follow.
         """
         from visruntime._narrow import narrow
 
-        policy = narrow(self, other)
-        policy._set(files=tuple(dict.fromkeys((*self.files, *other.files))))
-        return policy
+        return narrow(self, other)
 
     @property
     def digest(self) -> str:
@@ -359,7 +352,11 @@ class JailPolicy(_FromFiles):
 
     def __reduce__(self) -> tuple[Any, ...]:
         restore, (cls, values) = super().__reduce__()
-        return restore, (cls, values | {f: dict(values[f]) for f in ("env", "inbound")})
+        values = values | {field: dict(values[field]) for field in ("env", "inbound")}
+        return restore, (cls, values), {"files": self.files, "owners": dict(self.owners)}
+
+    def __setstate__(self, unsaid: dict[str, Any]) -> None:
+        self._set(files=unsaid["files"], owners=MappingProxyType(unsaid["owners"]))
 
     def __repr__(self) -> str:
         default = JailPolicy()
@@ -539,11 +536,14 @@ class JailPolicy(_FromFiles):
             path: the folder; a relative one starts at the current directory.
             changes: further fields; ``write`` and ``deny_write`` are added to the preset's.
 
+        A folder behind a link stays written as it is, and `Jail` refuses it: an earlier guest
+        may have put the link there.
+
         Raises:
             PolicyError: if *path* is no folder, or for a wrong field.
         """
         _check_known(changes)
-        folder = os.path.realpath(resolve_beside(path, os.getcwd(), "workspace"))
+        folder = resolve_beside(path, os.getcwd(), "workspace")
         if not os.path.isdir(folder):
             _refuse("workspace", path, "a folder that exists")
         written = escape(folder)

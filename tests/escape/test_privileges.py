@@ -332,6 +332,41 @@ def test_a_grant_that_refuses_id_mapping_is_named(tmp_path: Path) -> None:
     assert got[9] == errno.EPERM
 
 
+WRITABLE = """
+found = []
+for folder, folders, names in os.walk("/proc"):
+    if folder == "/proc":
+        folders[:] = [n for n in folders if not n.isdigit()]
+    for name in names:
+        path = folder + "/" + name
+        if not os.path.islink(path) and opened(path, os.O_WRONLY | os.O_NONBLOCK) == 0:
+            found.append(path)
+answer(found)
+"""
+
+
+@pytest.mark.skipif(not is_root(), reason="only root's guests may be uid 0")
+def test_nothing_in_proc_can_be_written_by_a_guest_that_is_uid_0(tmp_path: Path) -> None:
+    """Without id-mapping all of /proc outside of the processes must refuse to be opened."""
+    (tmp_path / "grant").mkdir()
+    output = in_mount_namespace(
+        f"mount -t ramfs none {tmp_path}/grant",
+        """
+        import json, sys
+        from jail_helpers import Jail, JailPolicy, inside
+        with Jail(JailPolicy(write=[sys.argv[1]])) as jail:
+            fine = "answer([open('/proc/meminfo').read(8), os.listdir('/proc/tty') != []])"
+            print(json.dumps([jail.report.identity, inside(jail, sys.argv[2]), inside(jail, fine)]))
+        """,
+        arguments=(str(tmp_path / "grant"), WRITABLE),
+    )
+    identity, found, fine = json.loads(output.splitlines()[-1])
+    assert identity.startswith("host uid 0 without capabilities")
+    assert found == []
+    assert fine == ["MemTotal", True]
+    assert outside(WRITABLE)
+
+
 def test_devices_cannot_be_made_or_opened(workspace: Path) -> None:
     """No device node may be made, and one that is in a grant must not open."""
     node = workspace / "sda"

@@ -1,6 +1,6 @@
 // The check of a plan block, and reading whatever it lets through.
 //
-// sources: native/visjail/plan.c native/visjail/policy.c
+// sources: native/visjail/plan.c native/visjail/policy.c native/visjail/policy_tree.c
 // sources: native/visjail/policy_plan.c native/visjail/error.c
 //
 // Half of the inputs are blocks from nothing, half are a real plan with bytes changed.

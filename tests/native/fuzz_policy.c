@@ -1,7 +1,7 @@
 // Any policy over any file system: compiled, checked, and decided.
 //
-// sources: native/visjail/policy.c native/visjail/policy_plan.c
-// sources: native/visjail/plan.c native/visjail/error.c
+// sources: native/visjail/policy.c native/visjail/policy_tree.c
+// sources: native/visjail/policy_plan.c native/visjail/plan.c native/visjail/error.c
 //
 // What the compiler makes must pass the check. Facts may be missing, doubled or
 // contradict the rules: the host changes while it is looked at.

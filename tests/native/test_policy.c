@@ -1,7 +1,7 @@
 // The policy in C: the decision, the plan that follows from it, and the check of a plan.
 //
-// sources: native/visjail/policy.c native/visjail/policy_plan.c
-// sources: native/visjail/plan.c native/visjail/error.c
+// sources: native/visjail/policy.c native/visjail/policy_tree.c
+// sources: native/visjail/policy_plan.c native/visjail/plan.c native/visjail/error.c
 //
 // Random policies over a small tree. For each object of the tree, what the decision says,
 // what a second, plain reading of the specification says, and what the mounts of the plan
@@ -227,7 +227,63 @@ static void check_mutations(const void *block, size_t size) {
     }
 }
 
+// A folder that is free of the wall has a right of its own only as the folder that was
+// found, and what leads to a mask in a private place is pinned once.
+static void check_pins(void) {
+    const vj_rule rules[] = {
+        {.path = "/t", .kind = VJ_RULE_WRITE, .flags = VJ_RULE_PRIVATE},
+        {.path = "/t/a/b/c", .kind = VJ_RULE_DENY},
+        {.path = "/t/a/b/d", .kind = VJ_RULE_DENY_WRITE},
+        {.path = "/t/x", .kind = VJ_RULE_DENY_EXEC},
+    };
+    const vj_fact here[] = {
+        {.path = "/f", .object = VJ_OBJECT_DIRECTORY, .device = 3, .inode = 4},
+        {.path = "/g", .object = VJ_OBJECT_ABSENT},
+    };
+    const vj_extra extras[] = {
+        {.kind = VJ_OPERATION_SCRATCH, .path = "/t", .source = ""},
+        {.kind = VJ_OPERATION_SCRATCH_PLACE, .path = "/t", .source = ""},
+        {.kind = VJ_EXTRA_FREE, .path = "/f", .source = ""},
+        {.kind = VJ_EXTRA_FREE, .path = "/g", .source = ""},
+    };
+    static const char *const pinned[] = {"/t/a", "/t/a/b", "/t", "/t/x"};
+    const vj_plan_settings settings = {.hostname = "h"};
+    void *block = NULL;
+    size_t size = 0;
+    vj_error error = {0};
+    if (vj_policy_compile(&settings, rules, 4, here, 2, extras, 4, &block, &size,
+                          &error) != VJ_OK ||
+        vj_plan_check(block, size)) {
+        fail("no plan", rules, 4, "/t");
+    }
+    const vj_plan *plan = block;
+    size_t pins = 0;
+    for (uint32_t i = 0; i < plan->operation_count; i++) {
+        const vj_operation *one = &vj_plan_operations(plan)[i];
+        if (one->kind != VJ_OPERATION_PIN) continue;
+        const char *path = vj_plan_string(plan, one->path);
+        if (pins == 4 || strcmp(path, pinned[pins]) != 0) fail("pin", rules, 4, path);
+        if (!strcmp(path, "/t/x") != (one->flags == VJ_BIND_NO_EXEC))
+            fail("execution", rules, 4, path);
+        pins++;
+    }
+    if (pins != 4) fail("too few pins", rules, 4, "/t");
+    size_t free_folders = 0;
+    for (uint32_t i = 0; i < plan->access_count; i++) {
+        const vj_access_rule *one = &vj_plan_access(plan)[i];
+        const char *path = vj_plan_string(plan, one->path);
+        if (!strcmp(path, "/g")) fail("a right where nothing is", rules, 4, path);
+        if (strcmp(path, "/f") != 0) continue;
+        free_folders++;
+        if (!one->optional || one->device != 3 || one->inode != 4)
+            fail("a right for any folder", rules, 4, path);
+    }
+    if (free_folders != 1) fail("no right", rules, 4, "/f");
+    vj_plan_free(block);
+}
+
 int main(void) {
+    check_pins();
     vj_rule rules[RULES_MAX + 3];
     uint64_t allowed = 0;
     uint64_t masked = 0;

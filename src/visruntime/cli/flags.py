@@ -8,7 +8,7 @@ import os
 from visruntime._environment_names import looks_secret
 from visruntime._paths import escape, resolve_beside
 from visruntime.cli.messages import Refusal, complain
-from visruntime.config import find_config, narrow_by_config, parse_size
+from visruntime.config import find_configs, narrow_by_config, parse_size
 from visruntime.errors import PolicyError
 from visruntime.policy import KINDS, Egress, JailPolicy, Secret
 
@@ -180,7 +180,7 @@ def check_backend(options: argparse.Namespace) -> str:
 
 
 def make_policy(options: argparse.Namespace) -> JailPolicy:
-    """Return the policy that *options* give, narrowed by a policy file found in the cwd.
+    """Return the policy that *options* give, narrowed by the policy files found in the cwd.
 
     A file that is only found may have been written by an earlier guest: it can take away
     from what the user gave, never add, and alone it counts for nothing.
@@ -193,10 +193,10 @@ def make_policy(options: argparse.Namespace) -> JailPolicy:
     if not options.policy and not changes:
         _say_ignored(here)
         return owner
-    found = find_config(here)
-    if found is not None and os.path.realpath(found) != named:
-        owner = narrow_by_config(owner, found)
-    return _protect(owner, [path for path in (named, found) if path])
+    found = [path for path in find_configs(here) if os.path.realpath(path) != named]
+    for path in found:
+        owner = narrow_by_config(owner, path)
+    return _protect(owner, [path for path in (named, *found) if path])
 
 
 def seconds(text: str, flag: str) -> float:
@@ -212,11 +212,11 @@ def seconds(text: str, flag: str) -> float:
 
 def _say_ignored(here: str) -> None:
     try:
-        found = find_config(here)
+        found = find_configs(here)
     except (PolicyError, OSError):
-        found = os.path.join(here, "pyproject.toml")
-    if found is not None:
-        name = os.path.basename(found)
+        found = [os.path.join(here, "pyproject.toml")]
+    for path in found:
+        name = os.path.basename(path)
         complain(
             f"ignored {name} in this folder: it may only narrow a policy that you give; "
             f"to give it, --policy {name}"

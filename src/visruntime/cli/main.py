@@ -6,6 +6,7 @@ import io
 import os
 import sys
 
+from visruntime._import_path import leave_current_folder_out
 from visruntime.cli.messages import EXIT_REFUSED, Refusal, code_of, complain
 from visruntime.errors import VisRuntimeError
 
@@ -47,6 +48,7 @@ and says why; 126 not executable; 127 not found.
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line *argv* (default: this process's) and return its exit code."""
     if argv is None:
+        leave_current_folder_out(first=False)
         _prepare_standard_streams()
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in ("-h", "--help", "help"):

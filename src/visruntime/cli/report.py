@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-import stat
 from contextlib import contextmanager, suppress
 
+from visruntime._host_files import open_regular
+from visruntime._paths import resolve_beside
 from visruntime.cli.messages import Refusal, clean, code_of
 
 TYPE_CHECKING = False
@@ -141,33 +142,32 @@ def plain(value: object) -> Any:
 
 
 def _open(path: str, policy: JailPolicy) -> int:
-    folder, name = os.path.split(os.path.join(os.getcwd(), path))
-    real = os.path.join(os.path.realpath(folder), name)
+    option = f"--report {path}"
+    real = os.path.realpath(resolve_beside(path, os.getcwd(), option))
     decision = policy.why("write", real)
     if decision and decision.rule is not None and decision.rule.origin != "private":
         raise Refusal(
-            f"--report {path}: the guest could change it ({decision.rule.origin}); "
+            f"{option}: the guest could change it ({decision.rule.origin}); "
             "choose a file outside of what it can write"
         )
-    return open_for_caller(real, f"--report {path}", 0o600)
+    return open_for_caller(path, option, 0o600)
 
 
 def open_for_caller(path: str, option: str, mode: int) -> int:
     """Open a new or regular file to be written from its start; return the descriptor.
 
-    Nothing is emptied, and nothing waited for, before it is known to be a regular file.
+    Nothing is emptied, and nothing waited for, before it is known to be a regular file that
+    is reached without a link that a guest could have made.
 
     Raises:
-        Refusal: it is a link or something else; the message starts with *option*.
+        Refusal: it is reached through a link or is something else; the message starts with
+            *option*.
     """
+    name = resolve_beside(path, os.getcwd(), option)
     refusal = "it must be a regular file or new, and no link"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     try:
-        descriptor = os.open(path, flags, mode)
+        descriptor = open_regular(name, os.O_WRONLY | os.O_CREAT, mode)
     except OSError as error:
-        raise Refusal(f"{option}: {error.strerror}; {refusal}") from None
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise Refusal(f"{option}: {refusal}")
+        raise Refusal(f"{option}: {refusal}; {error.strerror}") from None
     os.ftruncate(descriptor, 0)
     return descriptor

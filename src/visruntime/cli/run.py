@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import shlex
-import stat
 import sys
 from contextlib import nullcontext
 
+from visruntime._host_files import open_regular
 from visruntime._paths import resolve_beside
 from visruntime.cli.flags import Parser, check_backend, make_policy, seconds
 from visruntime.cli.messages import EXIT_TIMEOUT, Cleaner, Refusal, complain, say_ports
@@ -144,7 +144,7 @@ class Program:
             raise Refusal(f"no option {first!a} (see visruntime run --help)")
         else:
             self.kind, self.argv = "file", [first, *rest]
-            self.path = os.path.join(os.getcwd(), first)
+            self.path = resolve_beside(first, os.getcwd(), "SCRIPT")
             self.source = _script(self.path, first)
             self.folder = os.path.dirname(os.path.realpath(self.path))
 
@@ -319,15 +319,15 @@ def _say_missing(result: Any, program: Program) -> None:
 
 
 def _script(path: str, shown: str) -> bytes:
-    """Return the bytes of a script: a regular file, not too large."""
+    """Return the bytes of a script: a regular file, not too large, and not behind a link.
+
+    Who planted the link could choose any file of the caller's to be shown to the guest.
+    """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = open_regular(path, os.O_RDONLY)
     except OSError as error:
         raise Refusal(f"cannot open {shown!a}: {error.strerror}") from None
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise Refusal(f"{shown!a} is no regular file")
-    with os.fdopen(descriptor, "rb") as file:
+    with open(descriptor, "rb") as file:
         return _bounded(file, shown)
 
 

@@ -18,16 +18,27 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Self
 
-__all__ = ["Resolver", "check_links"]
+__all__ = ["Resolver", "check_links", "untrusted_link"]
 
 MOST_LINKS = 40
 """As the kernel (path_resolution(7))."""
 
-SYSTEM_LINKS = ("/", "/var", "/run")
+SYSTEM_LINKS = ("/", "/home", "/var", "/run")
 SYSTEM_LINK_TREES = ("/etc", "/nix", "/opt", "/snap", "/usr")
-"""Folders whose links an installation made: no guest's grant reaches them."""
+"""Folders whose links an installation made: no grant of an ordinary user's guest reaches them."""
+
+ROOT_LINKS = ("/var/run", "/var/lock", "/run/current-system")
+ROOT_LINK_TREES = ("/usr", "/etc/alternatives")
+STORE = "/nix/store"
+"""What is left of them for root, whose guests write as root where root granted it: single
+links of the installation, trees that packages fill, and the store of Nix, whose folders
+nobody may write (links stand below them; the store itself has no accepted link)."""
+
+LOCAL = "/usr/local"
+"""Filled by administrators and by what they run, so not one of those trees."""
 
 ALLOWED_TO_OTHERS = 0o022
+ALLOWED_TO_ANYBODY = 0o222
 
 
 class Resolver:
@@ -52,10 +63,10 @@ class Resolver:
         self._back_to(0)
 
     def __call__(self, path: str) -> str:
-        """Return where absolute, normalised *path* leads; what is missing stays as written."""
+        """Return where absolute *path* leads; what is missing stays as written."""
         links: list[tuple[str, bool]] = []
         self.links[path] = links
-        parts = [part for part in path.split("/") if part]
+        parts = [part for part in path.split("/") if part not in ("", ".")]
         walked = self._walked
         shared = 1
         most = min(len(walked), len(parts))
@@ -105,7 +116,8 @@ class Resolver:
             finally:
                 os.close(descriptor)
             here = _join(walked)
-            links.append((f"{here.rstrip('/')}/{part}", _is_system(here, parent)))
+            link = f"{here.rstrip('/')}/{part}"
+            links.append((link, _is_system(link, here, parent)))
             if len(links) > MOST_LINKS:
                 raise PolicyError(f"{path}: too many links on the way", value=path)
             if target.startswith("/"):
@@ -118,11 +130,28 @@ def _join(walked: list[tuple[str, int]]) -> str:
     return "/".join(name for name, _ in walked) or "/"
 
 
-def _is_system(folder: str, descriptor: int) -> bool:
+def _is_system(link: str, folder: str, descriptor: int) -> bool:
+    """Tell whether *link*, in *folder*, can only have been made by the system."""
     status = os.fstat(descriptor)
     if status.st_uid != 0 or status.st_mode & ALLOWED_TO_OTHERS:
         return False
-    return folder in SYSTEM_LINKS or any(is_within(folder, tree) for tree in SYSTEM_LINK_TREES)
+    if os.geteuid() != 0:
+        return folder in SYSTEM_LINKS or any(is_within(folder, tree) for tree in SYSTEM_LINK_TREES)
+    if folder == "/" or link in ROOT_LINKS:
+        return True
+    if is_within(folder, STORE):
+        return not status.st_mode & ALLOWED_TO_ANYBODY
+    return any(is_within(folder, tree) for tree in ROOT_LINK_TREES) and not is_within(folder, LOCAL)
+
+
+def untrusted_link(links: list[tuple[str, bool]], write_grants: Iterable[str] = ()) -> str | None:
+    """Return the first of *links* that a guest could have made or change, if there is one."""
+    grants = tuple(write_grants)
+    for link, by_system in links:
+        folder = os.path.dirname(link)
+        if not by_system or any(is_within(folder, grant) for grant in grants):
+            return link
+    return None
 
 
 def check_links(
