@@ -487,7 +487,8 @@ static void collect(vj_run *run) {
         run->result = (vj_exit){.status = SIGKILL, .stop = VJ_STOP_CLOSED};
         return;
     }
-    run->reusable = true;
+    // One that ended its run for the end of the jail is ending, too.
+    run->reusable = message.stop != VJ_STOP_CLOSED;
     run->result = (vj_exit){
         .status = message.status,
         .stop = message.stop,
