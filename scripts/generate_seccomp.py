@@ -35,7 +35,8 @@ LAST_SYSCALL = 450
 LAST_SYSCALL_NAME = "set_mempolicy_home_node"
 
 ARCHITECTURES = {"x86_64": pyseccomp.Arch.X86_64, "aarch64": pyseccomp.Arch.AARCH64}
-VARIANTS = ("network_off", "network_open")
+VARIANTS = ("network_off", "network_open", "landlock_off", "landlock_open")
+"""By network mode; "landlock": of a jail without namespaces, on the host's own places."""
 TRAPS = ("trap_sockets", "trap_names", "trap_both")
 """Installed over a variant where a clause needs the broker. Of the answers of several filters
 the kernel takes the strictest, so a trap opens nothing that the variant refuses."""
@@ -46,7 +47,10 @@ PROGRAMS = (*VARIANTS, *TRAPS, *HELPERS)
 ABSENT = {
     "x86_64": frozenset(),
     "aarch64": frozenset(
-        "chmod creat ioperm iopl link mkdir mknod open rename symlink uselib".split()
+        (
+            "chmod chown creat futimesat inotify_init ioperm iopl lchown link mkdir mknod open"
+            " rename symlink uselib utime utimes"
+        ).split()
     ),
 }
 """System calls of the table that an architecture never had; anything else missing is an error."""
@@ -73,6 +77,37 @@ REFUSED = (
     " open_by_handle_at name_to_handle_at fanotify_init fanotify_mark"
 ).split()
 """Answered with EPERM whatever the arguments."""
+
+REFUSED_ON_THE_HOST = (
+    # What Landlock does not see: owners, modes, times and attributes of any file that the
+    # caller owns, also through a descriptor that is open for reading.
+    "chmod fchmod fchmodat chown lchown fchown fchownat utime utimes futimesat utimensat setxattr"
+    " lsetxattr fsetxattr removexattr lremovexattr fremovexattr"
+    # Names of files, as they are made and opened in any folder.
+    " inotify_init inotify_init1 inotify_add_watch"
+    # The host's own System V objects and message queues.
+    " shmget shmat shmctl semget semop semtimedop semctl msgget msgsnd msgrcv msgctl mq_open"
+    " mq_unlink"
+).split()
+"""Answered with EPERM as well where a jail has no namespaces of its own."""
+
+FILE_FLAG_IOCTLS = (
+    0x40086602,  # FS_IOC_SETFLAGS
+    0x40046602,  # FS_IOC32_SETFLAGS
+    0x40087602,  # FS_IOC_SETVERSION
+    0x40047602,  # FS_IOC32_SETVERSION
+    0x401C5820,  # FS_IOC_FSSETXATTR
+    0x800C6613,  # FS_IOC_SET_ENCRYPTION_POLICY
+    0x40806685,  # FS_IOC_ENABLE_VERITY
+    0x5000940E,  # BTRFS_IOC_SUBVOL_CREATE
+    0x50009401,  # BTRFS_IOC_SNAP_CREATE
+    0x50009417,  # BTRFS_IOC_SNAP_CREATE_V2
+    0x50009418,  # BTRFS_IOC_SUBVOL_CREATE_V2
+    0x5000940F,  # BTRFS_IOC_SNAP_DESTROY
+)
+"""Changes of a file or folder through a descriptor that is open for reading only."""
+
+PRIO_USER, IOPRIO_WHO_USER = 2, 3
 
 UNSUPPORTED = ("clone3", "io_setup", "openat2")
 """Answered with ENOSYS, for which programs have another way.
@@ -260,6 +295,48 @@ def core_size_rules() -> list[Rule]:
     ]
 
 
+def host_process_rules() -> list[Rule]:
+    """Refuse to change how another process of the same user is scheduled."""
+    rules = [
+        Rule(name, errno.EPERM, (above(0, 0),))
+        for name in ("sched_setaffinity", "sched_setparam", "sched_setscheduler", "sched_setattr")
+    ]
+    for name, user in (("setpriority", PRIO_USER), ("ioprio_set", IOPRIO_WHO_USER)):
+        rules += [
+            Rule(name, errno.EPERM, (above(1, 0),)),
+            Rule(name, errno.EPERM, (equals(0, user),)),
+        ]
+    return rules
+
+
+def host_socket_rules(variant: str) -> list[Rule]:
+    """Allow no AF_UNIX socket, by which every service of the host could be reached.
+
+    Pairs are allowed, but for datagrams: those can be sent to another address.
+    """
+    families = () if variant == "landlock_off" else (AF_INET, AF_INET6)
+    if not families:
+        rules = [Rule("socket", errno.EAFNOSUPPORT)]
+    else:
+        rules = [rule for rule in socket_rules("network_open") if rule.syscall == "socket"]
+        rules.append(Rule("socket", errno.EAFNOSUPPORT, (equals(0, AF_UNIX),)))
+    rules += [Rule("socketpair", errno.EAFNOSUPPORT, (test,)) for test in not_in(0, (AF_UNIX,))]
+    rules += [
+        Rule(
+            "socketpair",
+            errno.EPROTONOSUPPORT,
+            (equals(0, AF_UNIX), Test(1, kind, SOCKET_TYPE_MASK)),
+        )
+        for kind in range(SOCKET_TYPE_MASK + 1)
+        if kind not in (SOCK_STREAM, SOCK_SEQPACKET)
+    ]
+    rules += [
+        Rule(name, errno.EOPNOTSUPP, (has_bits(argument, MSG_FASTOPEN),))
+        for name, argument in SEND_FLAGS_ARGUMENT.items()
+    ]
+    return rules
+
+
 def socket_rules(variant: str) -> list[Rule]:
     """Allow AF_UNIX, TCP and UDP over IP, and where the network is off NETLINK_ROUTE."""
     families = [AF_UNIX, AF_INET, AF_INET6]
@@ -369,7 +446,10 @@ def rules_of(variant: str) -> list[Rule]:
         for code in (TIOCSTI, TIOCLINUX, *NAME_IOCTLS)
     ]
     rules.append(Rule("ioctl", errno.EPERM, (Test(1, *BCACHEFS_IOCTLS),)))
-    rules += file_mode_rules()
+    on_the_host = variant.startswith("landlock")
+    refused = frozenset(REFUSED_ON_THE_HOST if on_the_host else ())
+    rules += [Rule(name, errno.EPERM) for name in REFUSED_ON_THE_HOST if name in refused]
+    rules += [rule for rule in file_mode_rules() if rule.syscall not in refused]
     rules += device_rules()
     rules += other_process_rules()
     rules += core_size_rules()
@@ -378,12 +458,14 @@ def rules_of(variant: str) -> list[Rule]:
         Rule("fcntl", errno.EPERM, (equals(1, code),))
         for code in (F_SETLEASE, F_SETDELEG, F_NOTIFY)
     ]
-    rules += socket_rules(variant)
-    if variant == "network_open":
+    if variant.endswith("open"):
         # With it a guest joins the port of a server of the same uid, and gets its clients.
         shared_port = (equals(1, SOL_SOCKET), equals(2, SO_REUSEPORT))
         rules.append(Rule("setsockopt", errno.ENOPROTOOPT, shared_port))
-    return rules
+    if not on_the_host:
+        return rules + socket_rules(variant)
+    rules += [Rule("ioctl", errno.EPERM, (equals(1, code),)) for code in FILE_FLAG_IOCTLS]
+    return rules + host_process_rules() + host_socket_rules(variant)
 
 
 class Instruction(NamedTuple):

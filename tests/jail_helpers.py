@@ -12,9 +12,12 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import subprocess
 import time
 from typing import TYPE_CHECKING
+
+import pytest
 
 from visruntime.jail import Jail
 from visruntime.policy import Egress, JailPolicy, Limits, Secret
@@ -30,10 +33,12 @@ __all__ = [
     "JailPolicy",
     "Limits",
     "Secret",
+    "backends",
     "children_of",
     "errno",
     "inside",
     "is_root",
+    "jail_by",
     "leaves",
     "outside",
     "own_memory_cgroup",
@@ -144,6 +149,27 @@ def policy_of(**rules: Any) -> JailPolicy:
 def spawn(jail: Jail, command: list[str], **options: Any) -> Any:
     """Spawn a program whose streams are known to be there."""
     return jail.spawn(command, **options)
+
+
+def jail_by(backend: str, **rules: Any) -> Jail:
+    """Return a jail of *backend*; where it cannot hold the default limits, without those."""
+    if backend == "landlock":
+        rules.setdefault("limits", Limits(processes=None, scratch=None))
+    return Jail(JailPolicy(**rules), backend=backend)
+
+
+def backends(*names: str) -> list[str]:
+    """Return those of *names* that take a caller like this one: bubblewrap takes no root.
+
+    Raises:
+        pytest.fail.Exception: bubblewrap is missing, and VIS_REQUIRE_TOOLS=1 asks for it.
+    """
+    wanted = list(names or ("namespaces", "bubblewrap", "landlock"))
+    if "bubblewrap" in wanted and (is_root() or shutil.which("bwrap") is None):
+        if not is_root() and os.environ.get("VIS_REQUIRE_TOOLS") == "1":
+            pytest.fail("bwrap is not installed, and VIS_REQUIRE_TOOLS=1 asks for it")
+        wanted.remove("bubblewrap")
+    return wanted
 
 
 def is_root() -> bool:

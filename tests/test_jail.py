@@ -276,8 +276,6 @@ def test_wrong_arguments_open_nothing() -> None:
         Jail({"read": ["/usr"]})  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="backend"):
         Jail(JailPolicy(), backend="docker")
-    with pytest.raises(PolicyUnsupported, match="backend"):
-        Jail(JailPolicy(), backend="bubblewrap")
     with pytest.raises(PolicyUnsupported, match="egress"):
         Jail(JailPolicy(egress=Egress.proxy(allow=["a.test"])))
 

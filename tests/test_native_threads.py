@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ROOT = Path(__file__).resolve().parent.parent
-LIBRARY = "error plan policy policy_plan posix_process posix_capture".split()
+LIBRARY = (
+    "error plan policy policy_plan posix_open posix_process posix_capture linux_bubblewrap".split()
+)
 
 
 def test_no_data_race_between_threads_of_one_jail(

@@ -63,6 +63,14 @@ def ask(arch: str, variant: str, name: str, *arguments: int) -> int:
 
 EVERYWHERE = [(arch, variant) for arch in ("x86_64", "aarch64") for variant in generator.VARIANTS]
 every_program = pytest.mark.parametrize(("arch", "variant"), EVERYWHERE)
+NETWORKS = [variant for variant in generator.VARIANTS if variant.startswith("network")]
+BARE = [variant for variant in generator.VARIANTS if variant not in NETWORKS]
+with_namespaces = pytest.mark.parametrize(
+    ("arch", "variant"), [each for each in EVERYWHERE if each[1] in NETWORKS]
+)
+without_namespaces = pytest.mark.parametrize(
+    ("arch", "variant"), [each for each in EVERYWHERE if each[1] in BARE]
+)
 
 ALWAYS_REFUSED = """
     kexec_load kexec_file_load init_module finit_module delete_module reboot swapon swapoff acct
@@ -133,7 +141,7 @@ def test_every_refused_call_is_refused(arch: str, variant: str) -> None:
         assert ask(arch, variant, name) == refused(errno.ENOSYS)
 
 
-@every_program
+@with_namespaces
 def test_ordinary_calls_are_untouched(arch: str, variant: str) -> None:
     """No rule touches the calls that ordinary programs and language runtimes live on."""
     hostile = (0xFFFFFFFFFFFFFFFF,) * 6
@@ -203,7 +211,7 @@ def test_terminal_injection(arch: str, variant: str) -> None:
         assert ask(arch, variant, "ioctl", 0, request) == ALLOW
 
 
-@every_program
+@with_namespaces
 def test_set_id_bits(arch: str, variant: str) -> None:
     """No call sets a set-id bit, and modes without one pass, the sticky bit included."""
     modes = {"fchmod": 1, "fchmodat": 2, "mkdirat": 2, "mknodat": 2}
@@ -225,7 +233,7 @@ def test_set_id_bits(arch: str, variant: str) -> None:
         assert ask(arch, variant, name, *before, 0o200000, 0o7777) == ALLOW
 
 
-@every_program
+@with_namespaces
 def test_socket_families_and_protocols(arch: str, variant: str) -> None:
     """Only AF_UNIX, TCP, UDP and (network off) NETLINK_ROUTE sockets can be made."""
 
@@ -255,6 +263,51 @@ def test_socket_families_and_protocols(arch: str, variant: str) -> None:
     assert ask(arch, variant, "socketpair", 1, 1, 0) == ALLOW
     for family in (0, 2, 10, 16, 40, HIGH | 1):
         assert ask(arch, variant, "socketpair", family, 1, 0) == refused(errno.EAFNOSUPPORT)
+
+
+HOST_FILES = (
+    "inotify_init1 fchmod fchmodat fchown fchownat utimensat setxattr lsetxattr fsetxattr removexattr"
+    " lremovexattr fremovexattr inotify_add_watch shmget shmat shmctl semget semop semtimedop"
+    " semctl msgget msgsnd msgrcv msgctl mq_open mq_unlink"
+).split()
+BARE_UNTOUCHED = sorted(
+    {*UNTOUCHED, "setpriority", "ioprio_set"} - {*HOST_FILES, "sched_setaffinity"}
+)
+
+
+@without_namespaces
+def test_what_landlock_does_not_see_is_refused(arch: str, variant: str) -> None:
+    """Without namespaces no file's attributes, IPC object or other process is changed."""
+    names = [*HOST_FILES, *(["chmod", "chown", "lchown", "utime"] if arch == "x86_64" else [])]
+    assert [n for n in names if ask(arch, variant, n) != refused(errno.EPERM)] == []
+    assert [n for n in BARE_UNTOUCHED if ask(arch, variant, n) != ALLOW] == []
+    for pid in (1, 4242, 1 << 40):
+        for name in ("sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr"):
+            assert ask(arch, variant, name, pid) == refused(errno.EPERM)
+            assert ask(arch, variant, name, 0) == ALLOW
+    for name, user in (("setpriority", 2), ("ioprio_set", 3)):
+        assert ask(arch, variant, name, 0, 4242) == refused(errno.EPERM)
+        assert ask(arch, variant, name, user, 0) == refused(errno.EPERM)
+        assert ask(arch, variant, name, user | HIGH, 0) == refused(errno.EPERM)
+        assert ask(arch, variant, name, 1, 0) == ALLOW
+    for request in (0x40086602, 0x401C5820, 0x50009401, 0x40086602 | HIGH):
+        assert ask(arch, variant, "ioctl", 0, request) == refused(errno.EPERM)
+
+
+@without_namespaces
+def test_sockets_without_namespaces(arch: str, variant: str) -> None:
+    """No AF_UNIX socket can be made, an internet one only with the host's network."""
+    internet = ALLOW if variant == "landlock_open" else refused(errno.EAFNOSUPPORT)
+    for family in (*range(64), HIGH | 1, HIGH | 40):
+        expected = internet if family in (2, 10) else refused(errno.EAFNOSUPPORT)
+        assert ask(arch, variant, "socket", family, 1, 0) == expected, family
+    if variant == "landlock_open":
+        assert ask(arch, variant, "socket", 2, 3, 0) == refused(errno.EPERM)
+        assert ask(arch, variant, "socket", 2, 1, 262) == refused(errno.EPROTONOSUPPORT)
+    assert {ask(arch, variant, "socketpair", 1, kind | 0o2000000, 0) for kind in (1, 5)} == {ALLOW}
+    for kind in (2, 3, 2 | 0o4000, 2 | HIGH):
+        assert ask(arch, variant, "socketpair", 1, kind, 0) == refused(errno.EPROTONOSUPPORT)
+    assert ask(arch, variant, "socketpair", 2, 1, 0) == refused(errno.EAFNOSUPPORT)
 
 
 @every_program
@@ -521,7 +574,7 @@ WORK = {
 }
 
 
-@pytest.mark.parametrize("variant", generator.VARIANTS)
+@pytest.mark.parametrize("variant", NETWORKS)
 @pytest.mark.parametrize("work", WORK)
 def test_python_works_under_the_filter(variant: str, work: str) -> None:
     """Ordinary Python work is not disturbed by the filter."""
@@ -530,7 +583,7 @@ def test_python_works_under_the_filter(variant: str, work: str) -> None:
     assert (result.returncode, result.stdout.strip()) == (0, "done"), result.stderr
 
 
-@pytest.mark.parametrize("variant", generator.VARIANTS)
+@pytest.mark.parametrize("variant", NETWORKS)
 def test_node_works_under_the_filter(variant: str, tool: Callable[[str], str]) -> None:
     """Node starts and runs, although it looks for io_uring and newer calls."""
     node = tool("node")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import readme
+from jail_helpers import backends
 
 import visruntime as vr
 from visruntime._jail_canaries import CANARIES
@@ -30,9 +31,10 @@ def rows() -> list[list[str]]:
     return table[2:]
 
 
-def cell(*words: str) -> str:
-    """Return what the table says of `namespaces` for the clause that has all *words*."""
-    found = [row[1] for row in rows() if all(word in row[0] for word in words)]
+def cell(*words: str, backend: str = "namespaces") -> str:
+    """Return what the table says of *backend* for the clause that has all *words*."""
+    column = COLUMNS.index(f"`{backend}`")
+    found = [row[column] for row in rows() if all(word in row[0] for word in words)]
     assert len(found) == 1, words
     return found[0]
 
@@ -69,6 +71,7 @@ def things(workspace: Path) -> Iterator[dict[str, Any]]:
         yield {"folder": str(workspace), "socket": f"{folder}/socket"}
 
 
+@pytest.mark.parametrize("backend", backends())
 @pytest.mark.parametrize(
     ("words", "clause", "fields"),
     [
@@ -113,18 +116,25 @@ def things(workspace: Path) -> Iterator[dict[str, Any]]:
     ],
 )  # fmt: skip
 def test_the_table_says_what_a_jail_reports(
-    things: dict[str, str], words: tuple[str, ...], clause: str, fields: dict[str, Any]
+    things: dict[str, str],
+    words: tuple[str, ...],
+    clause: str,
+    fields: dict[str, Any],
+    backend: str,
 ) -> None:
     """No mechanism may be missing from the table, and "refused" must be what happens."""
-    said = cell(*words)
+    said = cell(*words, backend=backend)
     given: dict[str, Any] = {
         name: [text.format(**things) for text in value]
         if isinstance(value, list) and isinstance(value[0], str)
         else value
         for name, value in fields.items()
     }
+    if backend == "landlock" and clause not in ("limits.processes", "limits.scratch"):
+        values = {n: getattr(given.get("limits", vr.Limits()), n) for n in vr.Limits.__slots__}
+        given["limits"] = vr.Limits(**(values | {"processes": None, "scratch": None}))
     try:
-        jail = vr.Jail(vr.JailPolicy(**given))
+        jail = vr.Jail(vr.JailPolicy(**given), backend=backend)
     except vr.PolicyUnsupported:
         assert "refuse" in said
         return

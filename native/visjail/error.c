@@ -39,6 +39,7 @@ static const char *const stage_names[VJ_STAGE_END] = {
     [VJ_STAGE_LIMITS] = "limits",
     [VJ_STAGE_EXECUTE] = "execute",
     [VJ_STAGE_HOST] = "host",
+    [VJ_STAGE_BUBBLEWRAP] = "bubblewrap",
 };
 
 const char *vj_stage_name(uint32_t stage) {

@@ -30,6 +30,9 @@ typedef int... vj_right;
 #define VJ_PLAN_BROKER_SOCKETS     ...
 #define VJ_PLAN_PORTS              ...
 #define VJ_PLAN_BROKER_NAMES       ...
+#define VJ_BACKEND_NAMESPACES      ...
+#define VJ_BACKEND_BUBBLEWRAP      ...
+#define VJ_BACKEND_LANDLOCK        ...
 #define VJ_OPERATION_DIRECTORY     ...
 #define VJ_OPERATION_SYMLINK       ...
 #define VJ_OPERATION_FILE          ...
@@ -87,7 +90,7 @@ typedef struct {
     vj_process_limits limits;
     vj_tree_limits tree;
     uint32_t host_root;
-    ...;
+    uint32_t backend;
 } vj_plan_settings;
 
 bool vj_policy_decide(const vj_rule *rules, size_t count, vj_right right,
@@ -138,9 +141,16 @@ typedef struct {
     uint32_t counter_count;
 } vj_groups;
 
-vj_status vj_jail_open(const char *init_path, const void *plan, uint64_t plan_size,
-                       const vj_groups *groups, vj_jail **jail, vj_jail_info *info,
-                       vj_error *error);
+typedef struct {
+    const char *bubblewrap;
+    uint32_t follows_links;
+    uint32_t disables_userns;
+    vj_groups groups;
+} vj_jail_options;
+
+vj_status vj_jail_open(const char *init_path, const vj_jail_options *options,
+                       const void *plan, uint64_t plan_size, vj_jail **jail,
+                       vj_jail_info *info, vj_error *error);
 void vj_jail_close(vj_jail *jail);
 void vj_jail_free(vj_jail *jail);
 int vj_jail_alive(vj_jail *jail);

@@ -71,6 +71,12 @@ static long open_and_close(const char *path, int flags) {
     return file;
 }
 
+static long open_and_close_socket(void) {
+    long socket = sys(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (socket >= 0) sys(SYS_close, socket);
+    return socket;
+}
+
 static long hold_no_capability(void) {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct held[2] = {{0}};
@@ -83,6 +89,7 @@ static long hold_no_capability(void) {
 
 static uint32_t fixed_acts(const vj_setup *setup, int32_t *answers) {
     int private_network = (setup->plan->flags & VJ_PLAN_PRIVATE_NETWORK) != 0;
+    int on_host = setup->plan->backend == VJ_BACKEND_LANDLOCK;
     int empty_root =
         !vj_plan_string(setup->plan, vj_plan_operations(setup->plan)->source)[0];
     uint32_t count = 0;
@@ -99,15 +106,21 @@ static uint32_t fixed_acts(const vj_setup *setup, int32_t *answers) {
     answers[count++] = answer(open_and_close("/proc/sys/kernel/core_pattern", O_WRONLY));
     answers[count++] = answer(make_set_id_file());
     answers[count++] = setup->landlock_abi >= LANDLOCK_SCOPES
-                           ? answer(sys(SYS_kill, 1, 0))
+                           ? answer(sys(SYS_kill, sys(SYS_getppid), 0))
                            : NOT_APPLICABLE;
-    answers[count++] = answer(sys(SYS_ptrace, PTRACE_ATTACH, 1, 0, 0));
+    answers[count++] = answer(sys(SYS_ptrace, PTRACE_ATTACH, sys(SYS_getppid), 0, 0));
     answers[count++] = answer(hold_no_capability());
     // No socket: the kernel would refuse the connection, only the broker denies it.
     int brokered = (setup->plan->flags & VJ_PLAN_BROKER_SOCKETS) != 0;
     answers[count++] = brokered ? answer(connect_unix("/proc")) : NOT_APPLICABLE;
     answers[count++] =
         brokered ? answer(sys(SYS_socket, AF_UNIX, SOCK_DGRAM, 0)) : NOT_APPLICABLE;
+    // What only a jail without namespaces has to refuse.
+    answers[count++] = on_host ? answer(open_and_close_socket()) : NOT_APPLICABLE;
+    answers[count++] =
+        on_host ? answer(sys(SYS_fchmodat, AT_FDCWD, "/dev/null", 0666)) : NOT_APPLICABLE;
+    answers[count++] =
+        on_host ? answer(open_and_close("/proc/self/status", O_RDONLY)) : NOT_APPLICABLE;
     return count;
 }
 

@@ -186,6 +186,14 @@ void vj_identity_enter(vj_setup *setup) {
     if (setup->identity != VJ_IDENTITY_MAPPED) limit_quotas();
 }
 
+void vj_identity_keep(vj_setup *setup) {
+    setup->guest_id = (uint32_t)sys(SYS_geteuid);
+    setup->identity = VJ_IDENTITY_CALLER;
+    if (setup->guest_id != 0) return;
+    if (is_host_root()) setup->identity = VJ_IDENTITY_ROOT;
+    drop_groups(setup);
+}
+
 void vj_capabilities_drop(const vj_setup *setup, uint32_t kept) {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct few[2] = {{.effective = kept, .permitted = kept}};
@@ -205,7 +213,10 @@ void vj_capabilities_drop(const vj_setup *setup, uint32_t kept) {
                         left[1].permitted | left[1].inheritable)) {
         result = -EPERM;
     }
-    if (result == 0 && sys(SYS_prctl, PR_CAPBSET_READ, CAP_SYS_ADMIN, 0, 0, 0) != 0) {
+    // In the host's user namespace an ordinary caller may not lower its bounding set;
+    // with no_new_privs nothing in it can be had.
+    if (result == 0 && setup->plan->backend != VJ_BACKEND_LANDLOCK &&
+        sys(SYS_prctl, PR_CAPBSET_READ, CAP_SYS_ADMIN, 0, 0, 0) != 0) {
         result = -EPERM;
     }
     if (result < 0) vj_setup_fail(setup, VJ_STAGE_CAPABILITIES, result);

@@ -10,6 +10,7 @@
 // either: it follows the thread that started us, not the process.
 
 #include "linux_init.h"
+#include "linux_tree.h"
 
 #include <asm/ioctls.h>
 #include <errno.h>
@@ -19,6 +20,7 @@
 #include <linux/ioctl.h>
 #include <linux/sched.h>
 #include <linux/sockios.h>
+#include <linux/time_types.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -27,6 +29,8 @@
 #include <sys/wait.h>
 
 #define SIGNAL_SET_SIZE 8
+#define END_TURNS       500      // ten seconds, if nothing ends
+#define END_WAIT_NS     20000000 // between passes over what is ending
 
 long vj_message_send(int socket, const vj_message *message, const void *data, size_t size,
                      const int *descriptors, uint32_t descriptor_count) {
@@ -135,15 +139,7 @@ static void join_network(vj_setup *setup, int channel) {
     sys(SYS_close, channel);
 }
 
-static void build(vj_setup *setup, int network) {
-    const char *name = vj_plan_string(setup->plan, setup->plan->hostname);
-    int has_ports = (setup->plan->flags & VJ_PLAN_PORTS) != 0;
-    vj_mounts_build(setup);
-    int dialer = has_ports ? vj_ports_fork_dialer(setup) : -1;
-    if (network >= 0) join_network(setup, network);
-    if (has_ports) vj_ports_fork_relay(setup, dialer);
-    long result = sys(SYS_sethostname, name, strlen(name));
-    if (result < 0) vj_setup_fail(setup, VJ_STAGE_NAMESPACES, result);
+static void give_up_rights(vj_setup *setup) {
     if (setup->plan->flags & VJ_PLAN_BROKER) {
         uint32_t owns_network = VJ_PLAN_PRIVATE_NETWORK | VJ_PLAN_BROKER_SOCKETS;
         int asks = (setup->plan->flags & owns_network) == owns_network;
@@ -160,6 +156,18 @@ static void build(vj_setup *setup, int network) {
     vj_capabilities_drop(setup, 0);
     vj_landlock_prepare(setup);
     vj_seccomp_install(setup);
+}
+
+static void build(vj_setup *setup, int network) {
+    const char *name = vj_plan_string(setup->plan, setup->plan->hostname);
+    int has_ports = (setup->plan->flags & VJ_PLAN_PORTS) != 0;
+    vj_mounts_build(setup);
+    int dialer = has_ports ? vj_ports_fork_dialer(setup) : -1;
+    if (network >= 0) join_network(setup, network);
+    if (has_ports) vj_ports_fork_relay(setup, dialer);
+    long result = sys(SYS_sethostname, name, strlen(name));
+    if (result < 0) vj_setup_fail(setup, VJ_STAGE_NAMESPACES, result);
+    give_up_rights(setup);
 }
 
 // ---- supervision -----------------------------------------------------------
@@ -180,6 +188,7 @@ static void send_answer(vj_message *answer, vj_stage stage, long result,
 static void make_keeper(const vj_setup *setup) {
     int pair[2] = {-1, -1};
     vj_message answer = {.kind = VJ_MESSAGE_KEEPER};
+    long supervisor = sys(SYS_getpid);
     long result = sys(SYS_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair);
     if (result == 0) {
         result = sys(SYS_clone, SIGCHLD, 0, 0, 0, 0);
@@ -188,7 +197,7 @@ static void make_keeper(const vj_setup *setup) {
             sys(SYS_close, VJ_FD_CONTROL);
             sys(SYS_close, VJ_FD_HOST);
             sys(SYS_close, pair[0]);
-            vj_keeper_run(setup, pair[1]);
+            vj_keeper_run(setup, pair[1], supervisor);
         }
         sys(SYS_close, pair[1]);
     }
@@ -198,12 +207,15 @@ static void make_keeper(const vj_setup *setup) {
 
 // The peer is opened through the master (Linux 4.13), not by a path that
 // something could be mounted over.
-static void make_terminal(void) {
+static void make_terminal(const vj_setup *setup) {
     int pair[2] = {-1, -1};
     int unlock = 0;
     vj_message answer = {.kind = VJ_MESSAGE_TERMINAL};
+    // On the host, a multiplexer inside of its devpts may be closed to everyone.
+    const char *multiplexer =
+        setup->plan->backend == VJ_BACKEND_LANDLOCK ? "/dev/ptmx" : "/dev/pts/ptmx";
     pair[0] =
-        (int)sys(SYS_openat, AT_FDCWD, "/dev/pts/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC, 0);
+        (int)sys(SYS_openat, AT_FDCWD, multiplexer, O_RDWR | O_NOCTTY | O_CLOEXEC, 0);
     long result = pair[0];
     if (result >= 0) result = sys(SYS_ioctl, pair[0], TIOCSPTLCK, &unlock);
     if (result >= 0) {
@@ -223,17 +235,36 @@ static int is_helper(const vj_setup *setup, long pid) {
     return 0;
 }
 
+// The end of pid 1 is the end of its namespace. Where there is none, the keepers and
+// what they have started are ended one by one.
+_Noreturn static void leave(const vj_setup *setup, int signals, int code) {
+    int on_host = setup->plan->backend == VJ_BACKEND_LANDLOCK;
+    for (int turn = 0; on_host && turn < END_TURNS; turn++) {
+        vj_tree_kill();
+        long pid;
+        do {
+            pid = sys(SYS_wait4, -1, 0, WNOHANG, 0);
+        } while (pid > 0);
+        if (pid == -ECHILD) break;
+        struct pollfd wait = {.fd = signals, .events = POLLIN};
+        struct __kernel_timespec timeout = {.tv_nsec = END_WAIT_NS};
+        sys(SYS_ppoll, &wait, 1, &timeout, 0, SIGNAL_SET_SIZE);
+        vj_signals_drain(signals);
+    }
+    vj_exit_process(code);
+}
+
 // A keeper ends with 0. Anything else means that one was killed or stopped
 // (before Linux 6.12 Landlock does not keep signals from it), and with it
 // the claim that its run is under control: the jail ends. The end of a helper
 // needs no such answer: without it what it would have done for a guest fails.
-static void reap_keepers(const vj_setup *setup) {
+static void reap_keepers(const vj_setup *setup, int signals) {
     for (;;) {
         int status = 0;
         long pid = sys(SYS_wait4, -1, &status, WNOHANG | WUNTRACED, 0);
         if (pid <= 0) return;
         if (is_helper(setup, pid) && !WIFSTOPPED(status)) continue;
-        if (status != 0) vj_exit_process(1);
+        if (status != 0) leave(setup, signals, 1);
     }
 }
 
@@ -267,24 +298,52 @@ _Noreturn static void supervise(vj_setup *setup) {
         };
         // Unable to look, it could not see the end of the host either.
         long result = sys(SYS_ppoll, events, 3, 0, 0, SIGNAL_SET_SIZE);
-        if (result < 0 && result != -EINTR) vj_exit_process(1);
-        if (events[2].revents) vj_exit_process(0); // the host is gone
+        if (result < 0 && result != -EINTR) leave(setup, (int)signals, 1);
+        if (events[2].revents) leave(setup, (int)signals, 0); // the host is gone
         if (events[1].revents) {
-            char drained[512];
-            while (sys(SYS_read, signals, drained, sizeof drained) > 0) {
-            }
-            reap_keepers(setup);
+            vj_signals_drain((int)signals);
+            reap_keepers(setup, (int)signals);
         }
         if (events[0].revents) {
             vj_message message = {0};
             long size = sys(SYS_recvfrom, VJ_FD_CONTROL, &message, sizeof message,
                             MSG_DONTWAIT, 0);
             if (size == -EAGAIN || size == -EINTR) continue;
-            if (size != (long)sizeof message) vj_exit_process(0); // closed by the host
+            if (size != (long)sizeof message) leave(setup, (int)signals, 0); // closed
             if (message.kind == VJ_MESSAGE_KEEPER) make_keeper(setup);
-            else if (message.kind == VJ_MESSAGE_TERMINAL) make_terminal();
+            else if (message.kind == VJ_MESSAGE_TERMINAL) make_terminal(setup);
         }
     }
+}
+
+// Make the namespaces; returns in pid 1, which builds the mounts.
+static void start_in_namespaces(vj_setup *setup) {
+    vj_identity_enter(setup);
+    vj_shared_memory_limit(setup);
+    enter_namespaces(setup);
+
+    int network[2] = {-1, -1};
+    int spaces = -1;
+    if (setup->plan->flags & VJ_PLAN_PRIVATE_NETWORK) {
+        spaces = (int)sys(SYS_openat, AT_FDCWD, "/proc/self/ns", O_PATH | O_CLOEXEC, 0);
+        if (spaces < 0) vj_setup_fail(setup, VJ_STAGE_NETWORK, spaces);
+        long made =
+            sys(SYS_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, network);
+        if (made < 0) vj_setup_fail(setup, VJ_STAGE_NETWORK, made);
+    }
+    int process = -1;
+    long pid = sys(SYS_clone, CLONE_PARENT | CLONE_PIDFD, 0, &process, 0, 0);
+    if (pid < 0) vj_setup_fail(setup, VJ_STAGE_PROCESS, pid);
+    if (pid > 0) {
+        vj_message born = {.kind = VJ_MESSAGE_PROCESS, .pid = (int32_t)pid};
+        vj_message_send(VJ_FD_CONTROL, &born, 0, 0, &process, 1);
+        vj_close_slot(&network[0]);
+        if (network[1] >= 0) make_network(setup, network[1], spaces);
+        vj_exit_process(0);
+    }
+    vj_close_slot(&network[1]);
+    vj_close_slot(&spaces);
+    build(setup, network[0]);
 }
 
 int vj_main(int argument_count, char **arguments) {
@@ -301,33 +360,24 @@ int vj_main(int argument_count, char **arguments) {
     vj_inherited_reset();
     read_plan(&setup);
     vj_groups_join(&setup);
-    vj_identity_enter(&setup);
-    vj_shared_memory_limit(&setup);
-    enter_namespaces(&setup);
-
-    int network[2] = {-1, -1};
-    int spaces = -1;
-    if (setup.plan->flags & VJ_PLAN_PRIVATE_NETWORK) {
-        spaces = (int)sys(SYS_openat, AT_FDCWD, "/proc/self/ns", O_PATH | O_CLOEXEC, 0);
-        if (spaces < 0) vj_setup_fail(&setup, VJ_STAGE_NETWORK, spaces);
-        long made =
-            sys(SYS_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, network);
-        if (made < 0) vj_setup_fail(&setup, VJ_STAGE_NETWORK, made);
+    // Helpers are made in the namespaces of visjail-init's own.
+    if (setup.plan->backend != VJ_BACKEND_NAMESPACES &&
+        (setup.plan->flags & (VJ_PLAN_BROKER | VJ_PLAN_PORTS))) {
+        vj_setup_fail(&setup, VJ_STAGE_PLAN, -EOPNOTSUPP);
     }
-    int process = -1;
-    long pid = sys(SYS_clone, CLONE_PARENT | CLONE_PIDFD, 0, &process, 0, 0);
-    if (pid < 0) vj_setup_fail(&setup, VJ_STAGE_PROCESS, pid);
-    if (pid > 0) {
-        vj_message born = {.kind = VJ_MESSAGE_PROCESS, .pid = (int32_t)pid};
-        vj_message_send(VJ_FD_CONTROL, &born, 0, 0, &process, 1);
-        vj_close_slot(&network[0]);
-        if (network[1] >= 0) make_network(&setup, network[1], spaces);
-        return 0;
+    switch ((vj_backend)setup.plan->backend) {
+    case VJ_BACKEND_NAMESPACES: start_in_namespaces(&setup); break;
+    case VJ_BACKEND_BUBBLEWRAP:
+        vj_bubblewrap_enter(&setup);
+        give_up_rights(&setup);
+        break;
+    case VJ_BACKEND_LANDLOCK:
+        vj_bare_enter(&setup);
+        give_up_rights(&setup);
+        break;
+    case VJ_BACKEND_END: vj_setup_fail(&setup, VJ_STAGE_PLAN, -EINVAL);
     }
     // Of the host's descriptors nothing stays, 0 to 2 included.
-    vj_close_slot(&network[1]);
-    vj_close_slot(&spaces);
-    build(&setup, network[0]);
     for (int descriptor = 0; descriptor < 3; descriptor++) sys(SYS_close, descriptor);
     if (sys(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR, 0) != 0 ||
         sys(SYS_dup3, 0, 1, 0) < 0 || sys(SYS_dup3, 0, 2, 0) < 0) {

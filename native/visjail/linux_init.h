@@ -3,12 +3,14 @@
 //   linux_init.c        start, namespaces, identity, then supervision as pid 1
 //   linux_inherited.c   what a jail does not take over from its host
 //   linux_namespaces.c  the mounts of a plan
+//   linux_paths.c       paths of a plan, without links
 //   linux_identity.c    host uid and gid of the guest; id-mapped grants
 //   linux_landlock.c    the ruleset of each program
 //   linux_seccomp.c     the filter of the whole jail
 //   linux_broker*.c     one process that judges calls which no filter can judge
 //   linux_ports.c       single ports to and from the host's loopback
 //   linux_relay.c       the process that moves their bytes
+//   linux_prepared.c    places that bubblewrap made, or nobody: compared with the plan
 //   linux_keeper.c      one process per run: owns the run's tree, and ends it
 //   linux_tree.c        which processes a run has; signals to all of them
 //   linux_memory.c      cgroups, and the watch over the memory of the whole jail
@@ -73,6 +75,10 @@ long vj_message_send(int socket, const vj_message *message, const void *data, si
 long vj_trees_open(vj_setup *setup, int id_mapped);
 void vj_trees_close(vj_setup *setup);
 
+// Without following any link; and whether it is the object of the plan (0 or -ESTALE).
+long vj_open_no_links(int directory, const char *path);
+long vj_same_object(int descriptor, uint64_t device, uint64_t inode);
+
 // Build the mounts and make them the root of this mount namespace.
 void vj_mounts_build(vj_setup *setup);
 
@@ -81,6 +87,8 @@ void vj_identity_enter(vj_setup *setup);
 // A user namespace that maps the file owner to the guest; its descriptor.
 long vj_identity_map(uint32_t owner, uint32_t group, uint32_t guest);
 long vj_write_text(const char *path, const char *data, size_t size);
+// Stay the caller, without the groups of host root.
+void vj_identity_keep(vj_setup *setup);
 // Give up all capabilities but `kept` (of the first 32) and the way to get them back.
 void vj_capabilities_drop(const vj_setup *setup, uint32_t kept);
 
@@ -124,8 +132,16 @@ void vj_ports_fork_relay(vj_setup *setup, int dialer);
 // Wait until the ports are open, and tell the host their numbers.
 void vj_ports_report(vj_setup *setup);
 
+// Compare what bubblewrap has made, or for a jail without namespaces what the host
+// has, with the plan.
+void vj_bubblewrap_enter(vj_setup *setup);
+void vj_bare_enter(vj_setup *setup);
+
+// Empty a signalfd; whether SIGTERM was among what came.
+int vj_signals_drain(int signals);
+
 // Serve one run on `channel`, then end. Never returns.
-_Noreturn void vj_keeper_run(const vj_setup *setup, int channel);
+_Noreturn void vj_keeper_run(const vj_setup *setup, int channel, long supervisor);
 
 // Start the program of a request in a child of this process. Returns its pid;
 // on failure a negative errno with the stage in `*stage`.

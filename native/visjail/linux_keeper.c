@@ -18,6 +18,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -64,6 +65,18 @@ static void measure_program(vj_keeper *keeper) {
     }
 }
 
+int vj_signals_drain(int signals) {
+    struct signalfd_siginfo records[4];
+    int ordered = 0;
+    for (;;) {
+        long size = sys(SYS_read, signals, records, sizeof records);
+        if (size <= 0) return ordered;
+        for (long i = 0; i < size / (long)sizeof *records; i++) {
+            ordered |= records[i].ssi_signo == SIGTERM;
+        }
+    }
+}
+
 static int reap(vj_keeper *keeper) {
     if (keeper->pid && keeper->setup->plan->limits.cpu_seconds) measure_program(keeper);
     for (;;) {
@@ -95,9 +108,7 @@ static void await_deaths(vj_keeper *keeper) {
         struct pollfd wait = {.fd = keeper->signals, .events = POLLIN};
         struct __kernel_timespec timeout = {.tv_nsec = KILL_WAIT_NS};
         if (sys(SYS_ppoll, &wait, 1, &timeout, 0, SIGNAL_SET_SIZE) == 0) return;
-        char drained[512];
-        while (sys(SYS_read, keeper->signals, drained, sizeof drained) > 0) {
-        }
+        vj_signals_drain(keeper->signals);
     }
 }
 
@@ -239,12 +250,11 @@ static void watch(vj_keeper *keeper) {
             sys(SYS_ppoll, events, 2, time == UINT64_MAX ? 0 : &left, 0, SIGNAL_SET_SIZE);
         if (result < 0 && result != -EINTR) vj_exit_process(1);
         if (events[1].revents) {
-            char drained[512];
-            while (sys(SYS_read, keeper->signals, drained, sizeof drained) > 0) {
-            }
+            if (vj_signals_drain(keeper->signals)) keeper->stop = VJ_STOP_CLOSED;
             // Only the direct child ends the run; adopted ones are just reaped.
             reap(keeper);
         }
+        if (keeper->stop == VJ_STOP_CLOSED) return;
         // Also of a child that has just ended: the kernel may have ended it for this.
         if (vj_memory_is_over(keeper->setup, &keeper->memory)) {
             keeper->stop = VJ_STOP_MEMORY;
@@ -281,10 +291,21 @@ static long next_request(vj_keeper *keeper, vj_request *request) {
     }
 }
 
-static void serve(const vj_setup *setup, int channel, int signals) {
+// Without a pid namespace nothing ends with the supervisor. A keeper that has no run
+// yet ends with it, by this signal; one that has takes it as the order to end the run.
+static uint64_t follow_supervisor(const vj_setup *setup, long supervisor) {
+    if (setup->plan->backend != VJ_BACKEND_LANDLOCK) return 0;
+    long result = sys(SYS_prctl, PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
+    if (result < 0 || sys(SYS_getppid) != supervisor) vj_exit_process(1);
+    return 1ull << (SIGTERM - 1);
+}
+
+static void serve(const vj_setup *setup, int channel, int signals, uint64_t end_signal) {
     vj_keeper keeper = {.setup = setup, .channel = channel, .signals = signals};
     vj_request request = {0};
+    sys(SYS_rt_sigprocmask, SIG_UNBLOCK, &end_signal, 0, SIGNAL_SET_SIZE);
     long size = next_request(&keeper, &request);
+    sys(SYS_rt_sigprocmask, SIG_BLOCK, &end_signal, 0, SIGNAL_SET_SIZE);
     vj_memory_begin(setup, &keeper.memory);
     vj_stage stage = VJ_STAGE_REQUEST;
     long result = size < 0 ? size : start(&keeper, &request, &stage);
@@ -306,17 +327,19 @@ static void serve(const vj_setup *setup, int channel, int signals) {
     watch(&keeper);
     end_tree(&keeper);
     report_exit(&keeper);
+    if (keeper.stop == VJ_STOP_CLOSED) vj_exit_process(0); // after its supervisor
 }
 
-_Noreturn void vj_keeper_run(const vj_setup *setup, int channel) {
-    uint64_t child_signal = 1ull << (SIGCHLD - 1);
+_Noreturn void vj_keeper_run(const vj_setup *setup, int channel, long supervisor) {
+    uint64_t end_signal = follow_supervisor(setup, supervisor);
+    uint64_t watched = 1ull << (SIGCHLD - 1) | end_signal;
     // Without it descendants would slip away to pid 1.
     if (sys(SYS_prctl, PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0) vj_exit_process(1);
-    int signals = (int)sys(SYS_signalfd4, -1, &child_signal, SIGNAL_SET_SIZE,
-                           O_CLOEXEC | O_NONBLOCK);
+    int signals =
+        (int)sys(SYS_signalfd4, -1, &watched, SIGNAL_SET_SIZE, O_CLOEXEC | O_NONBLOCK);
     if (signals < 0) vj_exit_process(1);
     for (;;) {
         vj_tree_forget();
-        serve(setup, channel, signals);
+        serve(setup, channel, signals, end_signal);
     }
 }

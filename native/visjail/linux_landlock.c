@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/landlock.h>
 #include <linux/openat2.h>
 #include <sys/stat.h>
@@ -115,6 +116,10 @@ static int build(const vj_setup *setup, const struct ruleset_attributes *attribu
         // allows less, not more.
         if (place == -EACCES) continue;
         if (rules[i].optional && (place < 0 || !is_meant(place, &rules[i]))) continue;
+        if (place >= 0 && setup->plan->backend == VJ_BACKEND_LANDLOCK &&
+            !is_meant(place, &rules[i])) {
+            vj_setup_fail(setup, VJ_STAGE_SOURCE_CHANGED, -ESTALE);
+        }
         if (place < 0) vj_setup_fail(setup, stage_of(place), place);
         struct landlock_path_beneath_attr beneath = {
             .allowed_access =
@@ -128,14 +133,31 @@ static int build(const vj_setup *setup, const struct ruleset_attributes *attribu
     return keep(setup, ruleset);
 }
 
+// Without it a file that may not be written could be truncated (before 3), and the
+// host's processes be signalled (before 6).
+static long least_abi(const vj_setup *setup) {
+    switch ((vj_backend)setup->plan->backend) {
+    case VJ_BACKEND_NAMESPACES: return 1;
+    case VJ_BACKEND_BUBBLEWRAP: return 3;
+    case VJ_BACKEND_LANDLOCK: return 6;
+    case VJ_BACKEND_END: break;
+    }
+    return LONG_MAX;
+}
+
 void vj_landlock_prepare(vj_setup *setup) {
     setup->ruleset = -1;
     setup->outer_ruleset = -1;
     long abi = sys(SYS_landlock_create_ruleset, 0, 0, LANDLOCK_CREATE_RULESET_VERSION);
     // Not built in, or switched off at boot: the report says one layer. But names that
-    // do not exist yet have no other.
-    if ((abi == -ENOSYS || abi == -EOPNOTSUPP) && !has_wall(setup->plan)) return;
+    // do not exist yet have no other, and the mounts of bubblewrap do not do alone:
+    // what the host mounts later comes into them.
+    if ((abi == -ENOSYS || abi == -EOPNOTSUPP) && !has_wall(setup->plan) &&
+        setup->plan->backend == VJ_BACKEND_NAMESPACES) {
+        return;
+    }
     if (abi < 0) vj_setup_fail(setup, VJ_STAGE_LANDLOCK, abi);
+    if (abi < least_abi(setup)) vj_setup_fail(setup, VJ_STAGE_LANDLOCK, -EOPNOTSUPP);
     setup->landlock_abi = (uint32_t)abi;
 
     struct ruleset_attributes attributes = {.handled_access_fs =
@@ -145,7 +167,8 @@ void vj_landlock_prepare(vj_setup *setup) {
         attributes.scoped = SCOPE_SIGNAL;
         // With a network namespace of its own the jail cannot reach abstract
         // sockets of the host anyway, and its programs may use their own.
-        if (!(setup->plan->flags & VJ_PLAN_PRIVATE_NETWORK)) {
+        if (!(setup->plan->flags & VJ_PLAN_PRIVATE_NETWORK) ||
+            setup->plan->backend == VJ_BACKEND_LANDLOCK) {
             attributes.scoped |= SCOPE_ABSTRACT_UNIX_SOCKET;
         }
         size = sizeof attributes;

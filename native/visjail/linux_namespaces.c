@@ -14,7 +14,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/mount.h>
-#include <linux/openat2.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 
@@ -50,22 +49,8 @@ static const char *relative(const char *path) {
     return path[1] ? path + 1 : ".";
 }
 
-static long open_no_links(int directory, const char *path) {
-    struct open_how how = {
-        .flags = O_PATH | O_CLOEXEC | O_NOFOLLOW,
-        .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
-    };
-    return sys(SYS_openat2, directory, path, &how, sizeof how);
-}
-
 static long same_object(int descriptor, const vj_operation *operation) {
-    struct statx status = {0};
-    long result =
-        sys(SYS_statx, descriptor, "", AT_EMPTY_PATH, STATX_TYPE | STATX_INO, &status);
-    if (result < 0) return result;
-    uint64_t device = (uint64_t)status.stx_dev_major << 32 | status.stx_dev_minor;
-    return device == operation->device && status.stx_ino == operation->inode ? 0
-                                                                             : -ESTALE;
+    return vj_same_object(descriptor, operation->device, operation->inode);
 }
 
 // ---- sources ---------------------------------------------------------------
@@ -88,7 +73,7 @@ static long map_owner(vj_setup *setup, const vj_operation *operation,
 }
 
 static long open_tree_of(vj_setup *setup, const vj_operation *operation, int id_mapped) {
-    VJ_AUTO_FD source = (int)open_no_links(AT_FDCWD, source_of(setup, operation));
+    VJ_AUTO_FD source = (int)vj_open_no_links(AT_FDCWD, source_of(setup, operation));
     if (source < 0) vj_setup_fail(setup, VJ_STAGE_SOURCE, source);
     if (same_object(source, operation) < 0) {
         vj_setup_fail(setup, VJ_STAGE_SOURCE_CHANGED, -ESTALE);
@@ -175,7 +160,7 @@ static void make_directories(vj_setup *setup, const char *path, int last) {
 }
 
 static int open_point(vj_setup *setup, const char *path) {
-    long point = open_no_links(setup->root, relative(path));
+    long point = vj_open_no_links(setup->root, relative(path));
     if (point < 0) vj_setup_fail(setup, VJ_STAGE_MOUNT_POINT, point);
     return (int)point;
 }
@@ -233,7 +218,7 @@ static void cover(vj_setup *setup, int folder, const char *path);
 // identity and fewer rights, may not enter it either, but its owner may open it
 // later. So it is covered itself, empty and closed for good: it shows nothing now.
 static int is_out_of_reach(vj_setup *setup, const char *path) {
-    VJ_AUTO_FD point = (int)open_no_links(setup->root, relative(path));
+    VJ_AUTO_FD point = (int)vj_open_no_links(setup->root, relative(path));
     if (point != -EACCES && point != -ENOENT) return 0;
     char prefix[VJ_PATH_MAX];
     size_t length = strlen(path);
@@ -243,7 +228,7 @@ static int is_out_of_reach(vj_setup *setup, const char *path) {
     for (;;) {
         while (length > 1 && prefix[length - 1] != '/') length--;
         prefix[length > 1 ? --length : length] = 0;
-        VJ_AUTO_FD folder = (int)open_no_links(setup->root, relative(prefix));
+        VJ_AUTO_FD folder = (int)vj_open_no_links(setup->root, relative(prefix));
         if (folder < 0) continue;
         if (is_covered(setup, folder)) return 1;
         if (point == -ENOENT) return 0; // went away: for the caller to refuse
@@ -328,7 +313,7 @@ static void do_bind(vj_setup *setup, const vj_operation *operation, int tree) {
     if (operation->flags & VJ_BIND_MAKE_POINT) {
         int is_file = (operation->flags & VJ_BIND_FILE) != 0;
         make_directories(setup, path, !is_file);
-        VJ_AUTO_FD present = (int)open_no_links(setup->root, relative(path));
+        VJ_AUTO_FD present = (int)vj_open_no_links(setup->root, relative(path));
         if (is_file && present < 0) write_file(setup, path, 0, 0, 0644);
     }
     attach(setup, tree, path);
@@ -495,7 +480,7 @@ static void do_devices(vj_setup *setup) {
 }
 
 static void mask_in_proc(vj_setup *setup, int proc, const char *name) {
-    VJ_AUTO_FD present = (int)open_no_links(proc, name);
+    VJ_AUTO_FD present = (int)vj_open_no_links(proc, name);
     if (present == -ENOENT) return; // not built into this kernel
     if (present < 0) vj_setup_fail(setup, VJ_STAGE_PROC, present);
     mask_file(setup, present);
@@ -620,7 +605,7 @@ static void verify(vj_setup *setup) {
         const char *path = path_of(setup, &operations[i]);
         int narrows = (operations[i].flags & VJ_BIND_NARROWS) != 0;
         if ((masks || narrows) && is_out_of_reach(setup, path)) continue;
-        VJ_AUTO_FD visible = (int)open_no_links(setup->root, relative(path));
+        VJ_AUTO_FD visible = (int)vj_open_no_links(setup->root, relative(path));
         if (narrows && visible >= 0 && is_covered(setup, visible)) continue;
         // Below a mask of mode 000 nothing can be looked up, by us neither.
         if (visible < 0) vj_setup_fail(setup, VJ_STAGE_VERIFY, visible);

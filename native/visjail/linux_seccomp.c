@@ -24,9 +24,15 @@ static long install(const struct sock_filter *filter, size_t size, unsigned flag
 }
 
 void vj_seccomp_install(const vj_setup *setup) {
-    long result = setup->plan->flags & VJ_PLAN_PRIVATE_NETWORK
-                      ? install(seccomp_network_off, sizeof seccomp_network_off, 0)
-                      : install(seccomp_network_open, sizeof seccomp_network_open, 0);
+    int off = (setup->plan->flags & VJ_PLAN_PRIVATE_NETWORK) != 0;
+    long result;
+    if (setup->plan->backend == VJ_BACKEND_LANDLOCK) {
+        result = off ? install(seccomp_landlock_off, sizeof seccomp_landlock_off, 0)
+                     : install(seccomp_landlock_open, sizeof seccomp_landlock_open, 0);
+    } else {
+        result = off ? install(seccomp_network_off, sizeof seccomp_network_off, 0)
+                     : install(seccomp_network_open, sizeof seccomp_network_open, 0);
+    }
     if (result < 0) vj_setup_fail(setup, VJ_STAGE_SECCOMP, result);
 }
 

@@ -15,8 +15,9 @@
 #define STILL_TURNS   50
 #define STILL_WAIT_NS 1000000
 
-// In /proc/PID/stat num_threads is field 20 and the parent field 4.
+// In /proc/PID/stat num_threads is field 20, the parent field 4, the start time 22.
 #define THREADS_BEHIND_PARENT 16
+#define START_BEHIND_THREADS  2
 // utime is field 14, stime the one behind it; the name is field 2.
 #define TIMES_BEHIND_NAME 12
 #define TICK_US           10000 // USER_HZ is 100 on every architecture here
@@ -24,6 +25,7 @@
 typedef struct {
     int pid;
     int parent;
+    long started; // in ticks since the boot: with the pid, one process for ever
     unsigned char descendant;
     unsigned char signalled;
     unsigned char stopped; // in state T, when it was first seen
@@ -67,6 +69,7 @@ static int read_entry(int proc, const char *name, tree_entry *entry) {
     entry->parent = (int)field(line, size, &at, 2);
     entry->stopped = state == 'T';
     long threads = field(line, size, &at, THREADS_BEHIND_PARENT);
+    entry->started = field(line, size, &at, START_BEHIND_THREADS);
     return (state != 'Z' && state != 'X') || threads > 1;
 }
 
@@ -147,6 +150,30 @@ static const tree *look(void) {
     return &table;
 }
 
+static int on_host;
+
+void vj_tree_on_host(void) {
+    on_host = 1;
+}
+
+// The descriptor is one process, and its start time says which.
+static void send(const tree_entry *target, int signal) {
+    if (!on_host) {
+        sys(SYS_kill, target->pid, signal);
+        return;
+    }
+    VJ_AUTO_FD process = (int)sys(SYS_pidfd_open, target->pid, 0);
+    VJ_AUTO_FD proc =
+        (int)sys(SYS_openat, AT_FDCWD, "/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    char name[16];
+    vj_text text = {.data = name, .capacity = sizeof name};
+    vj_text_number(&text, (uint64_t)target->pid, 10);
+    tree_entry present = {0};
+    if (process < 0 || proc < 0 || !read_entry(proc, name, &present)) return;
+    if (present.started != target->started) return;
+    sys(SYS_pidfd_send_signal, process, signal, 0, 0);
+}
+
 // One pass: send `signal` to every descendant that has not had it according to
 // `known`, which then knows it. Returns how many were new.
 static uint32_t signal_tree(tree *known, int signal) {
@@ -159,7 +186,7 @@ static uint32_t signal_tree(tree *known, int signal) {
         if (!entry.descendant) continue;
         const tree_entry *before = find_entry(known, entry.pid);
         if (!before || !before->signalled) {
-            sys(SYS_kill, entry.pid, signal);
+            send(&entry, signal);
             fresh++;
         } else {
             entry.stopped = before->stopped;
@@ -217,7 +244,7 @@ void vj_tree_resume(void) {
         const tree_entry *entry = &now->entries[i];
         const tree_entry *before = find_entry(&suspended, entry->pid);
         if (entry->descendant && !(before && before->stopped)) {
-            sys(SYS_kill, entry->pid, SIGCONT);
+            send(entry, SIGCONT);
         }
     }
 }

@@ -7,6 +7,10 @@
 // Forget the run that was looked at before.
 void vj_tree_forget(void);
 
+// From now on: there is no pid namespace, so that a pid may become another process's
+// of the host. Each signal then goes by descriptor.
+void vj_tree_on_host(void);
+
 // Stop all descendants of the caller, then send each SIGKILL. Stopping first keeps
 // a fork bomb from growing while it is being counted. Returns how many were not
 // yet killed by an earlier call.

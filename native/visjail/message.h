@@ -79,6 +79,7 @@ typedef enum {
     VJ_STAGE_LIMITS,
     VJ_STAGE_EXECUTE,
     VJ_STAGE_HOST,
+    VJ_STAGE_BUBBLEWRAP,
     VJ_STAGE_END,
 } vj_stage;
 
@@ -87,7 +88,7 @@ typedef enum {
     VJ_STOP_NONE = 0, // the direct child ended by itself
     VJ_STOP_TIMEOUT,
     VJ_STOP_KILLED, // the host asked
-    VJ_STOP_CLOSED, // said by the host alone: the keeper went with the jail
+    VJ_STOP_CLOSED, // the jail ended, and its keeper with it
     VJ_STOP_MEMORY, // the kernel ended a process for memory, or the watched sum was over
 } vj_stop;
 

@@ -34,6 +34,7 @@ uint32_t vj_plan_check(const void *block, size_t size) {
         (plan->tree.counters && plan->tree.counters != VJ_COUNTERS)) {
         return bad(offsetof(vj_plan, tree));
     }
+    if (plan->backend >= VJ_BACKEND_END) return bad(offsetof(vj_plan, backend));
     size_t tables = sizeof *plan + plan->operation_count * sizeof(vj_operation) +
                     plan->access_count * sizeof(vj_access_rule);
     if (plan->strings != tables || tables > size) return bad(offsetof(vj_plan, strings));

@@ -35,6 +35,14 @@ enum {
     VJ_PLAN_BROKER = VJ_PLAN_BROKER_SOCKETS | VJ_PLAN_BROKER_NAMES,
 };
 
+// Who makes the jail's places (linux_init.c).
+typedef enum {
+    VJ_BACKEND_NAMESPACES = 0, // visjail-init itself
+    VJ_BACKEND_BUBBLEWRAP,     // bwrap did, from the same operations
+    VJ_BACKEND_LANDLOCK,       // nobody: the host's places, under Landlock alone
+    VJ_BACKEND_END,
+} vj_backend;
+
 typedef enum {
     // The root of the jail: an empty tmpfs, sealed at the end.
     VJ_OPERATION_ROOT = 1,
@@ -119,7 +127,7 @@ typedef struct {
     // A folder that may be gone, or be another thing, by the time the jail opens:
     // without its rule less is allowed, not more.
     uint32_t optional;
-    uint64_t device; // as of an operation; an inode of 0 is any
+    uint64_t device; // as in vj_operation; an inode of 0 is any
     uint64_t inode;
 } vj_access_rule;
 
@@ -160,7 +168,7 @@ typedef struct {
     uint32_t strings; // offset of the string table
     uint32_t hostname;
     uint32_t guest_id; // host uid and gid of the guest for a root caller
-    uint32_t reserved;
+    uint32_t backend;  // vj_backend
     vj_process_limits limits;
     vj_tree_limits tree;
 } vj_plan;

@@ -96,7 +96,7 @@ typedef struct {
     vj_tree_limits tree;
     // The whole host root, read-only, instead of an empty one.
     uint32_t host_root;
-    uint32_t reserved;
+    uint32_t backend; // vj_backend
 } vj_plan_settings;
 
 // Write the plan. `*block` is allocated; free it with vj_plan_free.

@@ -360,9 +360,12 @@ static void emit_node(builder *build, const vj_node *at) {
     vj_access access = at->in_force.write  ? write_access(build, at->path)
                        : at->in_force.exec ? VJ_ACCESS_READ_EXEC
                                            : VJ_ACCESS_READ;
-    vj_access_rule *rule =
-        add_access(build, at->path, access, is_file(fact_of(build, at->path)));
+    const vj_fact *fact = fact_of(build, at->path);
+    vj_access_rule *rule = add_access(build, at->path, access, is_file(fact));
     rule->optional = !at->grant;
+    if (!fact) return;
+    rule->device = fact->device;
+    rule->inode = fact->inode;
 }
 
 // A grant or a deny above one of the jail's own places, such as /var above
@@ -448,11 +451,25 @@ static void emit_free(builder *build, const char *path) {
     rule->inode = fact->inode;
 }
 
+// Without a /dev of its own a guest gets these of the host's.
+static void add_device_files(builder *build) {
+    static const char *const nodes[] = {"/dev/null", "/dev/zero", "/dev/full",
+                                        "/dev/random", "/dev/urandom"};
+    for (size_t i = 0; i < sizeof nodes / sizeof *nodes; i++) {
+        add_access(build, nodes[i], VJ_ACCESS_DEVICES, true);
+    }
+}
+
 static void emit_extras(builder *build, const vj_extra *extras, size_t count, bool late) {
     for (size_t i = 0; i < count; i++) {
         if (is_late(build, &extras[i]) != late) continue;
         if (extras[i].kind == VJ_EXTRA_FREE) {
             emit_free(build, extras[i].path);
+            continue;
+        }
+        if (extras[i].kind == VJ_OPERATION_DEVICES &&
+            build->settings->backend == VJ_BACKEND_LANDLOCK) {
+            add_device_files(build);
             continue;
         }
         vj_operation *operation = add_operation(build, (vj_operation_kind)extras[i].kind,
@@ -522,6 +539,7 @@ static vj_status assemble(builder *build, void **block, size_t *size, vj_error *
         .strings = (uint32_t)tables,
         .hostname = hostname + (uint32_t)tables,
         .guest_id = build->settings->guest_id,
+        .backend = build->settings->backend,
         .limits = build->settings->limits,
         .tree = build->settings->tree,
     };
@@ -539,6 +557,30 @@ static bool denies_base(const builder *build) {
     const vj_node *top = build->tree.nodes;
     return build->settings->host_root && build->tree.count && !top->path[1] &&
            !top->in_force.read;
+}
+
+// The first node that has less than what is above it, which rules that only ever
+// allow cannot say, or NULL.
+static const vj_node *takes_away(const builder *build) {
+    if (build->settings->backend != VJ_BACKEND_LANDLOCK) return NULL;
+    for (size_t i = 0; i < build->tree.count; i++) {
+        const vj_node *at = &build->tree.nodes[i];
+        if (!at->parent) continue;
+        vj_rights above = at->parent->in_force;
+        if ((above.read && !at->in_force.read) || (above.write && !at->in_force.write) ||
+            (above.exec && !at->in_force.exec)) {
+            return at;
+        }
+    }
+    return NULL;
+}
+
+static vj_status refuse_taking(const vj_node *at, vj_error *error) {
+    char text[sizeof error->text] = "below a grant Landlock takes nothing away: ";
+    strncat(text, at->path, sizeof text - strlen(text) - 1);
+    vj_status status = vj_fail(error, VJ_REFUSED, VJ_STAGE_PLAN, 0, text);
+    error->index = (int32_t)at->rule;
+    return status;
 }
 
 vj_status vj_policy_compile(const vj_plan_settings *settings, const vj_rule *rules,
@@ -573,11 +615,17 @@ vj_status vj_policy_compile(const vj_plan_settings *settings, const vj_rule *rul
         if (settings->flags & VJ_PLAN_BROKER_NAMES) emit_names(&build);
         emit_seals(&build);
     }
-    vj_status status = denies_base(&build)
-                           ? vj_fail(error, VJ_REFUSED, VJ_STAGE_PLAN, 0,
-                                     "a deny on / leaves nothing of the host's root; ask "
-                                     "for no system instead")
-                           : assemble(&build, block, size, error);
+    const vj_node *taken = build.failed ? NULL : takes_away(&build);
+    vj_status status;
+    if (taken) {
+        status = refuse_taking(taken, error);
+    } else if (denies_base(&build)) {
+        status = vj_fail(error, VJ_REFUSED, VJ_STAGE_PLAN, 0,
+                         "a deny on / leaves nothing of the host's root; ask for no "
+                         "system instead");
+    } else {
+        status = assemble(&build, block, size, error);
+    }
     free(sorted);
     free(build.places);
     vj_tree_free(&build.tree);

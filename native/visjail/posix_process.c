@@ -1,14 +1,11 @@
-// The host side of a jail: start visjail-init, keep the sockets, start runs.
-//
-// The host never forks its own memory: visjail-init is started with
-// posix_spawn, everything in the jail by visjail-init.
+// The host side of a jail: keep the sockets, start runs, end the jail. Opening one
+// is in posix_open.c; everything in the jail is started by visjail-init.
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -24,11 +21,6 @@
 #include "plan.h"
 #include "posix_process.h"
 
-#define OPEN_TIMEOUT_MS 30000
-
-// After a failure, for the process that made pid 1 to tell of it and to end.
-#define LEAVE_TIMEOUT_MS 2000
-
 // Pid 1 answers within microseconds, a keeper as soon as execve has returned. An
 // answer that does not come means that something hinders them: the jail ends.
 #define ANSWER_TIMEOUT_MS 30000
@@ -37,17 +29,6 @@
 // it (a lower priority, a starved processor) loses the whole jail instead.
 #define END_GRACE_NS    10000000000
 #define ANSWER_SLICE_MS 10
-
-struct vj_jail {
-    pid_t owner; // the process that opened it
-    atomic_bool closed;
-    pthread_mutex_t end;  // over `process`; taken before the other lock
-    int process;          // pidfd of pid 1
-    pthread_mutex_t lock; // over everything below
-    int control;
-    int spare;         // channel of the keeper that waits, or -1
-    int keepers_asked; // requests whose answer has not come
-};
 
 // ---- messages --------------------------------------------------------------
 
@@ -86,15 +67,15 @@ vj_status vj_send(int socket, const vj_message *message, const void *data, size_
     return vj_fail(error, VJ_SYSTEM, VJ_STAGE_HOST, errno, "cannot send to the jail");
 }
 
-static void close_all(const int *descriptors, uint32_t count) {
+void vj_close_all(const int *descriptors, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) close(descriptors[i]);
 }
 
 // Receive one message and, where `data` is not NULL, what stands behind it.
 // `descriptors` has room for VJ_DESCRIPTORS_MAX.
-static vj_status receive_with(int socket, int flags, vj_message *message, void *data,
-                              size_t capacity, int *descriptors, uint32_t *count,
-                              vj_error *error) {
+vj_status vj_receive_with(int socket, int flags, vj_message *message, void *data,
+                          size_t capacity, int *descriptors, uint32_t *count,
+                          vj_error *error) {
     struct iovec parts[2] = {
         {.iov_base = message, .iov_len = sizeof *message},
         {.iov_base = data, .iov_len = capacity},
@@ -126,7 +107,7 @@ static vj_status receive_with(int socket, int flags, vj_message *message, void *
     }
     size_t expected = sizeof *message + (data ? message->data_size : 0);
     if ((size_t)size != expected || (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
-        close_all(descriptors, *count);
+        vj_close_all(descriptors, *count);
         *count = 0;
         return vj_fail(error, VJ_CLOSED, VJ_STAGE_HOST, EBADMSG, "a malformed message");
     }
@@ -135,7 +116,7 @@ static vj_status receive_with(int socket, int flags, vj_message *message, void *
 
 vj_status vj_receive(int socket, int flags, vj_message *message, int *descriptors,
                      uint32_t *count, vj_error *error) {
-    return receive_with(socket, flags, message, NULL, 0, descriptors, count, error);
+    return vj_receive_with(socket, flags, message, NULL, 0, descriptors, count, error);
 }
 
 int64_t vj_now_ns(void) {
@@ -161,283 +142,11 @@ static vj_status receive_answer(int socket, vj_message *message, int *descriptor
     }
 }
 
-static vj_status failure_of(const vj_message *message, vj_error *error) {
+vj_status vj_failure_of(const vj_message *message, vj_error *error) {
     vj_fail(error, VJ_SYSTEM, message->stage, message->error,
             vj_stage_name(message->stage));
     error->index = message->index;
     return VJ_SYSTEM;
-}
-
-// ---- open ------------------------------------------------------------------
-
-static int sealed_memory(const char *name, const void *data, size_t size) {
-    int memory = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (memory < 0) return -1;
-    size_t done = 0;
-    while (done < size) {
-        ssize_t count = write(memory, (const char *)data + done, size - done);
-        if (count < 0 && errno == EINTR) continue;
-        if (count <= 0) break;
-        done += (size_t)count;
-    }
-    int seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
-    if (done == size && fcntl(memory, F_ADD_SEALS, seals) == 0) return memory;
-    int saved = errno;
-    close(memory);
-    errno = saved;
-    return -1;
-}
-
-// A descriptor that the dup2 actions of the start cannot overwrite.
-static int above_reserved(int descriptor) {
-    if (descriptor < 0 || descriptor >= VJ_FD_FIRST_FREE) return descriptor;
-    int moved = fcntl(descriptor, F_DUPFD_CLOEXEC, VJ_FD_FIRST_FREE);
-    int saved = errno;
-    close(descriptor);
-    errno = saved;
-    return moved;
-}
-
-// Puts the cgroup files where visjail-init expects them.
-static int add_groups(posix_spawn_file_actions_t *actions, const vj_groups *groups) {
-    int result = 0;
-    for (uint32_t i = 0; !result && i < groups->count; i++) {
-        result = posix_spawn_file_actions_adddup2(actions, groups->members[i],
-                                                  VJ_FD_GROUPS + (int)i);
-    }
-    for (uint32_t i = 0; !result && i < groups->counter_count; i++) {
-        result = posix_spawn_file_actions_adddup2(actions, groups->counters[i],
-                                                  VJ_FD_COUNTERS + (int)i);
-    }
-    return result;
-}
-
-static int start_init(const char *path, int control, int host, int plan,
-                      const vj_groups *groups, pid_t *pid) {
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
-    sigset_t all, none;
-    sigfillset(&all);
-    sigemptyset(&none);
-    char *arguments[] = {"visjail-init", NULL};
-    char *environment[] = {NULL};
-    int result = posix_spawn_file_actions_init(&actions);
-    if (result) return result;
-    result = posix_spawnattr_init(&attributes);
-    if (!result) {
-        posix_spawnattr_setsigdefault(&attributes, &all);
-        posix_spawnattr_setsigmask(&attributes, &none);
-        posix_spawnattr_setflags(&attributes,
-                                 POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
-        result = posix_spawn_file_actions_adddup2(&actions, control, VJ_FD_CONTROL);
-        if (!result)
-            result = posix_spawn_file_actions_adddup2(&actions, host, VJ_FD_HOST);
-        if (!result)
-            result = posix_spawn_file_actions_adddup2(&actions, plan, VJ_FD_PLAN);
-        if (!result) result = add_groups(&actions, groups);
-        if (!result) {
-            result =
-                posix_spawn(pid, path, &actions, &attributes, arguments, environment);
-        }
-        posix_spawnattr_destroy(&attributes);
-    }
-    posix_spawn_file_actions_destroy(&actions);
-    return result;
-}
-
-static void kill_and_wait(int process) {
-    if (process < 0) return;
-    syscall(SYS_pidfd_send_signal, process, SIGKILL, NULL, 0);
-    siginfo_t info;
-    while (waitid(P_PIDFD, (id_t)process, &info, WEXITED) < 0 && errno == EINTR) {
-    }
-}
-
-// Read messages until pid 1 exists and the jail is ready, or it has failed.
-static vj_status await_ready(vj_jail *jail, vj_jail_info *info, vj_error *error) {
-    bool ready = false;
-    int64_t deadline = vj_now_ns() + (int64_t)OPEN_TIMEOUT_MS * 1000000;
-    while (!ready || jail->process < 0 || jail->spare < 0) {
-        struct pollfd event = {.fd = jail->control, .events = POLLIN};
-        int64_t left = (deadline - vj_now_ns()) / 1000000;
-        if (left <= 0) {
-            return vj_fail(error, VJ_SYSTEM, VJ_STAGE_HOST, ETIMEDOUT,
-                           "the start took too long");
-        }
-        // A signal may not leave half a jail behind: keep waiting.
-        if (poll(&event, 1, (int)left) <= 0) continue;
-        vj_message message;
-        int descriptors[VJ_DESCRIPTORS_MAX];
-        uint32_t count;
-        int32_t answers[VJ_ANSWERS_MAX];
-        vj_status status = receive_with(jail->control, 0, &message, answers,
-                                        sizeof answers, descriptors, &count, error);
-        if (status == VJ_INTERRUPTED) continue;
-        if (status != VJ_OK) return status;
-        if (message.kind == VJ_MESSAGE_FAILED) {
-            close_all(descriptors, count);
-            return failure_of(&message, error);
-        }
-        if (message.kind == VJ_MESSAGE_PROCESS && count == 1 && jail->process < 0) {
-            jail->process = descriptors[0];
-            info->pid = message.pid;
-        } else if (message.kind == VJ_MESSAGE_READY && !count) {
-            ready = true;
-            info->landlock_abi = message.landlock_abi;
-            info->guest_id = message.guest_id;
-            info->identity = message.identity;
-            info->flags = message.flags;
-            info->answer_count = message.data_size / (uint32_t)sizeof *answers;
-            memcpy(info->answers, answers, message.data_size);
-        } else if (message.kind == VJ_MESSAGE_PORTS && !count &&
-                   message.data_size <= sizeof info->ports) {
-            info->port_count = message.data_size / (uint32_t)sizeof *answers;
-            memcpy(info->ports, answers, message.data_size);
-        } else if (message.kind == VJ_MESSAGE_KEEPER && count == 1 && jail->spare < 0) {
-            jail->spare = descriptors[0];
-        } else {
-            close_all(descriptors, count);
-            return vj_fail(error, VJ_SYSTEM, message.stage, message.error,
-                           vj_stage_name(message.stage));
-        }
-    }
-    return VJ_OK;
-}
-
-// Take the pid 1 of a failed start, whose failure overtook the news of its birth.
-static void find_process(vj_jail *jail) {
-    vj_status status = VJ_OK;
-    while (jail->process < 0 && (status == VJ_OK || status == VJ_INTERRUPTED)) {
-        vj_error ignored; // nothing more to come, or the other end is gone
-        vj_message message;
-        int descriptors[VJ_DESCRIPTORS_MAX];
-        uint32_t count;
-        int32_t answers[VJ_ANSWERS_MAX];
-        status = receive_with(jail->control, MSG_DONTWAIT, &message, answers,
-                              sizeof answers, descriptors, &count, &ignored);
-        if (status != VJ_OK) continue;
-        if (message.kind == VJ_MESSAGE_PROCESS && count == 1) {
-            jail->process = descriptors[0];
-        } else {
-            close_all(descriptors, count);
-        }
-    }
-}
-
-// End the process that made pid 1. After a failure it first gets time to end by
-// itself: killed between the birth and the news of it, it would leave a pid 1
-// that nobody knows.
-static void end_outer(int outer, bool failed) {
-    int64_t deadline = vj_now_ns() + (int64_t)LEAVE_TIMEOUT_MS * 1000000;
-    struct pollfd event = {.fd = outer, .events = POLLIN};
-    while (failed) {
-        int64_t left = (deadline - vj_now_ns()) / 1000000;
-        if (left <= 0 || poll(&event, 1, (int)left) > 0) break;
-    }
-    kill_and_wait(outer);
-    close(outer);
-}
-
-// Start visjail-init: `*outer` gets a pidfd of it. Returns 0 or an errno.
-static int start_outer(const char *init_path, int host, int memory,
-                       const vj_groups *groups, vj_jail *jail, int *outer) {
-    int pair[2];
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) return errno;
-    int result = 0;
-    pid_t pid = -1;
-    jail->control = above_reserved(pair[0]);
-    if (jail->control < 0) result = errno;
-    int control = above_reserved(pair[1]);
-    if (control < 0 && !result) result = errno;
-    if (!result) result = start_init(init_path, control, host, memory, groups, &pid);
-    if (control >= 0) close(control);
-    if (result) return result;
-    *outer = (int)syscall(SYS_pidfd_open, pid, 0);
-    if (*outer >= 0) return 0;
-    result = errno;
-    kill(pid, SIGKILL);
-    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
-    }
-    return result;
-}
-
-static int copy_descriptors(const int32_t *from, uint32_t count, int32_t *to,
-                            uint32_t *done) {
-    for (*done = 0; *done < count; (*done)++) {
-        to[*done] = fcntl(from[*done], F_DUPFD_CLOEXEC, VJ_FD_FIRST_FREE);
-        if (to[*done] < 0) return errno;
-    }
-    return 0;
-}
-
-// Copies of the cgroup files that the dup2 actions of the start cannot overwrite.
-// Returns 0 or an errno; what was copied is to be closed either way.
-static int copy_groups(const vj_groups *given, vj_groups *copy) {
-    int result =
-        copy_descriptors(given->members, given->count, copy->members, &copy->count);
-    if (result) return result;
-    return copy_descriptors(given->counters, given->counter_count, copy->counters,
-                            &copy->counter_count);
-}
-
-static void close_groups(const vj_groups *groups) {
-    for (uint32_t i = 0; i < groups->count; i++) close(groups->members[i]);
-    for (uint32_t i = 0; i < groups->counter_count; i++) close(groups->counters[i]);
-}
-
-static vj_status start_jail(const char *init_path, const void *plan, size_t plan_size,
-                            const vj_groups *given, vj_jail *jail, vj_jail_info *info,
-                            vj_error *error) {
-    int outer = -1;
-    int result = 0;
-    int memory = -1;
-    int host = above_reserved((int)syscall(SYS_pidfd_open, getpid(), 0));
-    if (host < 0) result = errno;
-    vj_groups groups = {.count = 0};
-    if (!result) result = copy_groups(given, &groups);
-    if (!result) {
-        memory = above_reserved(sealed_memory("visjail-plan", plan, plan_size));
-        if (memory < 0) result = errno;
-    }
-    if (!result) result = start_outer(init_path, host, memory, &groups, jail, &outer);
-    close_groups(&groups);
-    if (host >= 0) close(host);
-    if (memory >= 0) close(memory);
-    vj_status status = VJ_SYSTEM;
-    if (result) {
-        vj_fail(error, status, VJ_STAGE_HOST, result, init_path);
-    } else {
-        status = await_ready(jail, info, error);
-        end_outer(outer, status != VJ_OK);
-    }
-    if (status != VJ_OK && jail->control >= 0) find_process(jail);
-    return status;
-}
-
-vj_status vj_jail_open(const char *init_path, const void *plan, uint64_t plan_size,
-                       const vj_groups *groups, vj_jail **out, vj_jail_info *info,
-                       vj_error *error) {
-    *out = NULL;
-    memset(info, 0, sizeof *info);
-    if (vj_plan_check(plan, plan_size) ||
-        groups->count != ((const vj_plan *)plan)->tree.groups ||
-        groups->counter_count != ((const vj_plan *)plan)->tree.counters) {
-        return vj_fail(error, VJ_REFUSED, VJ_STAGE_PLAN, EINVAL, "the plan is malformed");
-    }
-    vj_jail *jail = calloc(1, sizeof *jail);
-    if (!jail)
-        return vj_fail(error, VJ_NO_MEMORY, VJ_STAGE_HOST, ENOMEM, "out of memory");
-    pthread_mutex_init(&jail->lock, NULL);
-    pthread_mutex_init(&jail->end, NULL);
-    jail->owner = getpid();
-    jail->control = jail->process = jail->spare = -1;
-    vj_status status = start_jail(init_path, plan, plan_size, groups, jail, info, error);
-    if (status == VJ_OK) {
-        *out = jail;
-    } else {
-        vj_jail_free(jail);
-    }
-    return status;
 }
 
 // ---- close -----------------------------------------------------------------
@@ -452,6 +161,31 @@ static void let_go(vj_jail *jail) {
     close_slot(&jail->control);
 }
 
+void vj_process_end(int process, bool is_child) {
+    if (process < 0) return;
+    syscall(SYS_pidfd_send_signal, process, SIGKILL, NULL, 0);
+    siginfo_t info;
+    while (is_child && waitid(P_PIDFD, (id_t)process, &info, WEXITED) < 0 &&
+           errno == EINTR) {
+    }
+    struct pollfd event = {.fd = process, .events = POLLIN};
+    while (!is_child && poll(&event, 1, -1) < 0 && errno == EINTR) {
+    }
+}
+
+// Without a pid namespace nothing ends with the supervisor: it is asked to end all
+// others first. One that does not answer in time is killed, and its keepers, which
+// its end tells, end what is theirs.
+static void await_end(const vj_jail *jail) {
+    shutdown(jail->control, SHUT_RDWR);
+    int64_t deadline = vj_now_ns() + END_GRACE_NS;
+    struct pollfd event = {.fd = jail->process, .events = POLLIN};
+    for (;;) {
+        int64_t left = (deadline - vj_now_ns()) / 1000000;
+        if (left <= 0 || poll(&event, 1, (int)left) > 0) return;
+    }
+}
+
 void vj_jail_close(vj_jail *jail) {
     if (jail->owner != getpid()) {
         // A forked child shares the jail with its parent, which goes on. It has
@@ -459,16 +193,20 @@ void vj_jail_close(vj_jail *jail) {
         atomic_store(&jail->closed, true);
         let_go(jail);
         close_slot(&jail->process);
+        close_slot(&jail->outer);
         return;
     }
     pthread_mutex_lock(&jail->end);
     if (!atomic_exchange(&jail->closed, true)) {
         // First of all: whoever waits for an answer of pid 1 holds the lock.
-        kill_and_wait(jail->process);
+        if (jail->tracks) await_end(jail);
+        vj_process_end(jail->process, jail->outer < 0);
+        vj_process_end(jail->outer, true);
         pthread_mutex_lock(&jail->lock);
         let_go(jail);
         pthread_mutex_unlock(&jail->lock);
         close_slot(&jail->process);
+        close_slot(&jail->outer);
     }
     pthread_mutex_unlock(&jail->end);
 }
@@ -533,8 +271,8 @@ static vj_status await_answer(vj_jail *jail, vj_message_kind kind, int *descript
         if (status != VJ_OK) return condemn(jail, status, error);
         if (message.kind == VJ_MESSAGE_KEEPER) jail->keepers_asked--;
         if (message.error) {
-            close_all(received, count);
-            if (message.kind == (uint32_t)kind) return failure_of(&message, error);
+            vj_close_all(received, count);
+            if (message.kind == (uint32_t)kind) return vj_failure_of(&message, error);
             continue;
         }
         if (message.kind == (uint32_t)kind && count == wanted) {
@@ -545,7 +283,7 @@ static vj_status await_answer(vj_jail *jail, vj_message_kind kind, int *descript
             jail->spare = received[0];
             continue;
         }
-        close_all(received, count);
+        vj_close_all(received, count);
     }
 }
 
@@ -656,7 +394,7 @@ static vj_status send_spawn(int channel, const vj_spawn *spawn, vj_error *error)
         return vj_send(channel, &message, spawn->strings, spawn->strings_size,
                        descriptors, count, error);
     }
-    int memory = sealed_memory("visjail-spawn", spawn->strings, spawn->strings_size);
+    int memory = vj_sealed_memory("visjail-spawn", spawn->strings, spawn->strings_size);
     if (memory < 0) {
         return vj_fail(error, VJ_SYSTEM, VJ_STAGE_HOST, errno, "cannot make a memfd");
     }
@@ -674,8 +412,8 @@ static vj_status await_started(int channel, int32_t *pid, vj_error *error) {
         uint32_t count;
         vj_status status = receive_answer(channel, &message, descriptors, &count, error);
         if (status != VJ_OK) return status;
-        close_all(descriptors, count);
-        if (message.kind == VJ_MESSAGE_FAILED) return failure_of(&message, error);
+        vj_close_all(descriptors, count);
+        if (message.kind == VJ_MESSAGE_FAILED) return vj_failure_of(&message, error);
         if (message.kind == VJ_MESSAGE_STARTED) {
             *pid = message.pid;
             return VJ_OK;
@@ -732,7 +470,7 @@ static void collect(vj_run *run) {
     vj_status status =
         vj_receive(run->channel, MSG_DONTWAIT, &message, descriptors, &count, &ignored);
     if (status == VJ_TIMED_OUT || status == VJ_INTERRUPTED) return;
-    close_all(descriptors, count);
+    vj_close_all(descriptors, count);
     if (status == VJ_OK && message.kind == VJ_MESSAGE_DONE) {
         run->done++;
         return;

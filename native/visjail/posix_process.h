@@ -3,12 +3,26 @@
 #define VJ_POSIX_PROCESS_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
 #include "message.h"
 #include "visjail.h"
+
+struct vj_jail {
+    pid_t owner; // the process that opened it
+    atomic_bool closed;
+    pthread_mutex_t end;  // over `process`; taken before the other lock
+    int process;          // pidfd of pid 1
+    int outer;            // pidfd of our child whose child pid 1 is, or -1: pid 1 is ours
+    bool tracks;          // pid 1 ends its processes one by one: the kernel does not
+    pthread_mutex_t lock; // over everything below
+    int control;
+    int spare;         // channel of the keeper that waits, or -1
+    int keepers_asked; // requests whose answer has not come
+};
 
 struct vj_run {
     vj_jail *jail; // outlives the run
@@ -29,6 +43,55 @@ vj_status vj_send(int socket, const vj_message *message, const void *data, size_
                   const int *descriptors, uint32_t count, vj_error *error);
 vj_status vj_receive(int socket, int flags, vj_message *message, int *descriptors,
                      uint32_t *count, vj_error *error);
+
+// With what stands behind the message, where `data` is not NULL.
+vj_status vj_receive_with(int socket, int flags, vj_message *message, void *data,
+                          size_t capacity, int *descriptors, uint32_t *count,
+                          vj_error *error);
+vj_status vj_failure_of(const vj_message *message, vj_error *error);
+
+void vj_close_all(const int *descriptors, uint32_t count);
+
+// Kill the process of a pidfd and wait for its end, as its parent or not.
+void vj_process_end(int process, bool is_child);
+
+// Start a program with these descriptors under these numbers, and no environment.
+// Returns 0 or an errno.
+typedef struct {
+    const char *program;
+    char *const *arguments;
+    const int *descriptors; // each above all of `numbers`
+    const int *numbers;
+    uint32_t count;
+    bool session; // of its own
+} vj_launch;
+int vj_launch_start(const vj_launch *launch, pid_t *pid);
+
+// The numbers under which visjail-init expects the files of the cgroups; returns how
+// many there are.
+#define VJ_GROUP_FILES_MAX (VJ_GROUPS_MAX + VJ_COUNTERS)
+uint32_t vj_groups_place(const vj_groups *groups, int *descriptors, int *numbers);
+
+// The same descriptor above those of visjail-init; the given one is closed.
+int vj_above_reserved(int descriptor);
+// A sealed memfd with `size` bytes, or -1.
+int vj_sealed_memory(const char *name, const void *data, size_t size);
+
+// Start bwrap with the operations of a plan as its arguments (linux_bubblewrap.c).
+// `errors` gets what it prints.
+typedef struct {
+    const char *init_path;
+    const vj_plan *plan;
+    const vj_jail_options *options;
+    int control;
+    int host;
+    int memory; // the plan
+    int errors;
+    const vj_groups *groups;
+} vj_bubblewrap;
+// Whether what bwrap was to cover is still what the plan means.
+vj_status vj_bubblewrap_recheck(const vj_plan *plan, vj_error *error);
+vj_status vj_bubblewrap_start(const vj_bubblewrap *start, pid_t *pid, vj_error *error);
 
 // Whether the run has ended; fills `result` if so. `readable`: its channel has
 // something. An order to end that is not carried out in time ends the jail.

@@ -39,11 +39,21 @@ typedef struct {
     uint32_t counter_count;
 } vj_groups;
 
-// Start `init_path` with the plan and wait until the jail is complete.
+// What the start of a jail needs beside its plan.
+typedef struct {
+    const char *bubblewrap; // path of the binary, for a plan that is for it
+    // It follows links at its mount points, so none may be where a guest could have
+    // made one (the class of CVE-2026-87766).
+    uint32_t follows_links;
+    uint32_t disables_userns; // it has --disable-userns, and that works here
+    vj_groups groups;
+} vj_jail_options;
+
+// Start `init_path`, or bwrap, with the plan and wait until the jail is complete.
 // Fails with stage and errno; nothing of the attempt is left.
-vj_status vj_jail_open(const char *init_path, const void *plan, uint64_t plan_size,
-                       const vj_groups *groups, vj_jail **jail, vj_jail_info *info,
-                       vj_error *error);
+vj_status vj_jail_open(const char *init_path, const vj_jail_options *options,
+                       const void *plan, uint64_t plan_size, vj_jail **jail,
+                       vj_jail_info *info, vj_error *error);
 
 // End everything in the jail and wait for it. Idempotent; the handle stays
 // valid until vj_jail_free. In a forked child of the opener it only lets go.

@@ -347,12 +347,17 @@ def _try_clause(key: str, name: str, fields: Mapping[str, Any], folder: str) -> 
     return Finding(key, name, "enforced", detail=by, probe=probe)
 
 
+def _limits_for(backend: str) -> Limits:
+    """Return the limits that *backend* can hold: Landlock makes no place and no namespace."""
+    return Limits(processes=None, scratch=None) if backend == "landlock" else Limits()
+
+
 def _backends() -> Iterator[Finding]:
     for backend in ("bubblewrap", "landlock"):
         key, name = f"backend.{backend}", f"back end {backend}"
         probe = f"open a jail by {backend} and run a program"
         try:
-            with Jail(JailPolicy(), backend=backend) as jail:
+            with Jail(JailPolicy(limits=_limits_for(backend)), backend=backend) as jail:
                 result = jail.run(["true"], timeout=PROGRAM_TIMEOUT_SECONDS)
         except (VisRuntimeError, OSError) as error:
             yield _refused(key, name, probe, error)

@@ -63,53 +63,110 @@ def _read(path: str) -> str:
         return ""
 
 
-def _refused(call: str, *arguments: object) -> bool:
-    """Tell whether a harmless call is answered with EPERM."""
+CLONE_NEWUSER = 0x10000000
+NO_FLAG = 1
+
+
+def _answer(call: str, *arguments: object) -> int:
+    """Return the errno of a harmless call, 0 if it succeeded."""
     libc = ctypes.CDLL(None, use_errno=True)
-    return bool(getattr(libc, call)(*arguments) and ctypes.get_errno() == errno.EPERM)
+    return ctypes.get_errno() if getattr(libc, call)(*arguments) else 0
 
 
-def _why_no_namespaces(number: int) -> tuple[str, str]:
-    """Return the cause and the fix, in this order of likelihood."""
-    if _read("/proc/sys/user/max_user_namespaces") == "0":
+def _filter_refuses_namespaces() -> bool:
+    """Tell whether a filter answers unshare(2), for all flags or for a user namespace.
+
+    With a bit that is no flag the kernel says EINVAL before it looks at the others.
+    """
+    return _answer("unshare", CLONE_NEWUSER | NO_FLAG) == errno.EPERM
+
+
+def _filter_refuses_mounts() -> bool:
+    """Tell whether a filter answers mount(2): the kernel itself looks at the text first.
+
+    Where the text cannot be read it says EFAULT, with every right and with none; security
+    modules are asked later.
+    """
+    bad = ctypes.c_void_p(8)
+    return _answer("mount", bad, bad, bad, ctypes.c_ulong(0), None) == errno.EPERM
+
+
+FILTERED = (
+    "a seccomp filter around this process refuses {what} (a container's default)",
+    "run the container with a seccomp profile that allows unshare, mount and clone",
+)
+
+
+APPARMOR = (
+    (
+        "AppArmor keeps programs without a profile from user namespaces "
+        "(kernel.apparmor_restrict_unprivileged_userns is 1)"
+    ),
+    "load the profile that `visruntime doctor` prints, as root",
+)
+
+
+def _apparmor_restricts() -> bool:
+    """Tell whether AppArmor takes the rights in a user namespace from programs without a profile."""
+    return _read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1"
+
+
+def _why_no_namespaces(stage: str, number: int) -> tuple[str, str]:
+    """Return the cause and the fix of the errno *number* at *stage*."""
+    if number == errno.ENOSYS:
+        return ("the kernel is too old for this jail", "Linux 5.12 or newer is needed")
+    if stage == "mount propagation":
+        if _filter_refuses_mounts():
+            return FILTERED[0].format(what="mounts"), FILTERED[1]
+        if _apparmor_restricts():
+            return APPARMOR
         return (
-            "user namespaces are switched off (user.max_user_namespaces is 0)",
-            "as root: sysctl -w user.max_user_namespaces=15000",
+            "Landlock or another security module around this process refuses mounts (as in a jail)",
+            "start the host outside of that sandbox",
         )
+    if number == errno.ENOSPC:
+        if _read("/proc/sys/user/max_user_namespaces") == "0":
+            return (
+                "user namespaces are switched off (user.max_user_namespaces is 0)",
+                "as root: sysctl -w user.max_user_namespaces=15000",
+            )
+        return (
+            "no more namespaces may be made (a user.max_*_namespaces limit, or nested too deep)",
+            "raise the limits in /proc/sys/user, or leave the outer sandbox",
+        )
+    if _filter_refuses_namespaces():
+        return FILTERED[0].format(what="namespaces"), FILTERED[1]
+    return _why_the_kernel_refuses(stage)
+
+
+def _why_the_kernel_refuses(stage: str) -> tuple[str, str]:
     if _read("/proc/sys/kernel/unprivileged_userns_clone") == "0":
         return (
             "user namespaces are for root only (kernel.unprivileged_userns_clone is 0)",
             "as root: sysctl -w kernel.unprivileged_userns_clone=1",
         )
-    if _read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1":
+    if _apparmor_restricts():
+        return APPARMOR
+    if stage == "id map":
         return (
-            (
-                "AppArmor keeps programs without a profile from user namespaces "
-                "(kernel.apparmor_restrict_unprivileged_userns is 1)"
-            ),
-            "load the profile that `visruntime doctor` prints, as root",
+            "uid 0 without the capability SETFCAP may map no ids (as in a jail or a container)",
+            "start the host as another uid, or outside of that sandbox",
         )
-    if number == errno.ENOSPC:
+    if _is_in_chroot():
         return (
-            "no more namespaces may be made (a user.max_*_namespaces limit, or nested too deep)",
-            "raise the limits in /proc/sys/user, or leave the outer sandbox",
-        )
-    if number == errno.ENOSYS:
-        return ("the kernel is too old for this jail", "Linux 5.12 or newer is needed")
-    if _refused("unshare", 0):
-        return (
-            "a seccomp filter around this process refuses namespaces (a container's default)",
-            "run the container with a seccomp profile that allows unshare, mount and clone",
-        )
-    if _refused("mount", b"", b"", b"", 0, None):
-        return (
-            "a filter or Landlock around this process refuses mounts",
-            "start the host outside of that sandbox",
+            "the kernel refuses namespaces in a chroot",
+            "start the host outside of the chroot",
         )
     return (
         "the kernel refuses namespaces to this process (a chroot, or a security module)",
-        "start the host outside of the chroot, or see `visruntime doctor`",
+        "start the host outside of it, or see `visruntime doctor`",
     )
+
+
+def _is_in_chroot() -> bool:
+    """Tell whether the root of this process is no mount point, which it is but for chroot(2)."""
+    points = [line.split()[4:5] for line in _read("/proc/self/mountinfo").splitlines()]
+    return bool(points) and ["/"] not in points
 
 
 def no_wall(error: _native.NativeError, wall: Wall) -> PolicyUnsupported | None:
@@ -198,8 +255,13 @@ def as_public_error(error: _native.NativeError, plan: bytes) -> Exception:
             field=None,
             value=path,
         )
+    if error.stage == "bubblewrap":
+        return _bubblewrap_error(error, plan)
     if error.stage in NAMESPACE_STAGES:
-        cause, fix = _why_no_namespaces(error.errno)
+        cause, fix = _why_no_namespaces(error.stage, error.errno)
+    elif error.stage == "landlock" and error.errno in (errno.ENOSYS, errno.EOPNOTSUPP):
+        cause = "this kernel's Landlock is missing or too old for the back end"
+        fix = "bubblewrap needs ABI 3 (Linux 6.2), landlock ABI 6 (Linux 6.12)"
     elif error.stage == "proc mount" and error.errno == errno.EPERM:
         cause = "the kernel refuses a private /proc because the visible one is partly covered"
         fix = "run the container with an unmasked /proc, or outside of it"
@@ -212,3 +274,26 @@ def as_public_error(error: _native.NativeError, plan: bytes) -> Exception:
     return JailUnavailable(
         f"cannot open a jail: {cause}", stage=error.stage, errno=error.errno, fix=fix
     )
+
+
+def _bubblewrap_error(error: _native.NativeError, plan: bytes) -> Exception:
+    if error.status == "refused":
+        path = _native.plan_path(plan, error.index) if error.index >= 0 else None
+        where = f"{path}: " if path else ""
+        return PolicyUnsupported(
+            f"{where}{error} (back end bubblewrap); use the back end namespaces, or a bubblewrap "
+            "that follows no links there",
+            field="backend",
+            value=path,
+        )
+    said = str(error).encode("ascii", "replace").decode()
+    return JailUnavailable(
+        f"bubblewrap makes no jail here: {_printable(said)}",
+        stage=error.stage,
+        errno=error.errno,
+        fix="see `visruntime doctor`",
+    )
+
+
+def _printable(text: str) -> str:
+    return "".join(each if each.isprintable() else "?" for each in text)

@@ -123,12 +123,13 @@ class HeldLimits:
             return True
         return self.leaf is not None and "processes" in self.leaf.mechanisms
 
-    def clauses(self, info: Mapping[str, int]) -> list[Clause]:
+    def clauses(self, info: Mapping[str, int], backend: str) -> list[Clause]:
         """Say what enforces each limit in the jail that *info* describes."""
         limits = self.limits
-        clauses = self._of_the_tree(info)
+        clauses = self._of_the_tree(info, backend)
         if limits.scratch is not None:
-            clauses.append(_clause("scratch", "tmpfs size", "tree", limits.scratch))
+            share = ", an equal part for each place" if backend == "bubblewrap" else ""
+            clauses.append(_clause("scratch", f"tmpfs size{share}", "tree", limits.scratch))
         for name, mechanism, value in (
             ("open_files", "RLIMIT_NOFILE", self.process["open_files"]),
             ("file_size", "RLIMIT_FSIZE", limits.file_size),
@@ -142,7 +143,7 @@ class HeldLimits:
             clauses.append(_clause("wall_seconds", "keeper deadline", "tree", limits.wall_seconds))
         return clauses
 
-    def _of_the_tree(self, info: Mapping[str, int]) -> list[Clause]:
+    def _of_the_tree(self, info: Mapping[str, int], backend: str) -> list[Clause]:
         limits = self.limits
         by_leaf = self.leaf.mechanisms if self.leaf is not None else {}
         clauses = []
@@ -160,6 +161,8 @@ class HeldLimits:
         if limits.memory is None:
             return clauses
         shared = ("kernel.shmall",) if info["shared_memory"] else ()
+        if backend == "landlock":
+            shared = ("no System V shared memory (seccomp)",)
         mechanisms, bound, note = {
             "cgroup": ((by_leaf.get("memory", ""),), "tree", "no swap"),
             "watch": (("watch by the keepers", *shared), "sampled", WATCH_NOTE),

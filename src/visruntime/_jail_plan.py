@@ -13,6 +13,7 @@ from itertools import islice
 
 from visruntime import _native
 from visruntime._decider import Decider
+from visruntime._jail_backends import refused, without_denied
 from visruntime._jail_canaries import MOST_PATHS
 from visruntime._jail_limits import HeldLimits
 from visruntime._jail_mounts import (
@@ -24,7 +25,7 @@ from visruntime._jail_mounts import (
 from visruntime._jail_names import check_names, name_acts
 from visruntime._jail_ports import needs_ports, port_operations
 from visruntime._jail_protect import protect
-from visruntime._jail_search import look_through
+from visruntime._jail_search import REASONS, look_through
 from visruntime._jail_sockets import check_broker, resolve_sockets, socket_tier
 from visruntime._links import Resolver, check_links
 from visruntime._paths import HOME, ancestors, is_within, visible
@@ -57,11 +58,14 @@ class JailPlan:
 
     __slots__ = (
         "acts",
+        "backend",
         "blob",
+        "disables_userns",
         "home",
         "host_rules",
         "masked",
         "notes",
+        "own_tmp",
         "patterns",
         "protected",
         "rules",
@@ -71,8 +75,11 @@ class JailPlan:
         "written",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, backend: str) -> None:
+        self.backend = backend
         self.blob = b""
+        self.disables_userns = False
+        self.own_tmp = backend != "landlock"
         self.home = HOME
         self.host_rules: list[tuple[str, str]] = []
         self.notes: list[str] = []
@@ -93,6 +100,7 @@ def make_plan(
     limits: HeldLimits | None = None,
     implicit_read: Sequence[tuple[str, str]] = (),
     config_files: Iterable[str] = (),
+    backend: str = "namespaces",
 ) -> JailPlan:
     """Compile *policy*, or say which clause cannot be held here.
 
@@ -100,6 +108,7 @@ def make_plan(
         limits: what holds its limits; by default what needs no cgroup.
         implicit_read: (path, reason) of read-only grants that the caller's library adds.
         config_files: policy and configuration files in use, kept read-only.
+        backend: what will execute the plan; it decides what can be held.
 
     Raises:
         PolicyUnsupported: a clause that this version or machine cannot enforce.
@@ -112,6 +121,7 @@ def make_plan(
             resolver,
             implicit_read,
             config_files,
+            backend,
         )
 
 
@@ -121,6 +131,7 @@ def _make_plan(
     resolver: Resolver,
     implicit_read: Sequence[tuple[str, str]],
     config_files: Iterable[str],
+    backend: str,
 ) -> JailPlan:
     system_roots = SystemRoots() if policy.system == "minimal" else None
     minimal = system_roots.pairs if system_roots else ()
@@ -130,11 +141,13 @@ def _make_plan(
     reveal = [resolver(path) for path in policy.reveal]
     for field, why in unsupported(policy, resolved, reveal):
         raise PolicyUnsupported(f"{field}: {why}", field=field)
-    plan = JailPlan()
+    for field, why in refused(policy, backend):
+        raise PolicyUnsupported(f"{field}: {why} (back end {backend})", field=field)
+    plan = JailPlan(backend)
     host_root = policy.system == "host"
     written = [rule for rule in resolved if rule.origin not in ("system", "private")]
     plan.written = written
-    plan.home = _home(resolved, written)
+    plan.home = _home(resolved, written) if plan.own_tmp else "/"
     plan.notes += [
         f"inherit_env: {name} is not set on this host, so the guest does not have it"
         for name in policy.inherit_env
@@ -153,6 +166,8 @@ def _make_plan(
     sockets = resolve_sockets(policy, resolver, grants)
     rules += [("read", path, False, True) for _, path in sockets]
     copied, system = _system_rules(resolved, resolver)
+    if backend == "landlock":
+        copied, system = [], _bare_system_rules(resolved)
     rules += system
     rules += _mount_rules(written, rules)
     protection = protect(
@@ -172,6 +187,8 @@ def _make_plan(
         granted=frozenset(path for _, path in sockets),
     )
     plan.masked = findings.masked
+    if backend == "landlock":  # no socket can be made there, so none leads anywhere
+        plan.masked = [found for found in findings.masked if found[1] != REASONS["s"]]
     plan.secrets = findings.secrets
     plan.protected += findings.read_only
     plan.notes += findings.notes
@@ -190,6 +207,14 @@ def _make_plan(
     decide = Decider(plan.rules if written or sockets else ())
     plan.host_rules = [(kind, path) for kind, path, private, _ in rules if not private]
     brokered = bool(plan.wall.names) and policy.absent_deny == "broker"
+    if brokered and backend != "namespaces":
+        origin, path = plan.wall.names[0]
+        raise PolicyUnsupported(
+            f'{origin}: {path} does not exist, and absent_deny="broker" needs a broker, which only '
+            f'the back end namespaces has; ask for "wall" (back end {backend})',
+            field=origin,
+            value=path,
+        )
     if brokered:
         check_names(plan.wall)
     plan.acts = [
@@ -206,7 +231,9 @@ def _make_plan(
     plan.blob = _compile(
         rules=_in_whose_name(rules, written, strangers),
         facts=facts,
-        extras=[
+        extras=_bare_extras(plan.acts)
+        if backend == "landlock"
+        else [
             *_extras(policy, resolved, resolver, plan.home, os.geteuid() or guest_id),
             *_system_extras(system_roots, copied),
             *(("TRY", act[1:], "", ord(act[0])) for act in plan.acts),
@@ -225,6 +252,7 @@ def _make_plan(
         broker_names=brokered,
         held={path for _, path in plan.wall.names},
         free=plan.wall.free,
+        backend=backend,
     )
     return plan
 
@@ -263,6 +291,13 @@ def _compile(**parts: Any) -> bytes:
     try:
         return _native.compile_plan(**parts)
     except _native.NativeError as error:
+        if error.index >= 0:
+            kind, path = parts["rules"][error.index][:2]
+            raise PolicyUnsupported(
+                f"{kind}: {error}; use another back end, or grant the folders beside it",
+                field=kind,
+                value=path,
+            ) from None
         raise PolicyUnsupported(f"the policy cannot be enforced: {error}") from None
 
 
@@ -305,6 +340,20 @@ def _system_rules(
             private = True
         rules.append((rule.kind, rule.path, private, False))
     return copied, rules
+
+
+def _bare_system_rules(resolved: Sequence[Rule]) -> list[tuple[str, str, bool, bool]]:
+    """Return the rules of the system where no place is the jail's own and nothing is masked."""
+    system = [rule for rule in resolved if rule.origin == "system"]
+    denied = [rule.path for rule in system if rule.kind == "deny"]
+    granted = [
+        ("read", path, False, False)
+        for rule in system
+        if rule.kind == "read"
+        for path in without_denied(rule.path, denied)
+    ]
+    # The denies stay: a grant of the caller above one is refused.
+    return granted + [("deny", path, False, False) for path in denied]
 
 
 def _is_small_file(found: os.stat_result) -> bool:
@@ -580,6 +629,11 @@ def _extras(
     extras.append(("DIRECTORY", "/run", "", 0))
     extras += _grant_links(policy, resolver)
     return extras
+
+
+def _bare_extras(acts: Sequence[str]) -> list[tuple[str, str, str, int]]:
+    """Return the operations of a jail without mounts: the host's harmless devices, and acts."""
+    return [("DEVICES", "/dev", "", 0), *(("TRY", act[1:], "", ord(act[0])) for act in acts)]
 
 
 def _made_etc(policy: JailPolicy, home: str, user: int) -> list[tuple[str, str, str, int]]:

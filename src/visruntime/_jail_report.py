@@ -18,6 +18,49 @@ if TYPE_CHECKING:
 
 __all__ = ["make_report"]
 
+MOUNT = {
+    "namespaces": ("mount",),
+    "bubblewrap": ("mount by bubblewrap, verified inside",),
+    "landlock": (),
+}
+"""What file clauses rest on besides Landlock."""
+
+NOTES: dict[str, tuple[str, ...]] = {
+    "namespaces": (),
+    "bubblewrap": (
+        (
+            "bubblewrap: what the host mounts later below a grant appears in the jail; where the "
+            "grant is not writable Landlock keeps writes from it"
+        ),
+        (
+            "bubblewrap: limits.scratch is divided evenly among the private places; empty files "
+            "in them count nowhere"
+        ),
+        "bubblewrap: the times of /dev/null and the other devices can be set, as any user can",
+    ),
+    "landlock": (
+        (
+            "landlock: the guest sees that files exist, their sizes, times and owners, and what "
+            "links lead to, wherever the caller can; it reads and lists only what is granted"
+        ),
+        (
+            "landlock: no mode, owner, time or attribute of a file can be changed, not in a write "
+            "grant either; no AF_UNIX socket, System V object, message queue or file watch is made"
+        ),
+        (
+            "landlock: there is no private /tmp, /proc or /dev/shm, HOME is / and TMPDIR is not set; "
+            "Jail.processes, which reads /proc, is denied"
+        ),
+        "landlock: the names of the host and its users, and which pids exist, can be found out",
+        (
+            "landlock: a run is ended by following its processes, which its keeper inherits, and "
+            "not by the end of a namespace; if the supervisor and a keeper are killed at once "
+            "from outside, what that run had started lives on"
+        ),
+    ),
+}
+"""What an owner should know of a back end."""
+
 IDENTITY_MAPPED = 2
 
 
@@ -31,67 +74,77 @@ def make_report(
     ports: Mapping[int, int],
 ) -> EnforcementReport:
     """Say what enforces *policy* in the jail that *info* describes."""
-    layer = (f"landlock-{info['landlock_abi']}",) if info["landlock_abi"] else ()
-    clauses = [Clause("system", ("mount", *layer))]
+    abi = info["landlock_abi"]
+    layer = (f"landlock-{abi}",) if abi else ()
+    mount = MOUNT[plan.backend]
+    files = (*mount, *layer)
+    clauses = [Clause("system", files)]
     for kind in ("read", "write"):
         for index, _ in enumerate(getattr(policy, kind)):
             bound, note = _pattern(plan, f"{kind}[{index}]")
-            clauses.append(Clause(f"{kind}[{index}]", ("mount", *layer), bound=bound, note=note))
+            clauses.append(Clause(f"{kind}[{index}]", files, bound=bound, note=note))
     held = {origin for origin, _ in plan.wall.names}
     for kind in ("deny", "deny_read", "deny_write", "deny_exec"):
-        mechanism = "noexec mount" if kind == "deny_exec" else "mount"
+        holds = "holds for the object that was there when the jail opened"
+        denied = ("noexec mount",) if kind == "deny_exec" else mount
+        if plan.backend == "landlock":
+            denied, holds = layer, "nothing above it is granted"
         for index, _ in enumerate(getattr(policy, kind)):
             origin = f"{kind}[{index}]"
             bound, note = _pattern(plan, origin)
-            note = note or "holds for the object that was there when the jail opened"
+            note = note or holds
             if origin in held:
                 wall = [f"{name} wall" for name in layer]
                 wall += ["creation broker"] if policy.absent_deny == "broker" else []
                 note = "nothing is there, and no guest makes it"
                 clauses.append(Clause(origin, tuple(wall), note=note))
             else:
-                clauses.append(Clause(origin, (mechanism,), bound=bound, note=note))
+                clauses.append(Clause(origin, denied, bound=bound, note=note))
+    clauses += [Clause(f"implicit read {path}", files, note=why) for path, why in implicit_read]
     clauses += [
-        Clause(f"implicit read {path}", ("mount", *layer), note=why) for path, why in implicit_read
-    ]
-    clauses += [
-        Clause(f"protected {path}", ("mount",), note="the host runs or trusts it")
+        Clause(f"protected {path}", mount, note="the host runs or trusts it")
         for path in plan.protected
     ]
     clauses += [
-        Clause(f"protected {path}", ("mount",), note="a folder here could hold a denied name")
+        Clause(f"protected {path}", mount, note="a folder here could hold a denied name")
         for path in plan.wall.replaced
     ]
-    clauses += [Clause(f"masked {path}", ("mount",), note=why) for path, why in plan.masked]
+    clauses += [Clause(f"masked {path}", mount, note=why) for path, why in plan.masked]
     clauses += _secrets(policy, plan)
     clauses += [
         *_sockets(policy, plan),
         *_ports(policy, ports, info),
-        _egress(policy, info),
+        _egress(policy, plan, info),
         Clause("env", ("built, not inherited",)),
-        Clause("processes of the host", ("pid namespace", *(layer if _scopes(info) else ()))),
-        Clause("privileges", ("no capabilities", "no_new_privs", "seccomp", "user namespace")),
+        _processes(plan, info),
+        Clause("privileges", _privileges(plan)),
     ]
-    clauses += limits.clauses(info)
-    notes = [*plan.notes, *_wall_notes(plan, policy.absent_deny)]
-    if not info["landlock_abi"]:
+    clauses += limits.clauses(info, plan.backend)
+    return EnforcementReport(
+        backend=plan.backend,
+        clauses=tuple(clauses),
+        canaries=canaries,
+        identity=_identity(plan, info),
+        notes=(
+            *plan.notes,
+            *_wall_notes(plan, policy.absent_deny),
+            *_notes(policy, plan, info),
+        ),
+    )
+
+
+def _notes(policy: JailPolicy, plan: JailPlan, info: Mapping[str, int]) -> list[str]:
+    notes = list(NOTES[plan.backend])
+    abi = info["landlock_abi"]
+    if not abi:
         notes.append("one layer: this kernel has no Landlock, file clauses rest on mounts alone")
     elif not _scopes(info):
-        notes.append(
-            f"Landlock ABI {info['landlock_abi']}: before ABI 6 the runs of one jail can signal "
-            "each other"
-        )
+        notes.append(f"Landlock ABI {abi}: before ABI 6 the runs of one jail can signal each other")
     if policy.egress.mode == "open":
         notes.append("egress=OPEN shares the host's network, its loopback services too")
         if not _scopes(info):
             notes.append("egress=OPEN before Landlock ABI 6 reaches the host's abstract sockets")
-    return EnforcementReport(
-        backend="namespaces",
-        clauses=tuple(clauses),
-        canaries=canaries,
-        identity=_identity(info),
-        notes=tuple(notes),
-    )
+    return notes
 
 
 def _wall_notes(plan: JailPlan, absent_deny: str) -> list[str]:
@@ -119,11 +172,14 @@ def _scopes(info: Mapping[str, int]) -> bool:
     return info["landlock_abi"] >= 6
 
 
-def _identity(info: Mapping[str, int]) -> str:
+def _identity(plan: JailPlan, info: Mapping[str, int]) -> str:
     if info["identity"] == IDENTITY_MAPPED:
         return f"host uid {info['guest_id']}, grants id-mapped"
     if info["identity"] == IDENTITY_ROOT:
-        return "host uid 0 without capabilities: a file system refused id-mapped mounts"
+        why = (
+            "no mounts" if plan.backend == "landlock" else "a file system refused id-mapped mounts"
+        )
+        return f"host uid 0 without capabilities: {why}"
     if info["guest_id"] == 0:
         return "uid 0 of the caller's user namespace, which is another uid of the host"
     return f"host uid {info['guest_id']}, the caller's own"
@@ -149,10 +205,11 @@ def _pattern(plan: JailPlan, field: str) -> tuple[str | None, str]:
 def _secrets(policy: JailPolicy, plan: JailPlan) -> list[Clause]:
     """Say what is hidden as a secret, and what the policy lifts."""
     number = len(plan.secrets)
+    mount = MOUNT[plan.backend]
     note = f"{number} {'path' if number == 1 else 'paths'} hidden" if number else "none found"
-    clauses = [Clause("secrets", ("mount",), bound="at_open", note=note)]
+    clauses = [Clause("secrets", mount, bound="at_open", note=note)]
     clauses += [
-        Clause(f"secrets {path}", ("mount",), bound="at_open", note=f"{why}; reveal=[{path!r}]")
+        Clause(f"secrets {path}", mount, bound="at_open", note=f"{why}; reveal=[{path!r}]")
         for path, why in plan.secrets
     ]
     clauses += [
@@ -162,11 +219,36 @@ def _secrets(policy: JailPolicy, plan: JailPlan) -> list[Clause]:
     return clauses
 
 
-def _egress(policy: JailPolicy, info: Mapping[str, int]) -> Clause:
+def _egress(policy: JailPolicy, plan: JailPlan, info: Mapping[str, int]) -> Clause:
+    families = "seccomp socket families"
     if policy.egress.mode == "open":
         scope = ("landlock abstract-socket scope",) if _scopes(info) else ()
-        return Clause("egress", ("seccomp socket families", *scope), note="shared with the host")
-    return Clause("egress", ("network namespace", "seccomp socket families"))
+        return Clause(
+            "egress",
+            (families, *scope),
+            note="shared with the host, its loopback services too",
+        )
+    space = () if plan.backend == "landlock" else ("network namespace",)
+    return Clause("egress", (*space, families))
+
+
+def _processes(plan: JailPlan, info: Mapping[str, int]) -> Clause:
+    layer = (f"landlock-{info['landlock_abi']}",) if _scopes(info) else ()
+    if plan.backend != "landlock":
+        return Clause("processes of the host", ("pid namespace", *layer))
+    return Clause(
+        "processes of the host",
+        (*layer, "seccomp"),
+        note="neither signalled, traced nor rescheduled; that a pid exists can be found out",
+    )
+
+
+def _privileges(plan: JailPlan) -> tuple[str, ...]:
+    base = ("no capabilities", "no_new_privs", "seccomp")
+    if plan.backend == "landlock":
+        return base
+    disabled = ("bubblewrap --disable-userns",) if plan.disables_userns else ()
+    return (*base, "user namespace", *disabled)
 
 
 def _sockets(policy: JailPolicy, plan: JailPlan) -> list[Clause]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from visruntime.policy import Rule
 
-__all__ = ["Findings", "look_through"]
+__all__ = ["REASONS", "Findings", "look_through"]
 
 MOST_ENTRIES = 5_000_000
 """Names below the grants of one policy that are looked at."""

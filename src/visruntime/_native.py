@@ -56,18 +56,18 @@ MOST_SECONDS = float(1 << 32)
 """A longer wait has no end: its nanoseconds might not fit in 64 bits."""
 RULE_KINDS = ("read", "write", "deny", "deny_read", "deny_write", "deny_exec")
 RIGHTS = ("read", "write", "exec")
-STATUS_NAMES = {
-    lib.VJ_REFUSED: "refused",
-    lib.VJ_SYSTEM: "system",
-    lib.VJ_CLOSED: "closed",
-    lib.VJ_NO_MEMORY: "no memory",
+BACKENDS = {
+    "namespaces": lib.VJ_BACKEND_NAMESPACES,
+    "bubblewrap": lib.VJ_BACKEND_BUBBLEWRAP,
+    "landlock": lib.VJ_BACKEND_LANDLOCK,
 }
+STATUS_NAMES = {lib.VJ_REFUSED: "refused", lib.VJ_SYSTEM: "system", lib.VJ_CLOSED: "closed"}
 
 
 class NativeError(Exception):
     """A call of libvisjail failed.
 
-    ``status`` is "refused", "system", "closed" or "no memory"; ``stage`` names the step,
+    ``status`` is "refused", "system" or "closed"; ``stage`` names the step,
     ``errno`` the system's answer (0: none), ``index`` the operation of the plan (-1: none).
     """
 
@@ -159,6 +159,7 @@ def compile_plan(
     scratch_size: int,
     private_network: bool,
     host_root: bool,
+    backend: str = "namespaces",
     broker_sockets: bool = False,
     ports: bool = False,
     broker_names: bool = False,
@@ -174,6 +175,7 @@ def compile_plan(
         extras: (operation, path, source, mode), in order.
         limits: of each process; 0 leaves one as it is.
         ports: some of *extras* are ports.
+        backend: "namespaces", "bubblewrap" or "landlock".
         broker_sockets: connections to AF_UNIX paths are judged in the jail.
         broker_names: names beside those that are held are made in the jail for guests.
         held: paths of rules that name what does not exist and must not be made.
@@ -223,6 +225,7 @@ def compile_plan(
     settings.hostname = name
     settings.scratch_size = scratch_size
     settings.host_root = host_root
+    settings.backend = BACKENDS[backend]
     for key, value in limits.items():
         setattr(settings.limits, key, value)
     for key, value in tree.items():
@@ -481,6 +484,9 @@ class JailHandle:
     Args:
         members: the cgroup.procs files that the jail joins.
         counters: the files of the memory cgroup that are read in the jail.
+        bubblewrap: path of the binary that executes a plan for it.
+        follows_links: it follows links at its mount points.
+        disables_userns: it has --disable-userns.
     """
 
     __slots__ = ("_jail", "answers", "info", "ports")
@@ -492,19 +498,27 @@ class JailHandle:
         *,
         members: Sequence[int] = (),
         counters: Sequence[int] = (),
+        bubblewrap: str = "",
+        follows_links: bool = True,
+        disables_userns: bool = False,
     ) -> None:
-        jail = ffi.new("vj_jail **")
-        info = ffi.new("vj_jail_info *")
-        error = ffi.new("vj_error *")
-        groups = ffi.new("vj_groups *")
+        name = ffi.new("char[]", os.fsencode(bubblewrap))
+        options = ffi.new("vj_jail_options *")
+        options.bubblewrap = name
+        options.follows_links = follows_links
+        options.disables_userns = disables_userns
+        groups = options.groups
         groups.count = len(members)
         groups.counter_count = len(counters)
         for index, counter in enumerate(counters):
             groups.counters[index] = counter
         for index, member in enumerate(members):
             groups.members[index] = member
+        jail = ffi.new("vj_jail **")
+        info = ffi.new("vj_jail_info *")
+        error = ffi.new("vj_error *")
         status = lib.vj_jail_open(
-            os.fsencode(init_path), plan, len(plan), groups, jail, info, error
+            os.fsencode(init_path), options, plan, len(plan), jail, info, error
         )
         _check(status, error)
         self._jail = ffi.gc(jail[0], lib.vj_jail_free)

@@ -11,12 +11,9 @@ import time
 
 from visruntime import _jail_files, _native
 from visruntime._environment_names import check_env
-from visruntime._host_imports import import_ahead, imports_from
-from visruntime._jail_canaries import about_path, judge
-from visruntime._jail_diagnose import as_public_error, init_path, no_wall
+from visruntime._jail_backends import BACKENDS
 from visruntime._jail_files import JailFiles
-from visruntime._jail_limits import hold, hold_processes, start_held
-from visruntime._jail_plan import make_plan
+from visruntime._jail_open import open_jail
 from visruntime._jail_ports import ports_of
 from visruntime._jail_process import (
     DEVNULL,
@@ -28,7 +25,6 @@ from visruntime._jail_process import (
     set_terminal_size,
 )
 from visruntime._jail_processes import parse_processes
-from visruntime._jail_report import make_report
 from visruntime._jail_streams import Streams
 from visruntime._jail_usage import Meter
 from visruntime._jail_violations import Explainer, bounded, guessed, of_output
@@ -42,9 +38,7 @@ from visruntime.errors import (
     CommandNotFound,
     CommandTimeout,
     JailClosed,
-    JailUnavailable,
     PathDenied,
-    PolicyUnsupported,
 )
 from visruntime.policy import JailPolicy
 
@@ -53,16 +47,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any, Self
 
-    from visruntime._jail_limits import HeldLimits
-    from visruntime._jail_plan import JailPlan
     from visruntime._jail_processes import ProcessInfo
     from visruntime._jail_terminal import TerminalSession
     from visruntime.events import EnforcementReport, Violation
 
 __all__ = ["DEVNULL", "PIPE", "STDOUT", "CommandResult", "Jail", "JailProcess"]
 
-BACKENDS = ("auto", "namespaces")
-LATER_BACKENDS = ("bubblewrap", "landlock")
 SEARCH_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 NOT_FOUND = (2, 20)  # ENOENT, ENOTDIR
 PROCESS_LIST_MAX = 8 << 20
@@ -78,7 +68,9 @@ class Jail(JailFiles):
 
     Args:
         policy: what the guests may do.
-        backend: "auto" or "namespaces".
+        backend: "namespaces", "bubblewrap" (the system's bwrap makes the mounts) or "landlock"
+            (no namespaces; refuses most clauses). "auto" takes the first that opens here and
+            holds every clause; `report` names it.
         config_files: policy and configuration files in use, kept from the guests.
 
     Raises:
@@ -98,79 +90,24 @@ class Jail(JailFiles):
         self._closed = True
         if not isinstance(policy, JailPolicy):
             raise TypeError(f"policy: a JailPolicy is needed, not {type(policy).__name__}")
-        if backend in LATER_BACKENDS:
-            raise PolicyUnsupported(
-                f"backend={backend!r} is not built yet; use 'namespaces'", field="backend"
-            )
-        if backend not in BACKENDS:
-            raise ValueError(f"backend: one of {', '.join(BACKENDS)}, not {backend!r}")
+        if backend not in ("auto", *BACKENDS):
+            raise ValueError(f"backend: auto, {', '.join(BACKENDS)}, not {backend!r}")
         self.policy = policy
-        plan = self._open(hold(policy.limits), implicit_read, config_files)
-        try:
-            if not self._held.counts_processes(self._handle.info):
-                held = hold_processes(policy.limits)
-                if held is not None:
-                    self.close()
-                    plan = self._open(held, implicit_read, config_files)
-            self._report = self._prove(plan, implicit_read)
-        except BaseException:
-            self.close()
-            raise
-        self._rules = plan.rules
-        self._host_rules = plan.host_rules
-        self._explainer = Explainer(policy, plan.rules, plan.secrets, plan.written)
-        self._home = plan.home
-        self._base_env = _environment(policy, plan.home, self._held.environment)
-        self._meter = Meter(self._held)
-
-    def _open(
-        self,
-        held: HeldLimits,
-        implicit_read: Sequence[tuple[str, str]],
-        config_files: Iterable[str],
-    ) -> JailPlan:
-        """Start the jail within *held*, which after a failure is released."""
-        with start_held(held):
-            plan = make_plan(
-                self.policy, limits=held, implicit_read=implicit_read, config_files=config_files
-            )
-            if imports_from(plan.host_rules):
-                import_ahead()
-            try:
-                handle = _native.JailHandle(
-                    init_path(), plan.blob, members=held.members, counters=held.counters
-                )
-            except _native.NativeError as error:
-                held.refuse_too_little()
-                raise no_wall(error, plan.wall) or as_public_error(error, plan.blob) from None
-        self._held = held
-        self._handle = handle
+        opened = open_jail(policy, backend, config_files=config_files, implicit_read=implicit_read)
+        self._handle = opened.handle
+        self._held = opened.held
         self._closed = False
-        return plan
-
-    def _prove(self, plan: Any, implicit_read: Sequence[tuple[str, str]]) -> EnforcementReport:
-        """Try what must not be possible; a jail in which it is possible is closed."""
-        info = self._handle.info
-        self._held.check_joined(info["pid"])
-        canaries = judge(self._handle.answers, plan.acts)
-        broken = [
-            f"{canary.name} ({os.strerror(canary.errno) if canary.errno else 'done'})"
-            for canary in canaries
-            if not canary.held
-        ]
-        if broken or not canaries:
-            fix = "please report this with the output of `visruntime doctor --json`"
-            if canaries and all(about_path(canary) for canary in canaries if not canary.held):
-                fix = (
-                    "another program that may write there can have moved a folder while the jail "
-                    f"opened: try again when nothing else changes the grants; if it stays, {fix}"
-                )
-            raise JailUnavailable(
-                f"the jail did not hold: {', '.join(broken) or 'no canary answered'}",
-                stage="canaries",
-                fix=fix,
-            )
-        return make_report(self.policy, plan, self._held, info, canaries, implicit_read, self.ports)
+        self._report = opened.report
+        self._rules = opened.plan.rules
+        self._explainer = Explainer(
+            policy, opened.plan.rules, opened.plan.secrets, opened.plan.written
+        )
+        self._host_rules = opened.plan.host_rules
+        self._home = opened.plan.home
+        self._base_env = _environment(
+            policy, opened.plan.home, opened.held.environment, own_tmp=opened.plan.own_tmp
+        )
+        self._meter = Meter(opened.held)
 
     # ---- running ----------------------------------------------------------------
 
@@ -582,7 +519,9 @@ class Jail(JailFiles):
         return self._explainer.explain(number, path, confidence="guess")
 
 
-def _environment(policy: JailPolicy, home: str, added: Mapping[str, str]) -> dict[str, str]:
+def _environment(
+    policy: JailPolicy, home: str, added: Mapping[str, str], *, own_tmp: bool
+) -> dict[str, str]:
     """Return the guest's variables: built from nothing, the host's only by name."""
     variables = {
         "PATH": SEARCH_PATH,
@@ -594,6 +533,8 @@ def _environment(policy: JailPolicy, home: str, added: Mapping[str, str]) -> dic
         "SHELL": "/bin/sh",
         **added,
     }
+    if not own_tmp:
+        del variables["TMPDIR"]
     variables.update({n: os.environ[n] for n in policy.inherit_env if n in os.environ})
     variables.update({name: _plain(value) for name, value in policy.env.items()})
     return variables

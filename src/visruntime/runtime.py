@@ -531,6 +531,7 @@ class Runtime(_Session):
         cwd: str | os.PathLike[str] | None = None,
         env: Mapping[str, str] | None = None,
         stdin: int | None = None,
+        backend: str = "auto",
     ) -> None:
         """Open the jail; the worker itself starts with the first call.
 
@@ -543,6 +544,7 @@ class Runtime(_Session):
             cwd: working directory of the worker; as ``Jail.spawn`` by default.
             env: more environment variables.
             stdin: descriptor that becomes its standard input; nothing by default.
+            backend: what builds the jail, as in ``Jail``; nothing for a jail given.
 
         Raises:
             PolicyError: the interpreter cannot be a worker under this policy.
@@ -556,6 +558,7 @@ class Runtime(_Session):
         from visruntime.jail import Jail
 
         self._own_jail = not isinstance(policy, Jail)
+        self._backend = backend
         self._policy = policy.policy if isinstance(policy, Jail) else policy
         interpreter = find_interpreter(
             python,
@@ -576,7 +579,7 @@ class Runtime(_Session):
     def _open_jail(self) -> Jail:
         from visruntime.jail import Jail
 
-        return Jail(self._policy, implicit_read=self._interpreter.grants)
+        return Jail(self._policy, implicit_read=self._interpreter.grants, backend=self._backend)
 
     def _live_jail(self) -> Jail:
         """The jail; one that a guest brought down is opened anew if it is ours."""

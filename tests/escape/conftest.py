@@ -8,7 +8,7 @@ import tempfile
 from typing import TYPE_CHECKING
 
 import pytest
-from jail_helpers import Jail, JailPolicy
+from jail_helpers import Jail, JailPolicy, backends
 from names_tree import places
 
 if TYPE_CHECKING:
@@ -24,10 +24,10 @@ def outside_file(outside: Path) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def jail() -> Iterator[Jail]:
-    """Return a jail without any grant."""
-    with Jail(JailPolicy()) as opened:
+@pytest.fixture(scope="module", params=backends("namespaces", "bubblewrap"))
+def jail(request: pytest.FixtureRequest) -> Iterator[Jail]:
+    """Return a jail without any grant, by each back end with places of the jail's own."""
+    with Jail(JailPolicy(), backend=request.param) as opened:
         yield opened
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from jail_helpers import Jail, JailPolicy, errno, inside, is_root, outside, policy_of
 
-import visruntime.jail as jail_module
+from visruntime import _jail_open
 from visruntime._jail_plan import make_plan
 from visruntime.errors import JailUnavailable, PolicyError, PolicyUnsupported
 
@@ -279,7 +279,7 @@ def test_an_object_that_is_replaced_between_plan_and_mount(
     rules = (
         {kind: [target]} if kind in ("read", "write") else {"write": [workspace], kind: [target]}
     )
-    monkeypatch.setattr(jail_module, "make_plan", plan_then_swap)
+    monkeypatch.setattr(_jail_open, "make_plan", plan_then_swap)
     with pytest.raises(PolicyError, match=r"replaced while the jail was opening"):
         Jail(policy_of(**rules))
     monkeypatch.undo()

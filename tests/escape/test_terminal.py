@@ -142,6 +142,8 @@ def test_the_hosts_terminals_are_not_there(jail: Jail) -> None:
         os.kill(child, 9)
         os.waitpid(child, 0)
         os.close(master)
+    if jail.report.backend == "bubblewrap":
+        got.remove("core")  # a link to the masked /proc/kcore
     assert got == sorted(
         "fd full null ptmx pts random shm stderr stdin stdout tty urandom zero".split()
     )

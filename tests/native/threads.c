@@ -114,9 +114,9 @@ int main(int argument_count, char **arguments) {
     fclose(file);
     vj_jail_info info;
     vj_error error;
-    const vj_groups groups = {.count = 0};
+    const vj_jail_options options = {0};
     vj_status status =
-        vj_jail_open(arguments[1], plan, size, &groups, &jail, &info, &error);
+        vj_jail_open(arguments[1], &options, plan, size, &jail, &info, &error);
     check(status == VJ_OK, error.text);
     in_threads(work, 0);
     in_threads(until_closed, 1);

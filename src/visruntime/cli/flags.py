@@ -116,7 +116,11 @@ class Parser(argparse.ArgumentParser):
             help="refuse a --deny by a pattern that holds only for what exists now",
         )
         self.flag("--system", metavar="minimal|host|none", help="which of the system it sees")
-        self.flag("--net", metavar="off|proxy|open", help="its network; open is the host's")
+        self.flag(
+            "--net",
+            metavar="off|proxy|open",
+            help="its network; open is the host's, its loopback services too",
+        )
         for name, metavar in (
             ("allow", "HOST[:PORT]"),
             ("deny-host", "HOST"),
@@ -168,11 +172,9 @@ class Parser(argparse.ArgumentParser):
 
 
 def check_backend(options: argparse.Namespace) -> str:
-    """Return the back end that *options* choose, if this version has it."""
+    """Return the back end that *options* choose."""
     backend: str = options.backend
-    if backend in ("bubblewrap", "landlock"):
-        raise Refusal(f"--backend {backend} is not built yet; leave it out")
-    if backend not in ("auto", "namespaces"):
+    if backend not in ("auto", "namespaces", "bubblewrap", "landlock"):
         raise Refusal(f"--backend: auto, namespaces, bubblewrap or landlock, not {backend!a}")
     return backend
 

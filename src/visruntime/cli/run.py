@@ -200,14 +200,16 @@ def _run(options: argparse.Namespace, words: Sequence[str]) -> int:
         program = Program(words)
         report.open(policy)
         report.refuse_unsupported(policy)
-        check_backend(options)
+        backend = check_backend(options)
         timeout = seconds(options.timeout, "--timeout") if options.timeout else None
         cwd = resolve_beside(options.cwd, os.getcwd(), "--cwd") if options.cwd else None
         from visruntime.runtime import Runtime
 
         with (
             _stdin(program) as stdin,
-            Runtime(policy, python=options.python, cwd=cwd, stdin=stdin) as runtime,
+            Runtime(
+                policy, python=options.python, cwd=cwd, stdin=stdin, backend=backend
+            ) as runtime,
         ):
             say_ports(policy.inbound, runtime.ports)
             code, result = _drive(runtime, program.inputs(), timeout)

@@ -1,0 +1,63 @@
+// Paths of a plan: opened without following any link, and compared with the plan.
+
+#include "linux_init.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sys/stat.h>
+
+static long refuse_link(long place) {
+    struct statx status = {0};
+    long result = place;
+    if (place >= 0) {
+        result = sys(SYS_statx, place, "", AT_EMPTY_PATH, STATX_TYPE, &status);
+        if (result == 0 && (status.stx_mode & S_IFMT) != S_IFLNK) return place;
+        if (result == 0) result = -ELOOP;
+        sys(SYS_close, place);
+    }
+    return result;
+}
+
+// Component by component: a link on the way is opened itself, and is no folder.
+static long walk(int directory, const char *path) {
+    const int flags = O_PATH | O_CLOEXEC | O_NOFOLLOW;
+    char name[256];
+    const char *first = path[0] == '/' ? "/" : ".";
+    long here = sys(SYS_openat, directory, first, flags, 0);
+    while (here >= 0 && *path) {
+        size_t length = 0;
+        while (path[length] && path[length] != '/') length++;
+        if (length >= sizeof name) {
+            sys(SYS_close, here);
+            return -ENAMETOOLONG;
+        }
+        memcpy(name, path, length);
+        name[length] = 0;
+        path += length + (path[length] == '/');
+        if (!length) continue;
+        long next = sys(SYS_openat, here, name, flags, 0);
+        sys(SYS_close, here);
+        here = next;
+    }
+    return refuse_link(here);
+}
+
+long vj_open_no_links(int directory, const char *path) {
+    struct open_how how = {
+        .flags = O_PATH | O_CLOEXEC | O_NOFOLLOW,
+        .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
+    };
+    long place = sys(SYS_openat2, directory, path, &how, sizeof how);
+    // Inside another jail the filter says that there is no such call.
+    return place == -ENOSYS ? walk(directory, path) : place;
+}
+
+long vj_same_object(int descriptor, uint64_t device, uint64_t inode) {
+    struct statx status = {0};
+    long result =
+        sys(SYS_statx, descriptor, "", AT_EMPTY_PATH, STATX_TYPE | STATX_INO, &status);
+    if (result < 0) return result;
+    uint64_t present = (uint64_t)status.stx_dev_major << 32 | status.stx_dev_minor;
+    return device == present && status.stx_ino == inode ? 0 : -ESTALE;
+}

@@ -1,0 +1,117 @@
+"""The system's bubblewrap: found, and tried before it is trusted.
+
+Distributions carry fixes back, so a version says nothing: what matters is tried.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from visruntime.errors import JailUnavailable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["find_bubblewrap", "follows_links"]
+
+PLACES = ("/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap")
+"""Never by PATH or in the working directory, where a guest may have put one."""
+
+ALLOWED_TO_OTHERS = 0o022
+PROBE_TIMEOUT_SECONDS = 20
+
+
+def find_bubblewrap(places: Sequence[str] = PLACES) -> str:
+    """Return the path of the system's bwrap, which only root can have put there.
+
+    Raises:
+        JailUnavailable: there is none, or somebody else could change it.
+    """
+    for place in places:
+        if os.path.lexists(place):
+            real = os.path.realpath(place)
+            why = _why_not(real)
+            if why:
+                raise JailUnavailable(
+                    f"{real} is not used: {why}",
+                    stage="bubblewrap",
+                    fix="install the distribution's bubblewrap",
+                )
+            return real
+    raise JailUnavailable(
+        "bubblewrap is not installed",
+        stage="bubblewrap",
+        fix="install the distribution's package bubblewrap",
+    )
+
+
+def _why_not(path: str) -> str:
+    step = path
+    while True:
+        found = os.stat(step)
+        # In a user namespace the host's root is nobody; uid 0 there is the caller.
+        if found.st_uid != 0 and (found.st_uid != _overflow_uid() or os.geteuid() == 0):
+            return f"{step} belongs to uid {found.st_uid}, not to root"
+        if found.st_mode & ALLOWED_TO_OTHERS:
+            return f"{step} can be written by others than root"
+        if step == "/":
+            break
+        step = os.path.dirname(step)
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode) or not os.access(path, os.X_OK):
+        return "it is no program"
+    if mode & (stat.S_ISUID | stat.S_ISGID):
+        return "it is set-uid, and works in another way then"
+    return ""
+
+
+def _overflow_uid() -> int:
+    with open("/proc/sys/kernel/overflowuid", encoding="ascii") as file:
+        return int(file.read())
+
+
+def follows_links(path: str) -> bool:
+    """Tell whether the bwrap at *path* follows a link on the way to a mount point.
+
+    One that does can be made to create names outside of a grant by a link that a guest left
+    in it (the class of CVE-2026-87766). It is tried on a folder of our own.
+
+    Raises:
+        JailUnavailable: it mounts nothing at all.
+    """
+    import shutil
+    import tempfile
+
+    top = os.path.realpath(tempfile.mkdtemp(prefix="visruntime-probe-"))
+    try:
+        for name in ("real", "aside"):
+            os.mkdir(f"{top}/{name}")
+        os.symlink("aside", f"{top}/link")
+        code, said = _mount(path, top, "real")
+        if code != 0:
+            raise JailUnavailable(
+                f"bubblewrap does not work here: {said}",
+                stage="bubblewrap",
+                fix="see `visruntime doctor`",
+            )
+        code, _ = _mount(path, top, "link")
+        return code == 0 or os.path.lexists(f"{top}/aside/made")
+    finally:
+        shutil.rmtree(top)
+
+
+def _mount(path: str, top: str, name: str) -> tuple[int, str]:
+    import subprocess
+
+    arguments = ["--unshare-user", "--ro-bind", "/", "/", "--bind", top, top]
+    done = subprocess.run(
+        [path, *arguments, "--tmpfs", f"{top}/{name}/made", "--", path, "--version"],
+        capture_output=True,
+        check=False,
+        env={},
+        stdin=subprocess.DEVNULL,
+        timeout=PROBE_TIMEOUT_SECONDS,
+    )
+    return done.returncode, done.stderr.decode("ascii", "replace").strip()[:200]
