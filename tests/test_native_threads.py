@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 LIBRARY = (
-    "error plan policy policy_plan posix_open posix_process posix_capture linux_bubblewrap".split()
+    *("error", "plan", "policy", "policy_tree", "policy_plan", "posix_open", "posix_process"),
+    *("posix_capture", "linux_bubblewrap"),
 )
 
 

@@ -33,6 +33,7 @@
 
 #define MASK_SIZE    1048576u
 #define FILE_MOST    65536
+#define PIN_MODE     0755 // as visjail-init makes the folders that lead somewhere
 #define OTHERS_WRITE 022u
 #define MASK_IN_PROC "/dev/null" // on a mount without devices: EACCES for everyone
 
@@ -159,15 +160,31 @@ static void add_proc(arguments *list, const char *path) {
     }
 }
 
-// bwrap cannot bind what it has made, so each private place is a tmpfs of its own, and
-// equal shares keep the sum what the policy says. 0: not bounded.
+// Whether a pin is the second mount of a whole place, by which visjail-init hides the
+// others. Here each is a tmpfs of its own and stays in sight.
+static bool pins_a_place(const vj_plan *plan, const vj_operation *pin) {
+    for (uint32_t i = 0; i < plan->operation_count; i++) {
+        const vj_operation *operation = &vj_plan_operations(plan)[i];
+        if (operation->kind == VJ_OPERATION_SCRATCH_PLACE &&
+            !strcmp(vj_plan_string(plan, operation->path),
+                    vj_plan_string(plan, pin->path))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// bwrap cannot bind what it has made, so each private place is a tmpfs of its own, as
+// is each folder in one that is pinned, and equal shares keep the sum what the policy
+// says. 0: not bounded.
 static uint64_t share_of_scratch(const vj_plan *plan) {
     uint64_t size = 0;
     uint64_t places = 0;
     for (uint32_t i = 0; i < plan->operation_count; i++) {
         const vj_operation *operation = &vj_plan_operations(plan)[i];
         if (operation->kind == VJ_OPERATION_SCRATCH) size = operation->size;
-        places += operation->kind == VJ_OPERATION_SCRATCH_PLACE;
+        places += operation->kind == VJ_OPERATION_SCRATCH_PLACE ||
+                  (operation->kind == VJ_OPERATION_PIN && !pins_a_place(plan, operation));
     }
     if (!size || !places) return 0;
     return size > places ? size / places : 1;
@@ -206,6 +223,10 @@ static void add_operation(arguments *list, const vj_plan *plan,
     case VJ_OPERATION_SCRATCH: break;
     case VJ_OPERATION_SCRATCH_PLACE:
         add_tmpfs(list, operation->mode, share_of_scratch(plan), path);
+        break;
+    case VJ_OPERATION_PIN:
+        if (pins_a_place(plan, operation)) break;
+        add_tmpfs(list, PIN_MODE, share_of_scratch(plan), path);
         break;
     case VJ_OPERATION_DEVICES:
         add(list, "--dev");
@@ -287,7 +308,10 @@ static vj_status refuse(uint32_t index, const char *text, vj_error *error) {
 static vj_status check(const vj_bubblewrap *start, vj_error *error) {
     const vj_operation *operations = vj_plan_operations(start->plan);
     for (uint32_t i = 0; i < start->plan->operation_count; i++) {
-        if (operations[i].flags & VJ_BIND_NO_EXEC) {
+        bool is_mount = operations[i].kind == VJ_OPERATION_BIND ||
+                        operations[i].kind == VJ_OPERATION_SCRATCH_PLACE ||
+                        operations[i].kind == VJ_OPERATION_PIN;
+        if (is_mount && (operations[i].flags & VJ_BIND_NO_EXEC)) {
             return refuse(i, "bubblewrap cannot take execution away", error);
         }
         if (operations[i].kind == VJ_OPERATION_PIN) {

@@ -13,8 +13,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/landlock.h>
-#include <linux/openat2.h>
-#include <sys/stat.h>
 
 // By ABI; the headers of the build machine may be older than the kernel.
 #define ACCESS_EXECUTE             (1ull << 0)
@@ -70,24 +68,6 @@ static int has_wall(const vj_plan *plan) {
     return 0;
 }
 
-// The plan has real paths. A link in one was put there while the jail opened.
-static long open_place(const char *path) {
-    struct open_how how = {
-        .flags = O_PATH | O_CLOEXEC | O_NOFOLLOW,
-        .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
-    };
-    return sys(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
-}
-
-static int is_meant(int place, const vj_access_rule *rule) {
-    if (!rule->inode) return 1;
-    struct statx status = {0};
-    long result =
-        sys(SYS_statx, place, "", AT_EMPTY_PATH, STATX_TYPE | STATX_INO, &status);
-    uint64_t device = (uint64_t)status.stx_dev_major << 32 | status.stx_dev_minor;
-    return result == 0 && device == rule->device && status.stx_ino == rule->inode;
-}
-
 // What the mounts showed a moment ago can only have been moved since.
 static vj_stage stage_of(long error) {
     return error == -ENOENT || error == -ENOTDIR || error == -ELOOP
@@ -111,16 +91,20 @@ static int build(const vj_setup *setup, const struct ruleset_attributes *attribu
     for (uint32_t i = 0; i < setup->plan->access_count; i++) {
         const char *path = vj_plan_string(setup->plan, rules[i].path);
         if (!with_wall && rules[i].optional) continue; // allowed by the one above
-        VJ_AUTO_FD place = (int)open_place(path);
+        // The plan has real paths. A link in one was put there while the jail opened.
+        VJ_AUTO_FD place = (int)vj_open_no_links(AT_FDCWD, path);
         // A folder above it that the guest may not enter: without a rule Landlock
         // allows less, not more.
         if (place == -EACCES) continue;
-        if (rules[i].optional && (place < 0 || !is_meant(place, &rules[i]))) continue;
-        if (place >= 0 && setup->plan->backend == VJ_BACKEND_LANDLOCK &&
-            !is_meant(place, &rules[i])) {
+        int is_meant =
+            place >= 0 && (!rules[i].inode ||
+                           vj_same_object(place, rules[i].device, rules[i].inode) == 0);
+        if (rules[i].optional && !is_meant) continue;
+        if (place < 0) vj_setup_fail(setup, stage_of(place), place);
+        // With mounts, what is there has been compared already.
+        if (!is_meant && setup->plan->backend == VJ_BACKEND_LANDLOCK) {
             vj_setup_fail(setup, VJ_STAGE_SOURCE_CHANGED, -ESTALE);
         }
-        if (place < 0) vj_setup_fail(setup, stage_of(place), place);
         struct landlock_path_beneath_attr beneath = {
             .allowed_access =
                 rights_of(&rules[i], with_wall) & attributes->handled_access_fs,

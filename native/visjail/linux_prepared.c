@@ -154,6 +154,7 @@ static void check_operation(vj_setup *setup, uint32_t index) {
     case VJ_OPERATION_MASK_DIRECTORY:
     case VJ_OPERATION_MASK_FILE: check_mask(setup, operation); break;
     case VJ_OPERATION_SCRATCH_PLACE:
+    case VJ_OPERATION_PIN:
         check_own_place(setup, operation, TMPFS_MAGIC_NUMBER,
                         MOUNT_NO_SUID | MOUNT_NO_DEV);
         break;

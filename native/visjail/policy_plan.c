@@ -363,9 +363,8 @@ static void emit_node(builder *build, const vj_node *at) {
     const vj_fact *fact = fact_of(build, at->path);
     vj_access_rule *rule = add_access(build, at->path, access, is_file(fact));
     rule->optional = !at->grant;
-    if (!fact) return;
-    rule->device = fact->device;
-    rule->inode = fact->inode;
+    rule->device = fact ? fact->device : 0;
+    rule->inode = fact ? fact->inode : 0;
 }
 
 // A grant or a deny above one of the jail's own places, such as /var above
@@ -433,6 +432,15 @@ static bool is_late(const builder *build, const vj_extra *extra) {
     return above && above->is_private;
 }
 
+// Without a /dev of its own a guest gets these of the host's.
+static void add_device_files(builder *build) {
+    static const char *const nodes[] = {"/dev/null", "/dev/zero", "/dev/full",
+                                        "/dev/random", "/dev/urandom"};
+    for (size_t i = 0; i < sizeof nodes / sizeof *nodes; i++) {
+        add_access(build, nodes[i], VJ_ACCESS_DEVICES, true);
+    }
+}
+
 static void emit_place(builder *build, vj_operation *operation, const char *path) {
     const vj_node *at = vj_tree_nearest(&build->tree, path);
     if (place_is_ours(build, path)) operation->flags |= VJ_BIND_MAKE_POINT;
@@ -449,15 +457,6 @@ static void emit_free(builder *build, const char *path) {
     rule->optional = true;
     rule->device = fact->device;
     rule->inode = fact->inode;
-}
-
-// Without a /dev of its own a guest gets these of the host's.
-static void add_device_files(builder *build) {
-    static const char *const nodes[] = {"/dev/null", "/dev/zero", "/dev/full",
-                                        "/dev/random", "/dev/urandom"};
-    for (size_t i = 0; i < sizeof nodes / sizeof *nodes; i++) {
-        add_access(build, nodes[i], VJ_ACCESS_DEVICES, true);
-    }
 }
 
 static void emit_extras(builder *build, const vj_extra *extras, size_t count, bool late) {

@@ -239,6 +239,8 @@ def as_public_error(error: _native.NativeError, plan: bytes) -> Exception:
         return port_error(_native.plan_path(plan, error.index), error.errno)
     if error.stage == "broker":
         return PolicyUnsupported(_why_no_broker(error.errno), field="sockets")
+    if error.stage == "bubblewrap":
+        return _bubblewrap_error(error, plan)
     if error.stage == "mount source changed":
         return PolicyError(
             "a folder that leads to a rule was moved or replaced while the jail was opening, by "
@@ -255,8 +257,6 @@ def as_public_error(error: _native.NativeError, plan: bytes) -> Exception:
             field=None,
             value=path,
         )
-    if error.stage == "bubblewrap":
-        return _bubblewrap_error(error, plan)
     if error.stage in NAMESPACE_STAGES:
         cause, fix = _why_no_namespaces(error.stage, error.errno)
     elif error.stage == "landlock" and error.errno in (errno.ENOSYS, errno.EOPNOTSUPP):
