@@ -238,8 +238,7 @@ static void add_operation(arguments *list, const vj_plan *plan,
         add(list, path);
         break;
     case VJ_OPERATION_TRY:
-    case VJ_OPERATION_PIN:    // refused before, and so are
-    case VJ_OPERATION_SOCKET: // these four: there is no helper
+    case VJ_OPERATION_SOCKET: // these four are refused before: there is no helper
     case VJ_OPERATION_INBOUND:
     case VJ_OPERATION_HOST_PORT:
     case VJ_OPERATION_NAME:
@@ -313,13 +312,6 @@ static vj_status check(const vj_bubblewrap *start, vj_error *error) {
                         operations[i].kind == VJ_OPERATION_PIN;
         if (is_mount && (operations[i].flags & VJ_BIND_NO_EXEC)) {
             return refuse(i, "bubblewrap cannot take execution away", error);
-        }
-        if (operations[i].kind == VJ_OPERATION_PIN) {
-            return refuse(
-                i,
-                "bubblewrap cannot pin what leads to a rule in one of the jail's "
-                "own places",
-                error);
         }
         if (!start->options->follows_links || !is_on_host(start->plan, &operations[i])) {
             continue;

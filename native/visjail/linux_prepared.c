@@ -172,8 +172,7 @@ static void check_operation(vj_setup *setup, uint32_t index) {
     case VJ_OPERATION_SCRATCH:
     case VJ_OPERATION_SEAL:
     case VJ_OPERATION_TRY:
-    case VJ_OPERATION_PIN:    // refused before, and so are
-    case VJ_OPERATION_SOCKET: // these four: there is no helper
+    case VJ_OPERATION_SOCKET: // these four are refused before: there is no helper
     case VJ_OPERATION_INBOUND:
     case VJ_OPERATION_HOST_PORT:
     case VJ_OPERATION_NAME:
