@@ -149,8 +149,8 @@ static long sizes_fit(void) {
                : -EOVERFLOW;
 }
 
-// SECCOMP_ADDFD_FLAG_SEND is of Linux 5.14: without it a guest could be given a file and
-// not hear of it. A kernel that knows the flag looks for the call, which does not exist.
+// Whether descriptors can be given (Linux 5.9), tried with a flag that came in 5.14. A
+// kernel that knows it looks for the call, which does not exist.
 static long gives_descriptors(void) {
     struct seccomp_notif_addfd given = {.flags = SECCOMP_ADDFD_FLAG_SEND,
                                         .srcfd = LISTENER};

@@ -41,7 +41,7 @@ enum {
     // Let the kernel carry it out, with whatever the guest's memory holds by then:
     // only for what stays harmless then.
     VJ_BROKER_CONTINUE = 1,
-    // It has been answered (SECCOMP_ADDFD_FLAG_SEND), or the guest is gone.
+    // It has been answered already, or the guest is gone.
     VJ_BROKER_ANSWERED,
 };
 

@@ -167,16 +167,22 @@ static int may_act(const request *call) {
 
 // ---- files -----------------------------------------------------------------
 
-static long hand_over(const request *call, int file) {
+// The guest has the file before it goes on, and the broker has it no more: a program
+// that is written and then executed at once would be "busy" (ETXTBSY) otherwise.
+static long hand_over(const request *call, int *file) {
     struct seccomp_notif_addfd given = {
         .id = call->id,
-        .flags = SECCOMP_ADDFD_FLAG_SEND,
-        .srcfd = (uint32_t)file,
+        .srcfd = (uint32_t)*file,
         .newfd_flags = call->flags & O_CLOEXEC,
     };
     long result =
         sys(SYS_ioctl, call->broker->listener, SECCOMP_IOCTL_NOTIF_ADDFD, &given);
-    return result < 0 && result != -ENOENT ? result : VJ_BROKER_ANSWERED;
+    vj_close_slot(file);
+    *file = -1;
+    if (result < 0) return result == -ENOENT ? VJ_BROKER_ANSWERED : result;
+    struct seccomp_notif_resp answer = {.id = call->id, .val = result};
+    sys(SYS_ioctl, call->broker->listener, SECCOMP_IOCTL_NOTIF_SEND, &answer);
+    return VJ_BROKER_ANSWERED;
 }
 
 // A file that is not there is made; one that is is for the guest itself to open.
@@ -193,7 +199,7 @@ static long create_file(const request *call) {
     VJ_AUTO_FD file = (int)sys(SYS_openat, to.place.folder, to.name, flags,
                                call->mode & 07777u & ~SET_ID_BITS);
     if (file == -EEXIST && !(call->flags & O_EXCL)) return VJ_BROKER_CONTINUE;
-    return file < 0 ? file : hand_over(call, file);
+    return file < 0 ? file : hand_over(call, &file);
 }
 
 static long make_folder(const request *call) {

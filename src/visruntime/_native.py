@@ -61,18 +61,13 @@ BACKENDS = {
     "bubblewrap": lib.VJ_BACKEND_BUBBLEWRAP,
     "landlock": lib.VJ_BACKEND_LANDLOCK,
 }
-STATUS_NAMES = {
-    lib.VJ_REFUSED: "refused",
-    lib.VJ_SYSTEM: "system",
-    lib.VJ_CLOSED: "closed",
-    lib.VJ_NO_MEMORY: "no memory",
-}
+STATUS_NAMES = {lib.VJ_REFUSED: "refused", lib.VJ_SYSTEM: "system", lib.VJ_CLOSED: "closed"}
 
 
 class NativeError(Exception):
     """A call of libvisjail failed.
 
-    ``status`` is "refused", "system", "closed" or "no memory"; ``stage`` names the step,
+    ``status`` is "refused", "system" or "closed"; ``stage`` names the step,
     ``errno`` the system's answer (0: none), ``index`` the operation of the plan (-1: none).
     """
 

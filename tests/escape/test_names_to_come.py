@@ -14,7 +14,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from jail_helpers import Jail, errno, inside, outside, policy_of
+from jail_helpers import PYTHON, Jail, errno, inside, outside, policy_of
 from names_tree import NAMES, policy, text
 from watching import Watch
 
@@ -352,3 +352,25 @@ def test_a_socket_grant_opens_no_way_to_a_name(top: str, mode: str) -> None:
             reached = f"answer(attempt(socket.socket(socket.AF_UNIX).connect, {path!r}))"
             assert inside(jail, reached) == 0
     assert sorted(os.listdir(top)) == [".git", "free"]
+
+
+WRITE_AND_RUN = """
+import os, subprocess
+failed = 0
+for number in range(200):
+    name = f"program{number}"
+    with open(name, "w") as file: file.write("#!/bin/true\\n")
+    os.chmod(name, 0o755)
+    try: failed += subprocess.run(["./" + name]).returncode
+    except OSError as error: failed += error.errno
+    os.unlink(name)
+print(failed)
+"""
+
+
+def test_a_program_runs_as_soon_as_it_is_written(workspace: Path) -> None:
+    """The broker must have let go of a file that it made when the guest goes on."""
+    rules = policy_of(write=[workspace], deny_write=[workspace / ".envrc"])
+    with Jail(rules) as jail:
+        result = jail.run([PYTHON, "-c", WRITE_AND_RUN], cwd=workspace)
+    assert (result.stdout, result.stderr) == (b"0\n", b"")
