@@ -85,7 +85,7 @@ static void one_round(uint32_t most) {
     char *sent = malloc(size + 1);
     for (uint64_t i = 0; i < size; i++) sent[i] = (char)draw(256);
 
-    vj_run run = {.channel = channel[0]};
+    vj_run run = {.owner = getpid(), .channel = channel[0]};
     vj_capture *capture = vj_capture_new(streams[0], limit);
     uint64_t written = 0, offset = 0;
     int input = -1;
@@ -126,7 +126,7 @@ static void echo_round(uint32_t size) {
     fcntl(in[1], F_SETFL, O_NONBLOCK);
     char *sent = malloc(size + 1);
     for (uint32_t i = 0; i < size; i++) sent[i] = (char)draw(256);
-    vj_run run = {.channel = channel[0]};
+    vj_run run = {.owner = getpid(), .channel = channel[0]};
     // What is fed comes back: the capture reads the other end of the same pipe.
     vj_capture *capture = vj_capture_new(in[0], size + 1);
     uint64_t offset = 0;
@@ -154,7 +154,7 @@ static void broken_round(void) {
     int in[2], channel[2];
     check(!pipe(in) && !socketpair(AF_UNIX, SOCK_STREAM, 0, channel), "no pipe");
     close(in[0]);
-    vj_run run = {.channel = channel[0]};
+    vj_run run = {.owner = getpid(), .channel = channel[0]};
     uint64_t offset = 0;
     int input = in[1];
     vj_exit result;
