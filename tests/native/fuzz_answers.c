@@ -1,6 +1,7 @@
 // What the host makes of messages from a jail, whatever is in them.
 //
 // sources: native/visjail/plan.c native/visjail/error.c native/visjail/posix_capture.c
+// sources: native/visjail/linux_bubblewrap.c
 // libraries: -lpthread
 //
 // A supervisor that a guest has taken over can send what it wants. The host's own
@@ -8,6 +9,7 @@
 // beside them; then the other end closes. No descriptor may be left.
 #include "fuzz.h"
 
+#include "../../native/visjail/posix_open.c"
 #include "../../native/visjail/posix_process.c"
 
 #define PACKETS_MAX 6
@@ -40,7 +42,7 @@ static void send_packet(fuzz_input *input, int socket) {
 
 static void read_as_host(fuzz_input *input, int socket) {
     vj_jail jail = {.owner = getpid(), .control = socket};
-    jail.process = jail.spare = -1;
+    jail.process = jail.outer = jail.spare = -1;
     pthread_mutex_init(&jail.lock, NULL);
     pthread_mutex_init(&jail.end, NULL);
     vj_error error;
