@@ -73,7 +73,9 @@ def test_memory_by_cgroup_is_held_or_refused(backend: str) -> None:
         (name,) = leaves()
         with spawn(jail, ["sleep", "60"]) as process:
             supervisor = jail._handle.info["pid"]
-            for pid in (supervisor, *children_of(supervisor), process.pid):
+            below = children_of(supervisor)
+            assert "sleep" in {status["Name"] for status in below.values()}
+            for pid in (supervisor, *below):
                 with open(f"/proc/{pid}/cgroup", encoding="ascii") as file:
                     assert name in file.read()
             process.kill()

@@ -36,6 +36,10 @@ NOTES: dict[str, tuple[str, ...]] = {
             "bubblewrap: limits.scratch is divided evenly among the private places; empty files "
             "in them count nowhere"
         ),
+        (
+            "bubblewrap: bwrap itself is outside of the jail's cgroup, where there is one, and the "
+            "guest can read the name of that cgroup"
+        ),
         "bubblewrap: the times of /dev/null and the other devices can be set, as any user can",
     ),
     "landlock": (
