@@ -426,10 +426,9 @@ def broker_rules(variant: str) -> list[Rule]:
 def rules_of(variant: str) -> list[Rule]:
     """Return the whole table of one program, for all architectures."""
     if variant in TRAPS:
-        # Not where other names are held as well: the broker binds beyond their wall.
-        bind = [Rule("bind", NOTIFY)] if variant == "trap_sockets" else []
-        sockets = [*trap_rules(), *bind] if variant != "trap_names" else []
-        return sockets + (name_trap_rules() if variant != "trap_sockets" else [])
+        sockets = trap_rules() if variant != "trap_names" else []
+        names = name_trap_rules() if variant != "trap_sockets" else []
+        return [*sockets, Rule("bind", NOTIFY), *names]
     if variant in HELPERS:
         return (
             port_rules(HELPER_CALLS[variant]) if variant in HELPER_CALLS else broker_rules(variant)

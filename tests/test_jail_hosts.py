@@ -132,3 +132,20 @@ def test_a_start_that_fails_leaves_no_child(tmp_path: Path, linger: int) -> None
         "os.write(9, repr(seen).encode())\n"
     )
     assert shown == repr(["mount", 28, True, "no child"])
+
+
+@pytest.mark.parametrize("kind", ["Jail", "Runtime"])
+def test_a_host_whose_folder_is_gone(kind: str) -> None:
+    """A host in a folder that was removed, with it on sys.path, may not fail to open a jail."""
+    shown = run_host(
+        "import os, sys, tempfile\n"
+        "import visruntime as vr\n"
+        "grant, gone = tempfile.mkdtemp(), tempfile.mkdtemp()\n"
+        "sys.path[:0] = ['', 'relative', 'relative/site-packages']\n"
+        "os.chdir(gone)\n"
+        "os.rmdir(gone)\n"
+        f"with vr.{kind}(vr.JailPolicy(write=[grant])) as opened:\n"
+        "    done = opened.run(['true'] if isinstance(opened, vr.Jail) else '1 + 1')\n"
+        "os.write(9, str(done.exit_code).encode())\n"
+    )
+    assert shown == ("0" if kind == "Jail" else "None")

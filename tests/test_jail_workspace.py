@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 from typing import TYPE_CHECKING
 
 import pytest
 from jail_helpers import PYTHON, Jail, JailPolicy, errno, inside, outside
+from names_tree import places
 
 from visruntime.policy import PROTECTED_NAMES
 
@@ -96,6 +98,40 @@ answer(got)
         assert all(c.held for c in canaries)
         assert len(canaries) == len([name for name in PROTECTED_NAMES if "/" not in name])
     assert outside(guest) == dict.fromkeys(PROTECTED_NAMES, 0)
+
+
+WORKERS = """
+import multiprocessing, os, socket
+from multiprocessing.managers import SyncManager
+
+def square(number):
+    return number * number
+
+if __name__ == "__main__":
+    multiprocessing.set_start_method("forkserver")
+    with multiprocessing.Pool(2) as pool:
+        assert pool.map(square, range(5)) == [0, 1, 4, 9, 16]
+    with SyncManager() as manager:
+        assert list(manager.list([1, 2])) == [1, 2]
+    for path in ("server", "/tmp/server", os.environ["HOME"] + "/server"):
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(path)
+    print("done")
+"""
+
+
+@pytest.mark.parametrize("place", places())
+def test_programs_that_make_sockets_work(place: str) -> None:
+    """A server of the guests' own may not fail, whether the workspace is below /tmp or not."""
+    with tempfile.TemporaryDirectory(prefix=".vis-sockets-", dir=place) as folder:
+        os.chmod(folder, 0o755)
+        os.mkdir(f"{folder}/.git")
+        with open(f"{folder}/workers.py", "w", encoding="utf-8") as file:
+            file.write(WORKERS)
+        with Jail(JailPolicy.workspace(folder)) as jail:
+            done = jail.run([PYTHON, "workers.py"], cwd=folder, timeout=50)
+        assert (done.exit_code, done.stdout) == (0, b"done\n"), done.stderr_text
+        assert os.path.exists(f"{folder}/server")
 
 
 def test_git_takes_no_settings_from_elsewhere(

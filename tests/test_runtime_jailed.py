@@ -15,6 +15,7 @@ import pytest
 from visruntime.errors import (
     CommandTimeout,
     JailClosed,
+    PathDenied,
     PolicyError,
     PolicyUnsupported,
     WorkerDied,
@@ -314,3 +315,35 @@ def test_no_descriptor_or_process_is_left() -> None:
             runtime.run("import os; os._exit(1)")
         runtime.run("1")
     assert sorted(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["'/\\ud800'", "'/\\udcff'", "b'/\\xff'", "'/a\\0b'", "'/' + 'a' * 30_000", "'/../' * 999"],
+)
+def test_no_path_that_a_guest_claims_breaks_the_host(path: str) -> None:
+    """An error about a path that no kernel could know may neither end the session nor raise."""
+    with Runtime(JailPolicy()) as runtime:
+        runtime.run("kept = 1")
+        for number in (13, 2, 30, 1, 2**31 - 1, 2**70):
+            result = runtime.run(f"raise OSError({number}, 'no', {path})")
+            assert result.error is not None
+            result.error.traceback.encode()
+            assert isinstance(result.error.to_exception(result), Exception)
+        assert runtime.get("kept") == 1
+
+
+def test_a_guest_that_closes_its_home_closes_it_to_itself() -> None:
+    """Neither a later run nor a later worker may be kept from starting by a mode of HOME."""
+    close = "import os; os.chmod(os.environ['HOME'], 0)"
+    with Runtime(JailPolicy()) as runtime:
+        with pytest.raises(WorkerDied):
+            runtime.run(f"{close}; os.kill(os.getpid(), 9)")
+        assert runtime.run("__import__('os').getcwd()").value == "/"
+    with Jail(JailPolicy()) as jail:
+        assert jail.run(["pwd"]).stdout == b"/home/user\n"
+        assert jail.run(["chmod", "0", "/home/user"]).exit_code == 0
+        assert jail.run(["pwd"]).stdout == b"/\n"
+        # What was asked for by name has no other place.
+        with pytest.raises(PathDenied):
+            jail.run(["pwd"], cwd="/home/user")

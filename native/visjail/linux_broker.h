@@ -7,9 +7,11 @@
 //
 //   linux_broker.c          start, and one notification after the other
 //   linux_broker_guest.c    what a call means: memory, descriptors, folders
-//   linux_broker_connect.c  connect(2) and bind(2) of AF_UNIX sockets
-//   linux_broker_create.c   calls that make names, beside names that must not be made
-//   linux_broker_names.c    which names those are, and where
+//   linux_broker_connect.c  connect(2), and which sockets it may lead to
+//   linux_broker_bind.c     bind(2)
+//   linux_broker_create.c   other calls that make names, beside held ones
+//   linux_broker_target.c   which folder and name a path means
+//   linux_broker_names.c    which names are held, and where
 //
 // Pid 1 and the keepers are under the filter too, because their children
 // inherit it; they make none of the calls. The broker is not: it is forked before.
@@ -28,6 +30,8 @@
 #define VJ_LINUX_BROKER_H
 
 #include <linux/seccomp.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include "linux_init.h"
 
@@ -77,9 +81,36 @@ long vj_guest_read(uint32_t thread, uint64_t address, void *to, size_t size);
 long vj_guest_string(uint32_t thread, uint64_t address, char *to, size_t capacity);
 // A duplicate of one of its descriptors.
 long vj_guest_descriptor(uint32_t thread, int number);
-// Its umask (Linux 4.7).
-long vj_guest_umask(uint32_t thread);
+// Make its umask (Linux 4.7) this process's own, until the next.
+long vj_guest_take_umask(uint32_t thread);
 // The folder that a path starts from: its descriptor, or AT_FDCWD. O_PATH.
 long vj_guest_directory(uint32_t thread, int directory);
+
+// ---- sockets ---------------------------------------------------------------
+
+// A duplicate of the guest's socket, and a copy of the address: what connect and bind
+// have in common.
+typedef struct {
+    int socket;
+    int length;
+    int by_path;
+    union {
+        struct sockaddr common;
+        struct sockaddr_un local;
+        char space[sizeof(struct sockaddr_storage) + 1]; // and a NUL
+    } address;
+} vj_socket_call;
+
+#define VJ_SOCKET_PATH_OFFSET offsetof(struct sockaddr_un, sun_path)
+
+// Whatever it returns, `call->socket` is to be closed.
+long vj_socket_call_read(const vj_broker *broker,
+                         const struct seccomp_notif *notification, vj_socket_call *call);
+// Answer bind(2), in a jail with any clause that needs the broker.
+long vj_broker_bind(const vj_broker *broker, const struct seccomp_notif *notification);
+// Whether one more socket's file can be remembered, and to do so: what guests may connect
+// to where `sockets` are granted.
+long vj_own_socket_room(void);
+void vj_own_socket_remember(const vj_setup *setup, int socket);
 
 #endif

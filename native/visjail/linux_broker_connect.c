@@ -1,4 +1,4 @@
-// connect(2) and bind(2) under exact grants of AF_UNIX sockets.
+// connect(2) under exact grants of AF_UNIX sockets.
 //
 // A path leads to a socket of the host through every mount, read-only ones and
 // other network namespaces too, and no filter sees the path. So each connect is
@@ -19,14 +19,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/stat.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 
 #ifndef SIOCUNIXFILE
 #define SIOCUNIXFILE 0x89e0 // Linux 4.13
 #endif
-
-#define PATH_OFFSET offsetof(struct sockaddr_un, sun_path)
 
 // What a guest may connect to by path: these sockets, and all of its own places.
 static struct {
@@ -116,24 +112,11 @@ static long connect_path(const vj_broker *broker, uint32_t thread, int socket,
     vj_text text = {.data = address.sun_path, .capacity = sizeof address.sun_path};
     vj_text_string(&text, "/proc/self/fd/");
     vj_text_number(&text, (uint64_t)object, 10);
-    return sys(SYS_connect, socket, &address, PATH_OFFSET + text.length + 1);
+    return sys(SYS_connect, socket, &address, VJ_SOCKET_PATH_OFFSET + text.length + 1);
 }
 
-// A duplicate of the guest's socket, and a copy of the address: what connect and bind
-// have in common.
-typedef struct {
-    int socket;
-    int length;
-    int by_path;
-    union {
-        struct sockaddr common;
-        struct sockaddr_un local;
-        char space[sizeof(struct sockaddr_storage) + 1]; // and a NUL
-    } address;
-} socket_call;
-
-static long read_call(const vj_broker *broker, const struct seccomp_notif *notification,
-                      socket_call *call) {
+long vj_socket_call_read(const vj_broker *broker,
+                         const struct seccomp_notif *notification, vj_socket_call *call) {
     memset(call, 0, sizeof *call);
     call->socket = -1;
     call->length = (int)notification->data.args[2];
@@ -154,15 +137,15 @@ static long read_call(const vj_broker *broker, const struct seccomp_notif *notif
     // Only a path leads to the host's files. An abstract name belongs to the network
     // namespace, and with the host's network to Landlock's scope, which holds here.
     call->by_path = family == AF_UNIX && call->address.common.sa_family == AF_UNIX &&
-                    length > PATH_OFFSET && call->address.local.sun_path[0];
+                    length > VJ_SOCKET_PATH_OFFSET && call->address.local.sun_path[0];
     // Longer than the kernel takes: as it would say.
     return call->by_path && length > sizeof call->address.local ? -EINVAL : 0;
 }
 
 static long act_connect(const vj_broker *broker,
                         const struct seccomp_notif *notification) {
-    socket_call call;
-    long result = read_call(broker, notification, &call);
+    vj_socket_call call;
+    long result = vj_socket_call_read(broker, notification, &call);
     if (result == 0) {
         result = call.by_path ? connect_path(broker, notification->pid, call.socket,
                                              call.address.local.sun_path)
@@ -172,7 +155,7 @@ static long act_connect(const vj_broker *broker,
     return result;
 }
 
-// ---- bind ------------------------------------------------------------------
+// ---- what guests bound -----------------------------------------------------
 
 // A file that has lost its last name leads nobody anywhere.
 static void forget_removed(void) {
@@ -189,10 +172,15 @@ static void forget_removed(void) {
     }
 }
 
+long vj_own_socket_room(void) {
+    if (own_count == OWN_MAX) forget_removed();
+    return own_count == OWN_MAX ? -ENOBUFS : 0;
+}
+
 // Remember the file of a socket that has just been bound. The kernel says which it is;
 // the name may lead elsewhere by now. That takes CAP_NET_ADMIN over the network
 // namespace, so with the host's network nothing is remembered, and nothing let in.
-static void remember(const vj_setup *setup, int socket) {
+void vj_own_socket_remember(const vj_setup *setup, int socket) {
     long held = sys(SYS_ioctl, socket, SIOCUNIXFILE, 0);
     if (held < 0) return;
     uint64_t device = 0;
@@ -207,38 +195,8 @@ static void remember(const vj_setup *setup, int socket) {
     own_count++;
 }
 
-// With the guest's address as it is written, from the guest's folder and under its
-// umask: what getsockname(2) tells, and what is made, is what the guest would have got.
-static long bind_path(const vj_setup *setup, uint32_t thread, const socket_call *call) {
-    // Where another clause holds names, its wall stands in front of guests only.
-    if ((setup->plan->flags & VJ_PLAN_BROKER) != VJ_PLAN_BROKER_SOCKETS) return -EACCES;
-    VJ_AUTO_FD start = (int)vj_guest_directory(thread, AT_FDCWD);
-    if (start < 0) return start;
-    long mask = vj_guest_umask(thread);
-    if (mask < 0) return mask;
-    if (own_count == OWN_MAX) forget_removed();
-    if (own_count == OWN_MAX) return -ENOBUFS;
-    long result = sys(SYS_fchdir, start);
-    if (result < 0) return result;
-    sys(SYS_umask, mask);
-    result = sys(SYS_bind, call->socket, &call->address, call->length);
-    if (result == 0) remember(setup, call->socket);
-    return result;
-}
-
-static long act_bind(const vj_broker *broker, const struct seccomp_notif *notification) {
-    socket_call call;
-    long result = read_call(broker, notification, &call);
-    if (result == 0) {
-        result = call.by_path ? bind_path(broker->setup, notification->pid, &call)
-                              : sys(SYS_bind, call.socket, &call.address, call.length);
-    }
-    vj_close_slot(&call.socket);
-    return result;
-}
-
 const vj_broker_call vj_broker_socket_calls[] = {
     {.number = SYS_connect, .may_wait = 1, .act = act_connect},
-    {.number = SYS_bind, .may_wait = 0, .act = act_bind},
+    {.number = SYS_bind, .may_wait = 0, .act = vj_broker_bind},
     {.number = -1, .may_wait = 0, .act = 0},
 };

@@ -11,120 +11,18 @@
 // held is answered with EACCES. To open a file that exists goes on too, so that a
 // terminal, a FIFO or a device is opened by who wanted it.
 
-#include "linux_broker_names.h"
+#include "linux_broker_target.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
-#include <linux/openat2.h>
 #include <linux/stat.h>
 
 #define SET_ID_BITS 06000u // refused by the filter of the guest; not made here either
 
-// Of a path that a guest gave: the folder, and the name in it.
-typedef struct {
-    char text[VJ_PATH_MAX];
-    vj_place place;
-    const char *name; // with its slashes at the end
-    size_t length;    // without them
-} target;
-
-static target to;
-static target from;
+static vj_target to;
+static vj_target from;
 static char words[VJ_PATH_MAX]; // of a symbolic link
-
-// ---- what a path means -----------------------------------------------------
-
-static int starts_with(const char *text, const char *start) {
-    return !memcmp(text, start, strlen(start));
-}
-
-// "/proc/self" would be this process. The folders and files that a guest has open are
-// reached by the descriptor; links of /proc that lead elsewhere are followed by no one.
-static long start_of(uint32_t thread, int directory, const char **path) {
-    static const char *const own[] = {"/proc/self/fd/", "/dev/fd/"};
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
-        if (!starts_with(*path, own[i])) continue;
-        const char *at = *path + strlen(own[i]);
-        int number = 0;
-        const char *digits = at;
-        while (*at >= '0' && *at <= '9' && at - digits < 9) {
-            number = number * 10 + (*at++ - '0');
-        }
-        if (at == digits || (*at && *at != '/')) return -ELOOP;
-        while (*at == '/') at++;
-        *path = at;
-        return vj_guest_directory(thread, number);
-    }
-    if ((*path)[0] == '/') {
-        while (**path == '/') (*path)++;
-        return sys(SYS_openat, AT_FDCWD, "/", O_PATH | O_CLOEXEC, 0);
-    }
-    return vj_guest_directory(thread, directory);
-}
-
-static long open_from(int start, const char *path, uint64_t flags) {
-    struct open_how how = {
-        .flags = O_PATH | O_CLOEXEC | flags,
-        .resolve = RESOLVE_NO_MAGICLINKS,
-    };
-    return sys(SYS_openat2, start, path[0] ? path : ".", &how, sizeof how);
-}
-
-// Split off the last name. 0, or a negative errno for a path that has none.
-static long split(target *wanted) {
-    size_t end = strlen(wanted->text);
-    while (end > 1 && wanted->text[end - 1] == '/') end--;
-    size_t start = end;
-    while (start > 0 && wanted->text[start - 1] != '/') start--;
-    wanted->name = wanted->text + start;
-    wanted->length = end - start;
-    int dots = wanted->name[0] == '.' &&
-               (wanted->length == 1 || (wanted->length == 2 && wanted->name[1] == '.'));
-    return wanted->length && !dots ? 0 : -EINVAL;
-}
-
-// Open and look up the folder of a path. Anything that fails is for the kernel to say.
-static long find(uint32_t thread, int directory, target *wanted) {
-    long result = split(wanted);
-    if (result < 0) return result;
-    char kept = wanted->name[0];
-    // The folder's path ends where the name begins.
-    wanted->text[wanted->name - wanted->text] = 0;
-    const char *path = wanted->text;
-    VJ_AUTO_FD start = (int)start_of(thread, directory, &path);
-    long folder = start < 0 ? start : open_from(start, path, O_DIRECTORY);
-    wanted->text[wanted->name - wanted->text] = kept;
-    if (folder < 0) return folder;
-    wanted->place.folder = (int)folder;
-    result = vj_place_look_up(&wanted->place);
-    if (result < 0) {
-        sys(SYS_close, folder);
-        wanted->place.folder = -1;
-    }
-    return result;
-}
-
-static void forget(target *wanted) {
-    vj_close_slot(&wanted->place.folder);
-    wanted->place.folder = -1;
-}
-
-static vj_name verdict_of(const target *wanted) {
-    return vj_place_name(&wanted->place, wanted->name, wanted->length);
-}
-
-static int has_slash(const target *wanted) {
-    return wanted->name[wanted->length] != 0;
-}
-
-// The umask(2) of a guest: this process's own, until the next.
-static long take_mask(uint32_t thread) {
-    long mask = vj_guest_umask(thread);
-    if (mask < 0) return mask;
-    sys(SYS_umask, mask);
-    return 0;
-}
 
 // ---- one call, its arguments in registers ----------------------------------
 
@@ -155,9 +53,9 @@ static request request_of(const vj_broker *broker,
 static long prepare(const request *call, vj_name most) {
     if (vj_guest_string(call->thread, call->path, to.text, sizeof to.text) < 0) return 0;
     if (!vj_broker_waits(call->broker, call->id)) return 0;
-    if (find(call->thread, call->directory, &to) < 0) return 0;
+    if (vj_target_find(call->thread, call->directory, &to) < 0) return 0;
     if (!vj_place_is_walled(&to.place)) return 0;
-    return verdict_of(&to) > most ? -EACCES : 1;
+    return vj_target_verdict(&to) > most ? -EACCES : 1;
 }
 
 // Last of all, since what was looked up is another process's if the guest is gone.
@@ -191,8 +89,8 @@ static long create_file(const request *call) {
     // As for a name that is taken: it may be a file that the host has made since.
     long result = prepare(call, VJ_NAME_OTHER);
     if (result <= 0) return result < 0 ? result : VJ_BROKER_CONTINUE;
-    if (has_slash(&to)) return VJ_BROKER_CONTINUE;
-    result = take_mask(call->thread);
+    if (vj_target_has_slash(&to)) return VJ_BROKER_CONTINUE;
+    result = vj_guest_take_umask(call->thread);
     if (!may_act(call)) return VJ_BROKER_ANSWERED;
     if (result < 0) return result;
     unsigned flags = call->flags | O_CREAT | O_EXCL | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC;
@@ -205,7 +103,7 @@ static long create_file(const request *call) {
 static long make_folder(const request *call) {
     long result = prepare(call, VJ_NAME_ABOVE);
     if (result <= 0) return result < 0 ? result : VJ_BROKER_CONTINUE;
-    result = take_mask(call->thread);
+    result = vj_guest_take_umask(call->thread);
     if (!may_act(call)) return VJ_BROKER_ANSWERED;
     if (result < 0) return result;
     return sys(SYS_mkdirat, to.place.folder, to.name, call->mode & 07777u & ~SET_ID_BITS);
@@ -218,7 +116,7 @@ static long make_node(const request *call) {
     }
     long result = prepare(call, VJ_NAME_OTHER);
     if (result <= 0) return result < 0 ? result : VJ_BROKER_CONTINUE;
-    result = take_mask(call->thread);
+    result = vj_guest_take_umask(call->thread);
     if (!may_act(call)) return VJ_BROKER_ANSWERED;
     if (result < 0) return result;
     return sys(SYS_mknodat, to.place.folder, to.name, call->mode & ~SET_ID_BITS, 0);
@@ -242,10 +140,10 @@ static long open_object(const request *call) {
         return vj_guest_directory(call->thread, call->source_directory);
     }
     const char *path = from.text;
-    VJ_AUTO_FD start = (int)start_of(call->thread, call->source_directory, &path);
+    VJ_AUTO_FD start = (int)vj_target_start(call->thread, call->source_directory, &path);
     if (start < 0) return start;
     int follow = (call->flags & AT_SYMLINK_FOLLOW) != 0;
-    if (path[0]) return open_from(start, path, follow ? 0 : O_NOFOLLOW);
+    if (path[0]) return vj_target_open(start, path, follow ? 0 : O_NOFOLLOW);
     // Not followed it is the link in /proc that is meant.
     return follow ? sys(SYS_fcntl, start, F_DUPFD_CLOEXEC, 0) : -ELOOP;
 }
@@ -270,8 +168,8 @@ static long move(const request *call) {
     if (vj_guest_string(call->thread, call->source, from.text, sizeof from.text) < 0 ||
         vj_guest_string(call->thread, call->path, to.text, sizeof to.text) < 0 ||
         !vj_broker_waits(call->broker, call->id) ||
-        find(call->thread, call->source_directory, &from) < 0 ||
-        find(call->thread, call->directory, &to) < 0) {
+        vj_target_find(call->thread, call->source_directory, &from) < 0 ||
+        vj_target_find(call->thread, call->directory, &to) < 0) {
         return VJ_BROKER_CONTINUE;
     }
     if (!vj_place_is_walled(&to.place) && !vj_place_is_walled(&from.place)) {
@@ -279,8 +177,8 @@ static long move(const request *call) {
     }
     // Whatever is moved to a folder above a held name may hold it already. And what is
     // exchanged arrives at both names.
-    if (verdict_of(&to) != VJ_NAME_OTHER) return -EACCES;
-    if ((call->flags & RENAME_EXCHANGE) && verdict_of(&from) != VJ_NAME_OTHER) {
+    if (vj_target_verdict(&to) != VJ_NAME_OTHER) return -EACCES;
+    if ((call->flags & RENAME_EXCHANGE) && vj_target_verdict(&from) != VJ_NAME_OTHER) {
         return -EACCES;
     }
     if (!may_act(call)) return VJ_BROKER_ANSWERED;
@@ -373,12 +271,13 @@ static long act_create(const vj_broker *broker,
     to.place.folder = -1;
     from.place.folder = -1;
     long result = act(broker, notification);
-    forget(&to);
-    forget(&from);
+    vj_target_forget(&to);
+    vj_target_forget(&from);
     return result;
 }
 
 const vj_broker_call vj_broker_name_calls[] = {
+    {.number = SYS_bind, .act = vj_broker_bind},
     {.number = SYS_openat, .act = act_create},
     {.number = SYS_mkdirat, .act = act_create},
     {.number = SYS_mknodat, .act = act_create},

@@ -72,8 +72,15 @@ static long status_number(uint32_t thread, const char *label, int base) {
     return -ESRCH;
 }
 
-long vj_guest_umask(uint32_t thread) {
+static long guest_umask(uint32_t thread) {
     return status_number(thread, "\nUmask:\t", 8);
+}
+
+long vj_guest_take_umask(uint32_t thread) {
+    long mask = guest_umask(thread);
+    if (mask < 0) return mask;
+    sys(SYS_umask, mask);
+    return 0;
 }
 
 // A thread has no pidfd before Linux 6.9; its process has the same descriptors,

@@ -4,7 +4,8 @@
 // A folder is known by its descriptor. Where it is is read once, after it was opened:
 // the folders above a held name are mount points of this jail and cannot be moved, those
 // that a guest makes behind the wall are moved by the broker alone, which does one thing
-// at a time. So between the question and the act nothing moves.
+// at a time. So between the question and the act nothing moves. (Only in a free folder
+// that was moved here do guests make and move what they like, and no name is held there.)
 
 #include "linux_broker_names.h"
 
@@ -32,6 +33,7 @@ typedef struct {
     uint64_t device;
     uint64_t inode;
     int is_walled;
+    int is_free;
 } ruled_place;
 
 static held_folder folders[VJ_NAMES_MAX];
@@ -97,6 +99,7 @@ static long remember_places(const vj_plan *plan) {
         place->path = vj_plan_string(plan, rules[i].path);
         place->length = strlen(place->path);
         place->is_walled = rules[i].access == VJ_ACCESS_WALLED;
+        place->is_free = rules[i].access == VJ_ACCESS_WRITE;
         // One that went away has no rule, and its folder is walled like what is above.
         if (identify(AT_FDCWD, place->path, &place->device, &place->inode) == 0) {
             place_count++;
@@ -146,6 +149,27 @@ int vj_place_is_walled(const vj_place *place) {
         nearest = at;
     }
     return nearest && nearest->is_walled;
+}
+
+int vj_place_is_in_free(const vj_place *place) {
+    static char path[VJ_PATH_MAX];
+    size_t length = place->length;
+    memcpy(path, place->path, length + 1);
+    for (;;) {
+        uint64_t device = 0;
+        uint64_t inode = 0;
+        // What cannot be told is the guest's own business, which the wall judges.
+        if (identify(AT_FDCWD, path, &device, &inode) < 0) return 1;
+        for (uint32_t i = 0; i < place_count; i++) {
+            if (places[i].is_free && places[i].device == device &&
+                places[i].inode == inode) {
+                return 1;
+            }
+        }
+        if (length <= 1) return 0;
+        while (length > 1 && path[length - 1] != '/') length--;
+        path[length > 1 ? --length : length] = 0;
+    }
 }
 
 static vj_name compare(const held_name *held, const char *way, size_t length) {

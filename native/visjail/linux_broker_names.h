@@ -21,6 +21,9 @@ typedef struct {
 long vj_place_look_up(vj_place *place);
 // Whether the wall lets no guest make a name directly in it.
 int vj_place_is_walled(const vj_place *place);
+// Whether it lies in a folder in which guests make names themselves, wherever that folder
+// has been moved to. Where it does not, no guest moves it or replaces what is above it.
+int vj_place_is_in_free(const vj_place *place);
 // What `name`, of `length` bytes and without a slash, is in it.
 vj_name vj_place_name(const vj_place *place, const char *name, size_t length);
 

@@ -428,6 +428,24 @@ static void do_pin(vj_setup *setup, const vj_operation *operation) {
     attach_at(setup, tree, point);
 }
 
+// Read-only: devices are written to all the same, but their mode and times, which they
+// share with the host's or with the next run, stay.
+static void bind_device(vj_setup *setup, int from, const char *source, int folder,
+                        const char *name) {
+    VJ_AUTO_FD tree =
+        (int)sys(SYS_open_tree, from, source, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    if (tree < 0) vj_setup_fail(setup, VJ_STAGE_DEVICES, tree);
+    struct mount_attr attributes = {.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID |
+                                                MOUNT_ATTR_NOEXEC,
+                                    .propagation = MS_PRIVATE};
+    long result =
+        sys(SYS_mount_setattr, tree, "", AT_EMPTY_PATH, &attributes, sizeof attributes);
+    if (result == 0) {
+        result = sys(SYS_move_mount, tree, "", folder, name, MOVE_MOUNT_F_EMPTY_PATH);
+    }
+    if (result < 0) vj_setup_fail(setup, VJ_STAGE_DEVICES, result);
+}
+
 static void do_devices(vj_setup *setup) {
     static const char *const nodes[] = {"null",   "zero",    "full",
                                         "random", "urandom", "tty"};
@@ -445,24 +463,10 @@ static void do_devices(vj_setup *setup) {
         vj_text text = {.data = source, .capacity = sizeof source};
         vj_text_string(&text, "/dev/");
         vj_text_string(&text, nodes[i]);
-        VJ_AUTO_FD tree = (int)sys(SYS_open_tree, AT_FDCWD, source,
-                                   OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-        if (tree < 0) vj_setup_fail(setup, VJ_STAGE_DEVICES, tree);
-        // Read-only: devices are written to all the same, but their mode and
-        // times, which they share with the host's, stay.
-        struct mount_attr attributes = {.attr_set = MOUNT_ATTR_RDONLY |
-                                                    MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC,
-                                        .propagation = MS_PRIVATE};
-        long result = sys(SYS_mount_setattr, tree, "", AT_EMPTY_PATH, &attributes,
-                          sizeof attributes);
         VJ_AUTO_FD point =
             (int)sys(SYS_openat, devices, nodes[i], O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-        if (result == 0) result = point < 0 ? point : 0;
-        if (result == 0) {
-            result =
-                sys(SYS_move_mount, tree, "", devices, nodes[i], MOVE_MOUNT_F_EMPTY_PATH);
-        }
-        if (result < 0) vj_setup_fail(setup, VJ_STAGE_DEVICES, result);
+        if (point < 0) vj_setup_fail(setup, VJ_STAGE_DEVICES, point);
+        bind_device(setup, AT_FDCWD, source, devices, nodes[i]);
     }
     for (size_t i = 0; i < sizeof links / sizeof *links; i++) {
         long result = sys(SYS_symlinkat, links[i][1], devices, links[i][0]);
@@ -476,6 +480,9 @@ static void do_devices(vj_setup *setup) {
     VJ_AUTO_FD terminals = open_point(setup, DEVICES "/pts");
     mount_at(setup, "devpts", terminals, MS_NOSUID | MS_NOEXEC,
              "newinstance,ptmxmode=0666,mode=620,max=64", VJ_STAGE_DEVICES);
+    // A guest may own the node; closed by one it would be closed to all later runs.
+    VJ_AUTO_FD mounted = open_point(setup, DEVICES "/pts");
+    bind_device(setup, mounted, "ptmx", mounted, "ptmx");
     write_file(setup, MASK_NAME, 0, 0, 0);
 }
 

@@ -106,6 +106,8 @@ static long enter_directory(const vj_start *start) {
     if (result < 0 && (start->request->message.flags & VJ_SPAWN_CWD_FALLBACK)) {
         const char *home = variable(start->environment, "HOME=");
         result = home ? sys(SYS_chdir, home) : -ENOENT;
+        // HOME is the guests' own: one that has closed it closes it to itself.
+        if (result < 0) result = sys(SYS_chdir, "/");
     }
     return result;
 }

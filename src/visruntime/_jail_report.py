@@ -158,10 +158,7 @@ def _wall_notes(plan: JailPlan, absent_deny: str) -> list[str]:
     folders = ", ".join(visible(path) for path in wall.walled)
     later = "and in folders that are made there later"
     if absent_deny == "broker":
-        note = (
-            f"wall: directly in {folders} {later} new names are made by the jail's broker; no "
-            "socket can be bound there"
-        )
+        note = f"wall: directly in {folders} {later} new names are made by the jail's broker"
     else:
         note = f"wall: directly in {folders} {later} a guest can make no new name"
     if wall.left_out:

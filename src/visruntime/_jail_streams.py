@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 
@@ -56,8 +57,9 @@ class Streams:
         except _native.NativeError as error:
             if error.status == "closed":
                 raise JailClosed("the jail has ended") from None
+            most = f"; a jail has at most {MOST_TERMINALS} at a time"
             raise CommandError(
-                f"no terminal: {error}; a jail has at most {MOST_TERMINALS} at a time"
+                f"no terminal: {error}{most if error.errno == errno.ENOSPC else ''}"
             ) from None
         self._made.append(slave)
         self.parent["master"] = self.master

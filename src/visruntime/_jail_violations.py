@@ -144,7 +144,11 @@ class Explainer:
         if errno not in REFUSALS or not path.startswith("/") or "\0" in path:
             return None
         path = os.path.normpath(path)
-        if path.startswith("//") or len(os.fsencode(path)) > MAX_PATH_BYTES:
+        try:
+            size = len(os.fsencode(path))
+        except UnicodeEncodeError:
+            return None  # no bytes that a kernel could have been asked for
+        if path.startswith("//") or size > MAX_PATH_BYTES:
             return None
         right = self._right(errno, path)
         if right is None:

@@ -265,7 +265,8 @@ class Limits(Frozen):
         memory_by: what bounds the memory: "cgroup" (the sum, by the kernel; refused where
             this process has no cgroup to divide), "watch" (the sum of all processes, measured
             every 10 ms, the jail's runs ended when it is over) or "process" (the private data
-            of each process, by the kernel).
+            of each process, by the kernel; shared mappings, such as MAP_SHARED makes, and files
+            in memory have no bound then).
         processes: processes and threads at one time, the jail's own few included.
         cpus: processors' worth of time, such as 1.5, at least 0.01; needs a cgroup.
         cpu_seconds: processor seconds of each process.

@@ -7,6 +7,7 @@ cannot enforce is refused before anything starts, never weakened.
 from __future__ import annotations
 
 import os
+import threading
 import time
 
 from visruntime import _jail_files, _native
@@ -88,6 +89,8 @@ class Jail(JailFiles):
         implicit_read: Sequence[tuple[str, str]] = (),
     ) -> None:
         self._closed = True
+        self._ending = threading.RLock()
+        self._process_id = os.getpid()
         if not isinstance(policy, JailPolicy):
             raise TypeError(f"policy: a JailPolicy is needed, not {type(policy).__name__}")
         if backend not in ("auto", *BACKENDS):
@@ -128,7 +131,8 @@ class Jail(JailFiles):
         Args:
             command: the program and its arguments; never passed to a shell.
             input: what the program reads from stdin; nothing (end of file) by default.
-            cwd: absolute; by default the host's, if the policy grants it, else HOME.
+            cwd: absolute; by default the host's, if the policy grants it, else HOME, or ``/``
+                where a guest has closed HOME.
             env: variables on top of those of the policy.
             timeout: seconds until the whole process tree is killed.
             check: raise when the exit code is not 0.
@@ -341,11 +345,19 @@ class Jail(JailFiles):
         return self._closed or not self._handle.alive()
 
     def close(self) -> None:
-        """End every program in the jail and the jail itself. Idempotent."""
-        if not self._closed:
-            self._closed = True
-            self._handle.close()
-            self._held.release()
+        """End every program in the jail and the jail itself, and wait for that. Idempotent."""
+        self._closed = True
+        if not hasattr(self, "_held"):
+            return  # it could not be opened
+        if os.getpid() != self._process_id:
+            self._end()  # a thread that is not in this child may hold the lock
+            return
+        with self._ending:
+            self._end()
+
+    def _end(self) -> None:
+        self._handle.close()
+        self._held.release()
 
     def __enter__(self) -> Self:
         return self
@@ -354,7 +366,9 @@ class Jail(JailFiles):
         self.close()
 
     def __del__(self) -> None:
-        self.close()
+        # At the end of the interpreter a handle that is closed may be gone before this is.
+        if not self._closed:
+            self.close()
 
     def __repr__(self) -> str:
         return f"<Jail {'closed' if self._closed else 'open'} {self.policy.digest[:12]}>"

@@ -132,9 +132,18 @@ os.makedirs("free/x", exist_ok=True)
 open("free/file", "w").close()
 over = threading.Event()
 start = time.monotonic()
-buffer = ctypes.create_string_buffer(64)
+family = ctypes.create_string_buffer(struct.pack("=H", socket.AF_UNIX), 66)
+buffer = (ctypes.c_char * 64).from_buffer(family, 2)
 folders = [os.open("free", os.O_PATH), os.open(".git", os.O_PATH), os.open(".", os.O_PATH)]
 moving = os.dup(folders[0])
+
+def bind(path):
+    # A shared buffer holds by the time that it is read whatever was written to it last.
+    with socket.socket(socket.AF_UNIX) as server:
+        if path is buffer:
+            libc.bind(server.fileno(), family, 66)
+        else:
+            attempt(server.bind, path)
 
 def flip():
     # What the broker reads, and what the kernel reads after it, may be different things.
@@ -176,6 +185,22 @@ thread.join()
 answer(outcome)
 """
 
+# Another process turns what lies on the way to the name, until the attacker has ended.
+TURNING = """
+def flip(): pass
+def turn(parent):
+    while os.getppid() == parent:
+        for act in ({acts}):
+            attempt(act)
+    os._exit(0)
+parent = os.getpid()
+if os.fork() == 0:
+    turn(parent)
+acts = [lambda path=path: bind(path) for path in ({paths})]
+remove_too = ("free/hooks", "free2/hooks", "free2/sub/hooks", "free/sub/hooks")
+acts.append(lambda: [remove(path) for path in remove_too])
+"""
+
 RACES = {
     "open": (
         'words, moves = [b"plain", b".envrc"], False\n'
@@ -200,6 +225,24 @@ RACES = {
         'words, moves = [b"free/plain", b".envrc"], False\n'
         'acts = [lambda: libc.symlinkat(b"free", -100, buffer)]\n'
     ),
+    "bind": ('words, moves = [b"plain", b".envrc"], False\nacts = [lambda: bind(buffer)]\n'),
+    "bind through a link": TURNING.format(
+        acts="""
+    lambda: os.symlink("..", "free/other"), lambda: os.rename("free/other", "free/turn"),
+    lambda: os.symlink("../.git", "free/other"), lambda: os.rename("free/other", "free/turn"),
+""",
+        paths='"free/turn/hooks", "free/turn/../.git/hooks", top + "/free/turn/hooks"',
+    ),
+    "bind in a folder that moves": TURNING.format(
+        acts="""
+    lambda: os.rename("free", "free2"), lambda: os.mkdir("free"), lambda: os.rmdir("free"),
+    lambda: os.symlink(".git", "free"), lambda: os.unlink("free"),
+    lambda: os.mkdir("free2/sub"), lambda: os.rmdir("free2/sub"),
+    lambda: os.symlink("../.git", "free2/sub"), lambda: os.unlink("free2/sub"),
+    lambda: os.rename("free2", "free"),
+""",
+        paths='"free/hooks", "free2/sub/hooks", top + "/free/hooks", top + "/free2/sub/hooks"',
+    ),
     "folder": (
         'words, moves = [b"hooks"], True\n'
         'acts = [lambda: result("mkdirat", moving, buffer, 0o700)]\n'
@@ -221,6 +264,102 @@ def test_no_race_makes_a_name(top: str, race: str) -> None:
     # The control: outside the very same attack makes the name.
     _, broken = outside("enough = lambda calls, broken, seconds: broken or seconds > 20\n" + guest)
     assert broken > 0
+
+
+BIND = r"""
+os.chdir(top)
+os.umask(0o027)
+os.mkdir("made")
+os.symlink("made", "way")
+os.mkdir("free/sub")
+
+def bound(path):
+    with socket.socket(socket.AF_UNIX) as server:
+        try:
+            server.bind(path)
+        except OSError as error:
+            return error.errno
+        name = server.getsockname()
+        server.listen()
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(name)
+            pair = server.accept()[0]
+            client.sendall(b"x")
+            got = pair.recv(1).decode()
+            pair.close()
+        at = os.lstat(path)
+        same = os.path.samestat(at, os.lstat(name))
+        status = [oct(at.st_mode), at.st_uid == os.geteuid(), same, got, name]
+        taken = attempt(socket.socket(socket.AF_UNIX).bind, path)
+        os.unlink(path)
+        return [*status, taken]
+
+got = {path: bound(path) for path in ("s", "made/s", f"{top}/s", f"{top}/made/s", "free/s",
+    "free/sub/s", "/tmp/s", "/dev/shm/s", "no/s", "s/", "/proc/self/none/s")}
+os.chdir("made")
+got["from below"] = bound("s")
+os.chdir("/")
+got["from the root"] = bound(f"{top}/s"[1:])
+os.chdir(top)
+got["taken"] = attempt(socket.socket(socket.AF_UNIX).bind, "made")
+with socket.socket(socket.AF_UNIX) as server:
+    server.bind(b"\0abstract")
+    got["abstract"] = server.getsockname().decode()
+with socket.socket() as server:
+    server.bind(("127.0.0.1", 0))
+    got["tcp"] = server.getsockname()[0]
+    got["twice"] = attempt(server.bind, ("127.0.0.1", 0))
+got["no address"] = -libc.bind(0, None, 0)
+got["datagram"] = attempt(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).bind, "d")
+# A folder in which guests make names keeps that right wherever it is.
+os.rename("free", "freed")
+got["moved"] = [bound("freed/s"), bound("freed/sub/s")]
+answer(got)
+"""
+
+DETOURS = r"""
+os.chdir(top)
+os.mkdir("made")
+os.symlink("made", "way")
+def bound(path):
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(path)
+        name = server.getsockname()
+        server.listen()
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(name)
+        os.unlink(path)
+        return name
+folder = os.open("made", os.O_PATH)
+deep = "made"
+for _ in range(4):
+    deep += "/" + "n" * 60
+    os.mkdir(deep)
+far = os.open(deep, os.O_PATH)
+answer([bound("way/s"), bound("./s"), bound(f"{top}//s"), bound("made/../s"),
+    bound(f"/proc/self/fd/{folder}/s"), attempt(bound, f"/proc/self/fd/{far}/s")])
+"""
+
+
+def test_sockets_behind_the_wall_are_as_outside(top: str) -> None:
+    """No socket may have another name, mode or owner than without a jail, nor be out of reach."""
+    expected = outside(text(top, BIND))
+    shutil.rmtree(top)
+    os.makedirs(f"{top}/.git")
+    os.mkdir(f"{top}/free")
+    with Jail(policy(top, "broker")) as jail:
+        assert inside(jail, text(top, BIND)) == expected
+
+
+def test_a_socket_reached_by_a_detour_has_its_plain_name(top: str) -> None:
+    """Words that a link could turn elsewhere may not reach the kernel; what they meant does."""
+    plain = [f"{top}/made/s", f"{top}/s", f"{top}/s", f"{top}/s", f"{top}/made/s"]
+    with Jail(policy(top, "broker")) as jail:
+        # Longer than an address may be, it has the name alone, which leads there from there.
+        assert inside(jail, text(top, DETOURS)) == [*plain, errno.ENOENT]
+    shutil.rmtree(f"{top}/made")
+    os.unlink(f"{top}/way")
+    assert outside(text(top, DETOURS))[0] == "way/s"
 
 
 def test_without_the_broker_nothing_is_made(top: str) -> None:

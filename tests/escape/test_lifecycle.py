@@ -524,6 +524,25 @@ def test_closing_while_programs_run_in_other_threads() -> None:
     assert ends == ["closed"] * 6
 
 
+def test_who_closes_second_waits_as_well() -> None:
+    """`close` may not return while something of the jail is left, whoever began to close it."""
+    jail = Jail(JailPolicy())
+    script = "i=0; while [ $i -lt 200 ]; do sleep 60 & i=$((i+1)); done; echo; wait"
+    process = spawn(jail, ["sh", "-c", script], stdout=-1)
+    assert process.stdout.read(1) == b"\n"
+    supervisor = f"/proc/{jail._handle.info['pid']}"
+    assert os.path.exists(supervisor)
+    first = threading.Thread(target=jail.close)
+    first.start()
+    while not jail._closed:
+        time.sleep(0)
+    jail.close()
+    left = os.path.exists(supervisor)
+    first.join()
+    process.close()
+    assert not left
+
+
 def test_opening_and_closing_leaks_no_descriptor() -> None:
     """Many jails and runs must leave the host's descriptors as they were."""
     with Jail(JailPolicy()) as jail:

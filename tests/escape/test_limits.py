@@ -224,6 +224,33 @@ def test_a_signal_reaches_the_host_during_a_flood() -> None:
         signal.signal(signal.SIGALRM, before)
 
 
+SHARED = f"""
+import mmap
+def private():
+    bytearray({100 * MIB})
+    return 0
+def shared():
+    area = mmap.mmap(-1, {100 * MIB})
+    for at in range(0, {100 * MIB}, 4096): area[at] = 1
+    return 0
+def tried(act):
+    try: return act()
+    except MemoryError: return "refused"
+answer([tried(private), tried(shared)])
+"""
+
+
+def test_the_report_says_what_memory_by_process_leaves_open() -> None:
+    """The report may not keep silent about shared memory, which is not bounded by process."""
+    limits = Limits(memory=64 * MIB, memory_by="process")
+    with Jail(JailPolicy(limits=limits)) as jail:
+        assert inside(jail, SHARED) == ["refused", 0]
+        (clause,) = [c for c in jail.report.clauses if c.clause == "limits.memory"]
+    assert clause.bound == "process"
+    assert "shared mappings and files in memory are not in it" in clause.note
+    assert outside(SHARED) == [0, 0]
+
+
 def test_memory_of_each_process_is_bounded() -> None:
     """With memory_by="process" one process must not allocate past the limit."""
     text = "try: x = bytearray(300 << 20); answer(0)\nexcept MemoryError: answer(1)"

@@ -149,6 +149,21 @@ def test_the_hosts_terminals_are_not_there(jail: Jail) -> None:
     )
 
 
+def test_no_guest_closes_the_terminals_to_others() -> None:
+    """The modes of the devices may not be changed: what no run can open no later run can."""
+    guest = """
+paths = ("/dev/pts/ptmx", "/dev/ptmx", "/dev/null", "/dev/tty", "/dev")
+got = [attempt(os.chmod, path, 0) for path in paths]
+master, slave = os.openpty()
+got += [attempt(os.fchmod, slave, 0o600), os.ttyname(slave)[:9]]
+answer(got)
+"""
+    with Jail(JailPolicy()) as jail:
+        assert inside(jail, guest) == [errno.EROFS] * 5 + [0, "/dev/pts/"]
+        with spawn(jail, ["tty"], pty=True) as process:
+            assert process.communicate()[0].startswith(b"/dev/pts/")
+
+
 def test_terminals_run_out_with_a_name(jail: Jail) -> None:
     """When the guest holds all terminals of its jail, the host must be told what is missing."""
     text = """
@@ -164,7 +179,7 @@ time.sleep(60)
         assert number in (errno.ENOSPC, errno.EMFILE)
         assert count > 30
         if number == errno.ENOSPC:
-            with pytest.raises(CommandError, match="terminal") as caught:
+            with pytest.raises(CommandError, match=r"terminal.*at most 64 at a time") as caught:
                 spawn(jail, ["true"], pty=True)
             assert not isinstance(caught.value, JailClosed)
     assert jail.run(["true"]).exit_code == 0
