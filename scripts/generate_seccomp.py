@@ -154,6 +154,7 @@ NETLINK_ROUTE = 0
 MSG_FASTOPEN = 0x20000000
 SOL_SOCKET, SO_REUSEPORT = 1, 15
 RLIMIT_CORE = 4
+RENAME_WHITEOUT = 1 << 2
 S_IFMT, S_IFCHR, S_IFBLK = 0o170000, 0o020000, 0o060000
 
 BROKER = (
@@ -265,8 +266,10 @@ def device_rules() -> list[Rule]:
     """Refuse to make a device node; without rights the kernel refuses all but one.
 
     That one, character device 0:0, is a whiteout: in the layer of an overlay it hides a file.
+    A rename can leave one behind as well.
     """
-    return [
+    rules = [Rule("renameat2", errno.EPERM, (has_bits(4, RENAME_WHITEOUT),))]
+    return rules + [
         Rule(name, errno.EPERM, (Test(MODE_ARGUMENT[name], kind, S_IFMT),))
         for name in ("mknod", "mknodat")
         for kind in (S_IFCHR, S_IFBLK)

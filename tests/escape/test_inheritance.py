@@ -7,6 +7,7 @@ import os
 import resource
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -214,6 +215,15 @@ def test_no_guest_hides_a_file_in_an_overlay(workspace: Path) -> None:
     (workspace / "gone").unlink()
     with Jail(JailPolicy(write=[workspace])) as jail:
         assert inside(jail, text) == errno.EPERM
+        rename = f"""
+open("{workspace}/file", "w").close()
+answer(call("renameat2", -100, b"{workspace}/file", -100, b"{workspace}/moved", FLAGS))
+"""
+        assert outside(rename.replace("FLAGS", "4")) == 0
+        assert stat.S_ISCHR((workspace / "file").lstat().st_mode)
+        (workspace / "file").unlink()
+        assert inside(jail, rename.replace("FLAGS", "4")) == errno.EPERM
+        assert inside(jail, rename.replace("FLAGS", "0")) == 0
         fifo = f'answer(attempt(os.mkfifo, "{workspace}/fifo"))'
         assert inside(jail, fifo) == 0
 
