@@ -27,6 +27,7 @@ LAYERS = {
         "_wall", "_why",
     ),
 }  # fmt: skip
+PREFIXES = {"jail": ("_jail",), "runtime": ("_runtime", "_worker")}
 ORDER = list(LAYERS)
 COMPILED = ("_visjail", "_viscore")
 ALLOWED_OUTSIDE = {"cffi"}
@@ -36,7 +37,7 @@ def layer_of(module: str) -> str | None:
     """Return the layer of *module*, named without ``visruntime.``."""
     top = module.partition(".")[0]
     for layer, names in LAYERS.items():
-        if top in names or (layer == "jail" and top.startswith("_jail")):
+        if top in names or top.startswith(PREFIXES.get(layer, ("-",))):
             return layer
     return None
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from visruntime._jail_process import JailProcess
     from visruntime._jail_usage import Span
+    from visruntime._worker_start import MakeArgv, Process
     from visruntime.events import Violation
     from visruntime.jail import Jail
-    from visruntime.worker import MakeArgv, Process
 
 __all__ = ["JailedProcess", "JailedStart", "TrustedProcess", "TrustedStart"]
 
@@ -164,7 +164,7 @@ class TrustedStart:
     def __call__(
         self, make_argv: MakeArgv, channel: int, control: int, stdout: int, stderr: int
     ) -> Process:
-        """Start one; the signature is that of `worker.Start`."""
+        """Start one; the signature is that of `_worker_start.Start`."""
         process = subprocess.Popen(
             make_argv(channel, control),
             stdin=subprocess.DEVNULL if self._stdin is None else self._stdin,
@@ -210,7 +210,7 @@ class JailedStart:
     def __call__(
         self, make_argv: MakeArgv, channel: int, control: int, stdout: int, stderr: int
     ) -> Process:
-        """Start one; the signature is that of `worker.Start`."""
+        """Start one; the signature is that of `_worker_start.Start`."""
         process = self._jail().spawn(
             make_argv(3, 4),
             stdin=self._stdin,

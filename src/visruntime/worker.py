@@ -9,23 +9,20 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import marshal
 import os
 import select
 import socket
 import struct
-import termios
 import time
-from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from functools import cache
-from importlib.machinery import SourceFileLoader
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from visruntime import _native
+from visruntime._worker_limit import Limit, Timeout
+from visruntime._worker_start import LOAD, bootstrap
+from visruntime._worker_streams import CHUNK, Stream
 from visruntime.environments import worker_argv
 from visruntime.errors import ProtocolViolation, WorkerDied
-from visruntime.guest import frames
 from visruntime.protocol import (
     BYE,
     CALLBACK,
@@ -42,10 +39,13 @@ from visruntime.protocol import (
 from visruntime.results import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from visruntime._worker_start import Process, Start
     from visruntime.callbacks import Callbacks
     from visruntime.environments import Interpreter
 
-__all__ = ["Capture", "MakeArgv", "Process", "Start", "Timeout", "Worker"]
+__all__ = ["Worker"]
 
 START_SECONDS = 30.0
 """How long a worker may take until it is ready."""
@@ -57,174 +57,12 @@ STACKS_SECONDS = 2.0
 """How long a worker may take to write its stacks."""
 MAX_STACKS = 1024 * 1024
 """Bytes of stack text that are kept."""
-_GRACE_SECONDS = 0.5
 _FAREWELL_SECONDS = 0.5
-_LOOK_MILLISECONDS = 250.0
-_CHUNK = 65536
 _PIPE_SIZE = 1024 * 1024
-_GUEST_MODULES = ("values", "describe", "interrupts", "session", "worker")
-_FRAME_TYPES = ("HELLO", "RUN", "CALLBACK", "CALLBACK_REPLY", "RESULT", "BYE")
 _CREDENTIALS = struct.Struct("iII")
 _CONTROL = struct.Struct("<cQ")
 _SO_PASSRIGHTS = 83
 """Of asm-generic/socket.h, which x86 and arm64 use; Python has no name for it yet."""
-_LOAD = (
-    "import sys,marshal,_viscore as c;m=type(sys);"
-    "P='_visguest';p=sys.modules[P]=m(P);p.__path__=[]\n"
-    # Each guest module imports it for nothing but its effect on the compiler.
-    "F='__future__';f=sys.modules[F]=m(F);f.annotations=0\n"
-    "for n,s in marshal.loads(c.receive()[1]):\n"
-    " t=sys.modules[P+'.'+n]=m(P+'.'+n);t.__package__=P\n"
-    " exec(s if type(s) is not bytes else compile(s,n+'.py','exec'),t.__dict__)\n"
-    "del sys.modules[F]\n"
-    "t.main()"
-)
-
-
-class Process(Protocol):
-    """What a worker needs of its process; jailed and trusted ones differ only here."""
-
-    @property
-    def pidfd(self) -> int | None:
-        """Readable once the process has ended; None where there is no such thing."""
-
-    def poll(self) -> int | None:
-        """Exit code, -N after signal N, None while it runs."""
-
-    def kill(self) -> None:
-        """End the process and everything that it started; returns when that is done."""
-
-    def wait(self, timeout: float) -> int | None:
-        """Wait up to *timeout* seconds; the same answer as :meth:`poll`."""
-
-    def cpu_seconds(self) -> float | None:
-        """Processor seconds of the process so far, measured from outside."""
-
-    def children_cpu_seconds(self) -> float:
-        """Processor seconds of its children that have ended, where not counted above."""
-
-    def peak_memory(self) -> int | None:
-        """Largest resident size so far in bytes, measured from outside."""
-
-    def span(self) -> Any:
-        """Begin to measure by the jail's cgroup; None where there is none."""
-
-    def refused(self, span: Any) -> tuple[Any, ...]:
-        """Name the limit on processes, if it was reached in *span*."""
-
-    def locate(self, pid: int) -> None:
-        """Learn the process's number in the host's namespace."""
-
-    @property
-    def stopped_by(self) -> str | None:
-        """The limit that ended the process, where one did."""
-
-    @property
-    def violations(self) -> tuple[Any, ...]:
-        """What was seen of it against the policy."""
-
-
-MakeArgv = Callable[[int, int], list[str]]
-"""Builds the worker's command for the numbers of its channel and control descriptors."""
-Start = Callable[[MakeArgv, int, int, int, int], Process]
-"""Starts a worker; gets the host's channel, control, stdout and stderr descriptors to pass on."""
-
-
-class Capture:
-    """Keeps the head and the tail of one output stream, and counts the rest."""
-
-    __slots__ = ("_half", "_head", "_tail", "dropped")
-
-    def __init__(self, limit: int | None) -> None:
-        self._half = None if limit is None else max(limit // 2, 1)
-        self._head = bytearray()
-        self._tail = bytearray()
-        self.dropped = 0
-
-    def add(self, data: bytes) -> None:
-        """Take more output."""
-        if self._half is None:
-            self._head += data
-            return
-        room = self._half - len(self._head)
-        if room > 0:
-            self._head += data[:room]
-            data = data[room:]
-        self._tail += data
-        # Trimmed rarely, so that each byte is moved a bounded number of times.
-        if len(self._tail) > 2 * self._half + _CHUNK:
-            self._trim(self._half)
-
-    def _trim(self, half: int) -> None:
-        excess = len(self._tail) - half
-        if excess > 0:
-            del self._tail[:excess]
-            self.dropped += excess
-
-    def take(self) -> bytes:
-        """What was kept."""
-        if self._half is not None:
-            self._trim(self._half)
-        return bytes(self._head + self._tail)
-
-
-class Stream:
-    """The host's end of the pipe that is the worker's stdout or stderr."""
-
-    __slots__ = ("_end", "_sink", "capture", "descriptor", "name")
-
-    def __init__(self, name: str, descriptor: int) -> None:
-        self.name = name
-        self.descriptor = descriptor
-        self.capture = Capture(0)
-        self._sink: Callable[[str, bytes], None] | None = None
-        self._end = False
-
-    def begin(self, limit: int | None, sink: Callable[[str, bytes], None] | None) -> None:
-        """Collect anew; *sink* gets each chunk as it comes."""
-        self.capture = Capture(limit)
-        self._sink = sink
-
-    def read(self) -> bool:
-        """Read one chunk; False at the end of the stream."""
-        try:
-            data = os.read(self.descriptor, _CHUNK)
-        except BlockingIOError:
-            return True
-        if not data:
-            self._end = True
-            return False
-        self.capture.add(data)
-        if self._sink is not None:
-            self._sink(self.name, data)
-        return True
-
-    def drain(self) -> None:
-        """Read what is in the pipe at this moment and no more."""
-        pending = struct.unpack("i", fcntl.ioctl(self.descriptor, termios.FIONREAD, b"\0\0\0\0"))[0]
-        while pending > 0 and not self._end:
-            pending -= _CHUNK
-            if not self.read():
-                break
-
-
-@cache
-def _bootstrap(same_as_host: bool) -> bytes:  # noqa: FBT001 (a cache key)
-    """The guest modules as one payload: compiled here where the same version runs there."""
-    # The worker's core does the framing; of that module only the numbers are needed.
-    numbers = "\n".join(f"{name} = {getattr(frames, name)}" for name in _FRAME_TYPES)
-    source: Any = numbers.encode()
-    # A first compilation costs a worker more than all of its other modules.
-    first = compile(source, "frames.py", "exec", dont_inherit=True) if same_as_host else source
-    modules = [("frames", first)]
-    for name in _GUEST_MODULES:
-        path = os.path.join(os.path.dirname(frames.__file__), f"{name}.py")
-        loader = SourceFileLoader(f"_visguest.{name}", path)
-        modules.append(
-            (name, loader.get_code(loader.name) if same_as_host else loader.get_data(path))
-        )
-    # Format 2 is one that every CPython reads.
-    return marshal.dumps(modules, marshal.version if same_as_host else 2)
 
 
 def _refuse_descriptors(end: socket.socket) -> None:
@@ -238,43 +76,6 @@ def _refuse_descriptors(end: socket.socket) -> None:
     except OSError as error:
         if error.errno not in (errno.ENOPROTOOPT, errno.EOPNOTSUPP):
             raise
-
-
-class Timeout(Exception):
-    """The run did not end in time. ``reply`` is what it still said, None if it was killed."""
-
-    def __init__(self, reply: dict[str, Any] | None) -> None:
-        super().__init__()
-        self.reply = reply
-
-
-class _Limit:
-    """How long a worker may go on. It holds while we wait, and while we send.
-
-    ``tell`` is called when the time is over; then there is a moment more, and after that, or at
-    once where there is nobody to tell, the next question raises :class:`Timeout`.
-    """
-
-    __slots__ = ("_end", "_tell", "told")
-
-    def __init__(self, seconds: float | None, tell: Callable[[], object] | None = None) -> None:
-        self._end = None if seconds is None else time.monotonic() + seconds
-        self._tell = tell
-        self.told = False
-
-    def milliseconds(self) -> float:
-        """How long to wait for something to happen."""
-        if self._end is None:
-            return _LOOK_MILLISECONDS
-        left = self._end - time.monotonic()
-        if left <= 0:
-            if self._tell is None or self.told:
-                raise Timeout(None)
-            self.told = True
-            self._tell()
-            left = _GRACE_SECONDS
-            self._end = time.monotonic() + left
-        return min(left * 1000, _LOOK_MILLISECONDS)
 
 
 class Worker:
@@ -305,10 +106,10 @@ class Worker:
         try:
             self._open(channel, control, interpreter, start, harden=harden)
             for stream in self.streams:
-                stream.begin(_CHUNK, None)
+                stream.begin(CHUNK, None)
             # Compiled only now, while the interpreter starts.
-            limit = _Limit(START_SECONDS)
-            self._send(HELLO, _bootstrap(interpreter.same_as_host), limit)
+            limit = Limit(START_SECONDS)
+            self._send(HELLO, bootstrap(interpreter.same_as_host), limit)
             self._await_ready(interpreter, limit)
         except Timeout:
             self.kill()
@@ -348,7 +149,7 @@ class Worker:
                     channel=channel_number,
                     control=control_number,
                     harden=harden,
-                    code=_LOAD,
+                    code=LOAD,
                 )
 
             self._process = start(make_argv, channel.fileno(), control.fileno(), *writers)
@@ -365,7 +166,7 @@ class Worker:
         assert self._process is not None
         return self._process
 
-    def _await_ready(self, interpreter: Interpreter, limit: _Limit) -> None:
+    def _await_ready(self, interpreter: Interpreter, limit: Limit) -> None:
         waiting = [HELLO, RESULT]
         while waiting:
             for frame in self._step(limit):
@@ -400,7 +201,7 @@ class Worker:
 
     # Frames.
 
-    def _send(self, frame_type: int, payload: bytes, limit: _Limit) -> None:
+    def _send(self, frame_type: int, payload: bytes, limit: Limit) -> None:
         data = self._encoder.frame(frame_type, payload)
         try:
             try:
@@ -412,7 +213,7 @@ class Worker:
         except (BrokenPipeError, ConnectionResetError):
             self._raise_died("the worker ended")
 
-    def _send_rest(self, rest: memoryview, limit: _Limit) -> None:
+    def _send_rest(self, rest: memoryview, limit: Limit) -> None:
         """Send while reading the output, so that a worker that prints meanwhile is not stuck.
 
         Raises:
@@ -442,7 +243,7 @@ class Worker:
             if stream.descriptor == descriptor and not stream.read():
                 self._poll.unregister(descriptor)
 
-    def _step(self, limit: _Limit) -> list[Any]:
+    def _step(self, limit: Limit) -> list[Any]:
         """Wait for something to happen and take it in; return the frames that are complete."""
         events = self._poll.poll(limit.milliseconds())
         channel_ready = ended = False
@@ -458,7 +259,7 @@ class Worker:
             try:
                 if not self.hello:
                     self._learn_process()
-                data = self._channel.recv(_CHUNK, socket.MSG_DONTWAIT)
+                data = self._channel.recv(CHUNK, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 return []
             except ConnectionResetError:
@@ -521,10 +322,10 @@ class Worker:
 
     def request_aside(self, request: dict[str, Any], *, callbacks: Callbacks) -> None:
         """Make a request of our own between two runs; output meanwhile counts as late."""
-        late = self.begin_run(_CHUNK, None)
+        late = self.begin_run(CHUNK, None)
         self.request(request, callbacks=callbacks, timeout=ASIDE_SECONDS)
         for index, stream in enumerate(self.streams):
-            self._late[index] = (late[index] + stream.capture.take())[-_CHUNK:]
+            self._late[index] = (late[index] + stream.capture.take())[-CHUNK:]
 
     def _refuse_unasked(self) -> None:
         try:
@@ -552,7 +353,7 @@ class Worker:
         request["id"] = self.run_number + 1
         payload = _native.encode(request)
         self.run_number += 1
-        limit = _Limit(timeout, self.interrupt)
+        limit = Limit(timeout, self.interrupt)
         self._send(RUN, payload, limit)
         while True:
             frames = self._step(limit)
@@ -611,7 +412,7 @@ class Worker:
         try:
             if not select.select([self._control], [], [], timeout)[0]:
                 return b""
-            return self._control.recv(_CHUNK, socket.MSG_DONTWAIT)
+            return self._control.recv(CHUNK, socket.MSG_DONTWAIT)
         except (OSError, ValueError):  # closed meanwhile, by the thread that is in a call
             return b""
 

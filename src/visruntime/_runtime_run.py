@@ -1,0 +1,147 @@
+"""One run of a worker: what is measured of it, and what its reply may claim."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from visruntime._jail_violations import bounded, of_output
+from visruntime.errors import ProtocolViolation
+from visruntime.results import GuestFailure, RunResult, RunUsage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from visruntime._policy_values import Limits
+    from visruntime.events import Violation
+    from visruntime.results import Explain
+    from visruntime.worker import Worker
+
+__all__ = ["Run"]
+
+_TICK_SECONDS = 0.005
+MAX_DISPLAYS = 1_000
+"""Displays of one run; workers keep no more."""
+_MAX_TRIPS = 100
+_MAX_TRIP_NAME = 100
+
+
+class Run:
+    """One request under way: what was measured before it, and what becomes of it."""
+
+    __slots__ = (
+        "_cpu",
+        "_explain",
+        "_late",
+        "_limits",
+        "_report",
+        "_span",
+        "_started",
+        "_worker_run",
+        "worker",
+    )
+
+    def __init__(
+        self,
+        worker: Worker,
+        late: tuple[bytes, bytes],
+        report: Any,
+        explain: Explain,
+        limits: Limits | None,
+    ) -> None:
+        self.worker = worker
+        self._late = late
+        self._report = report
+        self._explain = explain
+        self._limits = limits
+        self._worker_run = worker.run_number
+        self._span = worker.process.span()
+        self._cpu = worker.process.cpu_seconds()
+        self._started = time.monotonic()
+
+    @property
+    def sent(self) -> bool:
+        """Whether the request has left."""
+        return self.worker.run_number != self._worker_run
+
+    def result(
+        self,
+        reply: dict[str, Any] | None,
+        *,
+        stopped_by: str | None = None,
+        session_lost: bool = False,
+    ) -> RunResult:
+        """Build the result: measure first, then check what the guest claims."""
+        process = self.worker.process
+        wall = time.monotonic() - self._started
+        cpu = process.cpu_seconds()
+        spent = None
+        if cpu is not None and self._cpu is not None:
+            spent = max(cpu - self._cpu, 0.0)
+            # The kernel counts a child in ticks, and none fits into so short a run.
+            if wall > _TICK_SECONDS:
+                children = process.children_cpu_seconds()
+                spent += max(children - self.worker.children_cpu_seconds, 0.0)
+                self.worker.children_cpu_seconds = children
+        usage = RunUsage(wall, spent, process.peak_memory())
+        if self._span is not None:
+            counted = self._span.read()
+            if counted.source != "wait":
+                spent = counted.user_seconds + counted.system_seconds
+                usage = RunUsage(wall, spent, counted.peak, counted.source)
+        streams = self.worker.streams
+        stdout, stderr = (stream.capture.take() for stream in streams)
+        claims: dict[str, Any] = {} if reply is None else _claims(reply, self._explain)
+        violations, violations_dropped = bounded(
+            self._violations(claims.get("error"), (len(stdout), len(stderr)))
+        )
+        return RunResult(
+            usage=usage,
+            stdout=stdout,
+            stderr=stderr,
+            late_stdout=self._late[0],
+            late_stderr=self._late[1],
+            dropped=(streams[0].capture.dropped, streams[1].capture.dropped),
+            stopped_by=stopped_by,
+            session_lost=session_lost,
+            violations=violations,
+            violations_dropped=violations_dropped,
+            report=self._report,
+            **claims,
+        )
+
+    def _violations(self, error: GuestFailure | None, kept: tuple[int, int]) -> Iterator[Violation]:
+        process = self.worker.process
+        yield from process.violations
+        if self._span is not None and not process.violations:
+            yield from process.refused(self._span)
+        if self._limits is not None:
+            names = zip(("stdout", "stderr"), self.worker.streams, kept, strict=True)
+            cut = [(name, size + stream.capture.dropped, size) for name, stream, size in names]
+            yield from of_output(self._limits, cut)
+        if error is not None:
+            yield from error.violations()
+
+
+def _claims(reply: dict[str, Any], explain: Explain) -> dict[str, Any]:
+    error, code, trips = reply.get("error"), reply.get("exit_code"), reply.get("trips")
+    displays: Any = reply.get("displays")
+    right = (
+        (code is None or (type(code) is int and -(2**31) <= code < 2**31))
+        and type(displays) is list
+        and len(displays) <= MAX_DISPLAYS
+        and all(type(display) is dict for display in displays)
+        and type(trips) is dict
+        and len(trips) <= _MAX_TRIPS
+        and all(type(name) is str and len(name) <= _MAX_TRIP_NAME for name in trips)
+        and all(type(count) is int and 0 <= count < 2**64 for count in trips.values())
+    )
+    if not right:
+        raise ProtocolViolation("the worker's reply has not the agreed shape")
+    return {
+        "value": reply.get("value"),
+        "error": None if error is None else GuestFailure.from_claim(error, explain),
+        "exit_code": code,
+        "displays": tuple(displays),
+        "trips": trips,
+    }

@@ -1,0 +1,97 @@
+"""What a worker starts with: its process, as a worker sees it, and the payload that boots it."""
+
+from __future__ import annotations
+
+import marshal
+import os
+from collections.abc import Callable
+from functools import cache
+from importlib.machinery import SourceFileLoader
+from typing import Any, Protocol
+
+from visruntime.guest import frames
+
+__all__ = ["LOAD", "MakeArgv", "Process", "Start", "bootstrap"]
+
+_GUEST_MODULES = ("values", "describe", "interrupts", "session", "worker")
+_FRAME_TYPES = ("HELLO", "RUN", "CALLBACK", "CALLBACK_REPLY", "RESULT", "BYE")
+LOAD = (
+    "import sys,marshal,_viscore as c;m=type(sys);"
+    "P='_visguest';p=sys.modules[P]=m(P);p.__path__=[]\n"
+    # Each guest module imports it for nothing but its effect on the compiler.
+    "F='__future__';f=sys.modules[F]=m(F);f.annotations=0\n"
+    "for n,s in marshal.loads(c.receive()[1]):\n"
+    " t=sys.modules[P+'.'+n]=m(P+'.'+n);t.__package__=P\n"
+    " exec(s if type(s) is not bytes else compile(s,n+'.py','exec'),t.__dict__)\n"
+    "del sys.modules[F]\n"
+    "t.main()"
+)
+"""What `python -c` gets: receive the guest modules and run the last one."""
+
+
+class Process(Protocol):
+    """What a worker needs of its process; jailed and trusted ones differ only here."""
+
+    @property
+    def pidfd(self) -> int | None:
+        """Readable once the process has ended; None where there is no such thing."""
+
+    def poll(self) -> int | None:
+        """Exit code, -N after signal N, None while it runs."""
+
+    def kill(self) -> None:
+        """End the process and everything that it started; returns when that is done."""
+
+    def wait(self, timeout: float) -> int | None:
+        """Wait up to *timeout* seconds; the same answer as :meth:`poll`."""
+
+    def cpu_seconds(self) -> float | None:
+        """Processor seconds of the process so far, measured from outside."""
+
+    def children_cpu_seconds(self) -> float:
+        """Processor seconds of its children that have ended, where not counted above."""
+
+    def peak_memory(self) -> int | None:
+        """Largest resident size so far in bytes, measured from outside."""
+
+    def span(self) -> Any:
+        """Begin to measure by the jail's cgroup; None where there is none."""
+
+    def refused(self, span: Any) -> tuple[Any, ...]:
+        """Name the limit on processes, if it was reached in *span*."""
+
+    def locate(self, pid: int) -> None:
+        """Learn the process's number in the host's namespace."""
+
+    @property
+    def stopped_by(self) -> str | None:
+        """The limit that ended the process, where one did."""
+
+    @property
+    def violations(self) -> tuple[Any, ...]:
+        """What was seen of it against the policy."""
+
+
+MakeArgv = Callable[[int, int], list[str]]
+"""Builds the worker's command for the numbers of its channel and control descriptors."""
+Start = Callable[[MakeArgv, int, int, int, int], Process]
+"""Starts a worker; gets the host's channel, control, stdout and stderr descriptors to pass on."""
+
+
+@cache
+def bootstrap(same_as_host: bool) -> bytes:  # noqa: FBT001 (a cache key)
+    """The guest modules as one payload: compiled here where the same version runs there."""
+    # The worker's core does the framing; of that module only the numbers are needed.
+    numbers = "\n".join(f"{name} = {getattr(frames, name)}" for name in _FRAME_TYPES)
+    source: Any = numbers.encode()
+    # A first compilation costs a worker more than all of its other modules.
+    first = compile(source, "frames.py", "exec", dont_inherit=True) if same_as_host else source
+    modules = [("frames", first)]
+    for name in _GUEST_MODULES:
+        path = os.path.join(os.path.dirname(frames.__file__), f"{name}.py")
+        loader = SourceFileLoader(f"_visguest.{name}", path)
+        modules.append(
+            (name, loader.get_code(loader.name) if same_as_host else loader.get_data(path))
+        )
+    # Format 2 is one that every CPython reads.
+    return marshal.dumps(modules, marshal.version if same_as_host else 2)

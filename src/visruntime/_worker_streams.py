@@ -1,0 +1,95 @@
+"""A worker's stdout and stderr, at the host's end."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import termios
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["CHUNK", "Capture", "Stream"]
+
+CHUNK = 65536
+"""Bytes that are read at once."""
+
+
+class Capture:
+    """Keeps the head and the tail of one output stream, and counts the rest."""
+
+    __slots__ = ("_half", "_head", "_tail", "dropped")
+
+    def __init__(self, limit: int | None) -> None:
+        self._half = None if limit is None else max(limit // 2, 1)
+        self._head = bytearray()
+        self._tail = bytearray()
+        self.dropped = 0
+
+    def add(self, data: bytes) -> None:
+        """Take more output."""
+        if self._half is None:
+            self._head += data
+            return
+        room = self._half - len(self._head)
+        if room > 0:
+            self._head += data[:room]
+            data = data[room:]
+        self._tail += data
+        # Trimmed rarely, so that each byte is moved a bounded number of times.
+        if len(self._tail) > 2 * self._half + CHUNK:
+            self._trim(self._half)
+
+    def _trim(self, half: int) -> None:
+        excess = len(self._tail) - half
+        if excess > 0:
+            del self._tail[:excess]
+            self.dropped += excess
+
+    def take(self) -> bytes:
+        """What was kept."""
+        if self._half is not None:
+            self._trim(self._half)
+        return bytes(self._head + self._tail)
+
+
+class Stream:
+    """The host's end of the pipe that is the worker's stdout or stderr."""
+
+    __slots__ = ("_end", "_sink", "capture", "descriptor", "name")
+
+    def __init__(self, name: str, descriptor: int) -> None:
+        self.name = name
+        self.descriptor = descriptor
+        self.capture = Capture(0)
+        self._sink: Callable[[str, bytes], None] | None = None
+        self._end = False
+
+    def begin(self, limit: int | None, sink: Callable[[str, bytes], None] | None) -> None:
+        """Collect anew; *sink* gets each chunk as it comes."""
+        self.capture = Capture(limit)
+        self._sink = sink
+
+    def read(self) -> bool:
+        """Read one chunk; False at the end of the stream."""
+        try:
+            data = os.read(self.descriptor, CHUNK)
+        except BlockingIOError:
+            return True
+        if not data:
+            self._end = True
+            return False
+        self.capture.add(data)
+        if self._sink is not None:
+            self._sink(self.name, data)
+        return True
+
+    def drain(self) -> None:
+        """Read what is in the pipe at this moment and no more."""
+        pending = struct.unpack("i", fcntl.ioctl(self.descriptor, termios.FIONREAD, b"\0\0\0\0"))[0]
+        while pending > 0 and not self._end:
+            pending -= CHUNK
+            if not self.read():
+                break
