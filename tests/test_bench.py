@@ -25,7 +25,7 @@ def test_every_row_is_measured(tmp_path: Path, tool: Callable[[str], str]) -> No
     file = tmp_path / "bench.json"
     script = readme.ROOT / "scripts" / "bench.py"
     result = subprocess.run(
-        [sys.executable, script, "--rounds", "2", "--json", file],
+        [sys.executable, script, "--rounds", "1", "--json", file],
         capture_output=True,
         text=True,
         check=False,
