@@ -53,6 +53,8 @@ class HeldLimits:
     __slots__ = ("environment", "leaf", "limits", "process", "tree")
 
     def __init__(self, limits: Limits, leaf: Leaf | None) -> None:
+        if leaf is None or "processes" not in leaf.mechanisms:
+            limits = _leave_processes_to_the_host(limits)
         self.limits = limits
         self.leaf = leaf
         by_leaf = leaf.mechanisms if leaf is not None else {}
@@ -277,6 +279,21 @@ def _environment(limits: Limits) -> dict[str, str]:
     if limits.memory is None:
         return {}
     return {"JAVA_TOOL_OPTIONS": f"-Xmx{max(limits.memory >> 21, 2)}m"}
+
+
+def _leave_processes_to_the_host(limits: Limits) -> Limits:
+    """Lower a default number of processes where the user may have few.
+
+    The kernel counts what is in a user namespace against the limit of the user who made it, too,
+    so a guest with as many as that could stop all other programs of its owner from forking.
+    """
+    import resource
+
+    soft = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+    processes = limits.processes
+    if soft == resource.RLIM_INFINITY or not isinstance(processes, Unasked):
+        return limits
+    return limits.replace(processes=Unasked(min(processes, max(soft // 2, 1))))
 
 
 def _open_files(limits: Limits) -> int:

@@ -267,7 +267,8 @@ class Limits(Frozen):
             every 10 ms, the jail's runs ended when it is over) or "process" (the private data
             of each process, by the kernel; shared mappings, such as MAP_SHARED makes, and files
             in memory have no bound then).
-        processes: processes and threads at one time, the jail's own few included.
+        processes: processes and threads at one time, the jail's own few included; the default
+            is at most half of what ``ulimit -u`` says when the jail opens.
         cpus: processors' worth of time, such as 1.5, at least 0.01; needs a cgroup.
         cpu_seconds: processor seconds of each process.
         wall_seconds: seconds of each run, whatever its own timeout.
@@ -275,7 +276,8 @@ class Limits(Frozen):
             read when the jail opens.
         file_size: bytes of each file that a guest writes.
         scratch: bytes of the private places (/tmp, HOME and the rest) together.
-        output: bytes that are kept of each stream of each run.
+        output: bytes that are kept of each stream of each run: of a longer one the start,
+            and half of that, or 1 MiB if that is less, of the end.
 
     Raises:
         PolicyError: naming the limit, for a wrong type or a number out of bounds.

@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -196,14 +197,16 @@ def test_lm_02_an_endless_writer_is_ended() -> None:
     assert result.stdout_total > MIB
 
 
-def test_the_first_and_the_last_bytes_are_kept() -> None:
-    """Of a long output exactly the first half and the last half of the limit must be there."""
-    script = "import sys\nfor n in range(200000): sys.stdout.write('%07d\\n' % n)"
-    with Jail(JailPolicy(limits=Limits(output=80_000))) as jail:
+@pytest.mark.parametrize(
+    ("limit", "end"), [(80_000, 40_000), (79_999, 40_000), (3 * MIB, MIB), (2, 1)]
+)
+def test_the_first_and_the_last_bytes_are_kept(limit: int, end: int) -> None:
+    """Of a long output exactly the start and the end must be there: half, at most 1 MiB."""
+    script = "import sys\nfor n in range(600000): sys.stdout.write('%07d\\n' % n)"
+    with Jail(JailPolicy(limits=Limits(output=limit))) as jail:
         result = jail.run([PYTHON, "-IBS", "-c", script])
-    lines = [b"%07d\n" % n for n in range(200_000)]
-    whole = b"".join(lines)
-    assert result.stdout == whole[:40_000] + whole[-40_000:]
+    whole = b"".join(b"%07d\n" % n for n in range(600_000))
+    assert result.stdout == whole[: limit - end] + whole[-end:]
     assert result.stdout_total == len(whole)
 
 
@@ -299,3 +302,42 @@ with Jail(JailPolicy()) as jail:
         timeout=30,
     )
     assert result.stdout == "32\n", result.stderr
+
+
+def test_a_guest_cannot_use_up_the_users_processes() -> None:
+    """Where `ulimit -u` is low, a guest that forks without end must leave the host half."""
+    if is_root():
+        pytest.skip("a guest of root has a uid, and so a count of processes, of its own")
+    script = f"""
+import os, resource, subprocess
+from visruntime import Jail, JailPolicy
+own = 0
+for name in os.listdir("/proc"):
+    try:
+        if name.isdigit() and os.stat("/proc/" + name).st_uid == os.getuid():
+            own += len(os.listdir("/proc/" + name + "/task"))
+    except OSError:
+        pass
+few = 2 * own + 200
+resource.setrlimit(resource.RLIMIT_NPROC, (few, few))
+with Jail(JailPolicy()) as jail:
+    forking = '''
+import os, sys, time
+count = 0
+try:
+    while count < 20000:
+        if not os.fork():
+            time.sleep(60)
+        count += 1
+except BlockingIOError:
+    print(count, flush=True)
+time.sleep(60)
+'''
+    process = jail.spawn([{PYTHON!r}, "-IBS", "-c", forking], stdout=subprocess.PIPE)
+    made = int(process.stdout.readline())
+    assert few // 4 < made < few // 2, (made, few)
+    assert subprocess.run(["/bin/true"], check=False).returncode == 0
+    process.kill()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
