@@ -28,7 +28,8 @@ from jail_helpers import (
 )
 
 import visruntime as vr
-from visruntime import _jail_bubblewrap
+from visruntime import _jail_bubblewrap, _native
+from visruntime._jail_diagnose import as_public_error
 from visruntime.errors import JailUnavailable, PolicyUnsupported
 
 if TYPE_CHECKING:
@@ -384,6 +385,14 @@ def test_no_mount_where_a_guest_could_have_put_a_link(
     assert str(secret) in str(caught.value)
     with Jail(JailPolicy(read=["/etc"], deny=["/etc/ssl"]), backend="bubblewrap") as jail:
         assert inside(jail, "answer(attempt(os.listdir, '/etc/ssl'))") == errno.EACCES
+
+
+def test_a_bubblewrap_that_makes_another_jail_is_unavailable() -> None:
+    """What it made wrong is no fault of the policy, so that `auto` goes on to the next."""
+    error = _native.NativeError("system", "mount verification", errno.EPROTO, -1, "")
+    public = as_public_error(error, b"")
+    assert isinstance(public, JailUnavailable)
+    assert "not the one it was asked for" in str(public)
 
 
 @pytest.mark.skipif(is_root(), reason="bubblewrap takes no root caller")

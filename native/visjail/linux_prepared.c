@@ -31,8 +31,10 @@ static const char *path_of(const vj_setup *setup, const vj_operation *operation)
     return vj_plan_string(setup->plan, operation->path);
 }
 
+// EPROTO: bubblewrap made something else than it was asked for, as ESTALE would say of a
+// source that another program has moved.
 static void expect(vj_setup *setup, int holds) {
-    if (!holds) vj_setup_fail(setup, VJ_STAGE_VERIFY, -ESTALE);
+    if (!holds) vj_setup_fail(setup, VJ_STAGE_VERIFY, -EPROTO);
 }
 
 static file_system file_system_of(vj_setup *setup, int place) {
@@ -122,7 +124,7 @@ static void check_mask(vj_setup *setup, const vj_operation *operation) {
     VJ_AUTO_FD place = open_place(setup, path_of(setup, operation));
     if (operation->inode &&
         vj_same_object(place, operation->device, operation->inode) == 0) {
-        vj_setup_fail(setup, VJ_STAGE_VERIFY, -EEXIST); // the denied object itself
+        vj_setup_fail(setup, VJ_STAGE_VERIFY, -EPROTO); // the denied object itself
     }
     file_system found = file_system_of(setup, place);
     expect(setup, (found.flags & MOUNT_READ_ONLY) && (found.flags & MOUNT_NO_DEV));

@@ -227,6 +227,14 @@ def as_public_error(error: _native.NativeError, plan: bytes) -> Exception:
     """Turn the failure of an opening into the error that the caller gets."""
     if error.status == "closed":
         return JailClosed("the jail ended while it was opening; see `visruntime doctor`")
+    if error.stage == "mount verification" and error.errno == errno.EPROTO:
+        where = f" at {_native.plan_path(plan, error.index)}" if error.index >= 0 else ""
+        return JailUnavailable(
+            f"bubblewrap made a jail that is not the one it was asked for{where}; nothing ran in it",
+            stage=error.stage,
+            errno=error.errno,
+            fix="use the back end namespaces, or another bubblewrap",
+        )
     if error.stage in PATH_STAGES and error.index >= 0:
         path = _native.plan_path(plan, error.index)
         why = os.strerror(error.errno)
