@@ -116,6 +116,8 @@ class Exchange:
         Raises:
             ProtocolViolation: they break the protocol; the worker must be ended.
         """
+        if self._state is _BROKEN:
+            raise ProtocolViolation("the worker broke the protocol before")
         try:
             return [self._take(frame) for frame in self._decoder.feed(data)]
         except FrameError as problem:
@@ -154,7 +156,6 @@ _WRONG = {
     _BOOTING: "the worker sent a {} frame before it was ready",
     _IDLE: "the worker sent a {} frame that nobody had asked for",
     _RUNNING: "the worker sent an unexpected {} frame",
-    _BROKEN: "the worker sent a {} frame after it had broken the protocol",
 }
 
 
