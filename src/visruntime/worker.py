@@ -17,30 +17,18 @@ import time
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
-from visruntime import _native
+from visruntime._worker_exchange import CALL, GREETING, READY, REPLY, Exchange
 from visruntime._worker_limit import Limit, Timeout
 from visruntime._worker_start import LOAD, bootstrap
 from visruntime._worker_streams import CHUNK, Stream
 from visruntime.environments import worker_argv
 from visruntime.errors import ProtocolViolation, WorkerDied
-from visruntime.protocol import (
-    BYE,
-    CALLBACK,
-    CALLBACK_REPLY,
-    GUEST_TYPES,
-    HELLO,
-    HOST_TYPES,
-    RESULT,
-    RUN,
-    FrameDecoder,
-    FrameEncoder,
-    FrameError,
-)
 from visruntime.results import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from visruntime._worker_exchange import Event
     from visruntime._worker_start import Process, Start
     from visruntime.callbacks import Callbacks
     from visruntime.environments import Interpreter
@@ -88,11 +76,9 @@ class Worker:
             WorkerDied: it ended before it was ready; the message carries its stderr.
             ProtocolViolation: it is not what was started (no hook before initialisation).
         """
-        self.run_number = 0
         self.children_cpu_seconds = 0.0
         self.hello: dict[str, Any] = {}
-        self._encoder = FrameEncoder(HOST_TYPES)
-        self._decoder = FrameDecoder(GUEST_TYPES)
+        self._exchange = Exchange()
         self._poll = select.poll()
         self._late = [b"", b""]
         self._owned: list[int] = []
@@ -109,7 +95,7 @@ class Worker:
                 stream.begin(CHUNK, None)
             # Compiled only now, while the interpreter starts.
             limit = Limit(START_SECONDS)
-            self._send(HELLO, bootstrap(interpreter.same_as_host), limit)
+            self._send(self._exchange.make_bootstrap(bootstrap(interpreter.same_as_host)), limit)
             self._await_ready(interpreter, limit)
         except Timeout:
             self.kill()
@@ -166,20 +152,23 @@ class Worker:
         assert self._process is not None
         return self._process
 
+    @property
+    def run_number(self) -> int:
+        """Number of the last request."""
+        return self._exchange.run_number
+
     def _await_ready(self, interpreter: Interpreter, limit: Limit) -> None:
-        waiting = [HELLO, RESULT]
-        while waiting:
-            for frame in self._step(limit):
-                if not waiting or frame.type != waiting.pop(0):
-                    raise ProtocolViolation("the worker did not say hello first")
-                claim = _decode(frame.payload)
-                if frame.type == HELLO:
+        while True:
+            for kind, claim in self._step(limit):
+                if kind == GREETING:
                     self._check_hello(claim, interpreter)
-                elif claim.get("error") is not None:
-                    raise WorkerDied(
-                        "the environment's start-up files ended the worker: "
-                        f"{printable(str(claim['error'])[:200])}"
-                    )
+                elif kind == READY:
+                    if claim.get("error") is not None:
+                        raise WorkerDied(
+                            "the environment's start-up files ended the worker: "
+                            f"{printable(str(claim['error'])[:200])}"
+                        )
+                    return
 
     def _learn_process(self) -> None:
         """Ask the kernel who sends; before HELLO no code of the guest has run."""
@@ -201,8 +190,7 @@ class Worker:
 
     # Frames.
 
-    def _send(self, frame_type: int, payload: bytes, limit: Limit) -> None:
-        data = self._encoder.frame(frame_type, payload)
+    def _send(self, data: bytes, limit: Limit) -> None:
         try:
             try:
                 sent = self._channel.send(data, socket.MSG_DONTWAIT)
@@ -243,8 +231,8 @@ class Worker:
             if stream.descriptor == descriptor and not stream.read():
                 self._poll.unregister(descriptor)
 
-    def _step(self, limit: Limit) -> list[Any]:
-        """Wait for something to happen and take it in; return the frames that are complete."""
+    def _step(self, limit: Limit) -> list[Event]:
+        """Wait for something to happen and take it in; return what the worker said."""
         events = self._poll.poll(limit.milliseconds())
         channel_ready = ended = False
         channel = self._channel.fileno()
@@ -265,10 +253,7 @@ class Worker:
             except ConnectionResetError:
                 data = b""
             if data:
-                try:
-                    return self._decoder.feed(data)
-                except FrameError as problem:
-                    raise ProtocolViolation(str(problem)) from None
+                return self._exchange.receive(data)
             self._raise_died("the worker closed its channel and was ended")
         if ended or (not events and self.process.poll() is not None):
             self._raise_died("the worker ended")
@@ -350,34 +335,27 @@ class Worker:
             WorkerDied: it ended.
             ProtocolViolation: it broke the protocol.
         """
-        request["id"] = self.run_number + 1
-        payload = _native.encode(request)
-        self.run_number += 1
+        frame = self._exchange.make_request(request)
         limit = Limit(timeout, self.interrupt)
-        self._send(RUN, payload, limit)
+        self._send(frame, limit)
         while True:
-            frames = self._step(limit)
-            for index, frame in enumerate(frames):
-                if frame.type == CALLBACK:
+            for kind, content in self._step(limit):
+                if kind == CALL:
                     limit.milliseconds()  # raises at the end: many calls may have come at once
-                    self._send(CALLBACK_REPLY, callbacks.answer(frame.payload), limit)
-                elif frame.type == RESULT and index == len(frames) - 1:
-                    reply = self._read_reply(frame.payload)
+                    answer = callbacks.answer(content)
+                    self._send(self._exchange.make_answer(answer), limit)
+                elif kind == REPLY:
+                    self._take_rest()
                     if limit.told:
-                        raise Timeout(reply)
+                        raise Timeout(content)
+                    reply: dict[str, Any] = content
                     return reply
-                else:
-                    raise ProtocolViolation(f"the worker sent an unexpected frame {frame.type}")
 
-    def _read_reply(self, payload: bytes) -> dict[str, Any]:
-        reply = _decode(payload)
-        if reply.get("id") != self.run_number:
-            raise ProtocolViolation("the worker replied to another run than the one under way")
-        # All that the run wrote is in the pipes by now, for it came before the reply.
+    def _take_rest(self) -> None:
+        """Read the rest of a run's output: all of it came before the reply, so it is there."""
         ready = self._poll.poll(0)
         for stream in self.streams if ready else ():
             stream.drain()
-        return reply
 
     def interrupt(self) -> None:
         """Ask the control thread to break the run under way; again until it is over."""
@@ -423,7 +401,7 @@ class Worker:
         try:
             if self._process is not None and self._process.poll() is None:
                 # Never waits: a worker that left its replies unread gets no farewell.
-                farewell = self._encoder.frame(BYE, b"")
+                farewell = self._exchange.make_farewell()
                 self._channel.send(farewell, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
                 self._channel.shutdown(socket.SHUT_WR)
                 self._process.wait(_FAREWELL_SECONDS)
@@ -442,13 +420,3 @@ class Worker:
                 os.close(self._owned.pop())
             self._channel.close()
             self._control.close()
-
-
-def _decode(payload: bytes) -> dict[str, Any]:
-    try:
-        value = _native.decode(payload)
-    except ValueError as problem:
-        raise ProtocolViolation(f"the worker sent a malformed value: {problem}") from None
-    if type(value) is not dict:
-        raise ProtocolViolation("the worker sent something else than a reply")
-    return value

@@ -1,0 +1,169 @@
+"""The worker protocol as its host speaks it, without a descriptor: bytes in, events out.
+
+An :class:`Exchange` knows which frame may come next and refuses every other one. It waits for
+nothing, sends nothing and calls nobody, so that a test or a fuzzer drives it with bytes alone, and
+any loop (poll, asyncio, Trio) can move those bytes. `worker.py` is the loop that the runtimes use.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from visruntime import _native
+from visruntime.errors import ProtocolViolation
+from visruntime.protocol import (
+    BYE,
+    CALLBACK,
+    CALLBACK_REPLY,
+    GUEST_TYPES,
+    HELLO,
+    HOST_TYPES,
+    NAMES,
+    RESULT,
+    RUN,
+    FrameDecoder,
+    FrameEncoder,
+    FrameError,
+)
+
+if TYPE_CHECKING:
+    from visruntime.protocol import Frame
+
+__all__ = ["CALL", "GREETING", "READY", "REPLY", "Exchange"]
+
+GREETING = "greeting"
+"""The worker said hello; with what it says of itself (a dict)."""
+READY = "ready"
+"""The environment's start-up files have run; with the worker's word on it (a dict)."""
+CALL = "call"
+"""A function of the host is asked for; with the payload, to be checked by who answers it."""
+REPLY = "reply"
+"""The request is over; with the reply (a dict that has the right ``id``)."""
+
+Event = tuple[str, Any]
+"""One of the four words above, and what comes with it."""
+
+_STARTING, _BOOTING, _IDLE, _RUNNING = "starting", "booting", "idle", "running"
+_BROKEN = "broken"
+
+
+class Exchange:
+    """One worker's side of the protocol is hostile: what may come next, and what has come.
+
+    Methods that start with ``make_`` return bytes that must be sent, whole and in this order.
+    ``run_number`` is that of the last request that was made.
+    """
+
+    __slots__ = ("_decoder", "_encoder", "_state", "run_number")
+
+    def __init__(self) -> None:
+        self._encoder = FrameEncoder(HOST_TYPES)
+        self._decoder = FrameDecoder(GUEST_TYPES)
+        self._state = _STARTING
+        self.run_number = 0
+
+    @property
+    def running(self) -> bool:
+        """Whether a request is under way."""
+        return self._state is _RUNNING
+
+    # What the host says.
+
+    def make_bootstrap(self, payload: bytes) -> bytes:
+        """The first frame: what the worker is to run."""
+        return self._encoder.frame(HELLO, payload)
+
+    def make_request(self, request: dict[str, Any]) -> bytes:
+        """A request; it gets the next ``id``, which its reply must have.
+
+        Raises:
+            TypeError, ValueError: it cannot be encoded; then nothing has changed.
+            ProtocolViolation: the worker has begun to speak while nothing was asked of it.
+        """
+        self.check_silent()
+        assert self._state is _IDLE, self._state
+        request["id"] = self.run_number + 1
+        frame = self._encoder.frame(RUN, _native.encode(request))
+        self.run_number += 1
+        self._state = _RUNNING
+        return frame
+
+    def make_answer(self, payload: bytes) -> bytes:
+        """The encoded answer to a call."""
+        return self._encoder.frame(CALLBACK_REPLY, payload)
+
+    def make_farewell(self) -> bytes:
+        """The last frame."""
+        return self._encoder.frame(BYE, b"")
+
+    # What the worker says.
+
+    def check_silent(self) -> None:
+        """Make sure that nothing of the worker is unfinished.
+
+        Raises:
+            ProtocolViolation: it has begun a frame for which nobody asked.
+        """
+        if self._decoder.pending:
+            raise ProtocolViolation("the worker sent a frame that nobody had asked for")
+
+    def receive(self, data: bytes | bytearray | memoryview) -> list[Event]:
+        """Take bytes, cut anywhere, and return what they say.
+
+        All of *data* is checked before any of it is returned, so that nothing is done for a worker
+        which breaks the protocol in the same breath.
+
+        Raises:
+            ProtocolViolation: they break the protocol; the worker must be ended.
+        """
+        if self._state is _BROKEN:
+            raise ProtocolViolation("the worker broke the protocol before")
+        try:
+            return [self._take(frame) for frame in self._decoder.feed(data)]
+        except FrameError as problem:
+            self._state = _BROKEN
+            raise ProtocolViolation(str(problem)) from None
+        except ProtocolViolation:
+            self._state = _BROKEN
+            raise
+
+    def _take(self, frame: Frame) -> Event:
+        kind, _, payload = frame
+        if self._state is _RUNNING:
+            if kind == CALLBACK:
+                return CALL, payload
+            if kind == RESULT:
+                return REPLY, self._read_reply(payload)
+        elif self._state is _STARTING and kind == HELLO:
+            self._state = _BOOTING
+            return GREETING, _decode(payload)
+        elif self._state is _BOOTING and kind == RESULT:
+            self._state = _IDLE
+            return READY, _decode(payload)
+        raise ProtocolViolation(_WRONG[self._state].format(NAMES[kind]))
+
+    def _read_reply(self, payload: bytes) -> dict[str, Any]:
+        reply = _decode(payload)
+        number = reply.get("id")
+        if type(number) is not int or number != self.run_number:
+            raise ProtocolViolation("the worker replied to another run than the one under way")
+        self._state = _IDLE
+        return reply
+
+
+_WRONG = {
+    _STARTING: "the worker did not say hello first, but sent a {} frame",
+    _BOOTING: "the worker sent a {} frame before it was ready",
+    _IDLE: "the worker sent a {} frame that nobody had asked for",
+    _RUNNING: "the worker sent an unexpected {} frame",
+}
+
+
+def _decode(payload: bytes) -> dict[str, Any]:
+    try:
+        value = _native.decode(payload)
+    except ValueError as problem:
+        raise ProtocolViolation(f"the worker sent a malformed value: {problem}") from None
+    if type(value) is not dict:
+        raise ProtocolViolation("the worker sent something else than a reply")
+    return value
