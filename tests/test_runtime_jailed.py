@@ -17,7 +17,6 @@ from visruntime.errors import (
     JailClosed,
     PathDenied,
     PolicyError,
-    PolicyUnsupported,
     WorkerDied,
 )
 from visruntime.jail import Jail
@@ -284,13 +283,6 @@ def test_a_hostile_interpreter_is_probed_in_a_jail(
     with pytest.raises(PolicyError, match="cannot be a worker"):
         Runtime(JailPolicy(), python=program)
     assert not (outside / "planted").exists()
-
-
-def test_lenient_certificate_checks_are_refused_for_now() -> None:
-    """A clause that is not built is refused by name, never ignored."""
-    with pytest.raises(PolicyUnsupported, match="tls_strict") as caught:
-        Runtime(JailPolicy(), tls_strict=False)
-    assert caught.value.field == "tls_strict"
 
 
 def test_two_runtimes_do_not_see_each_other() -> None:

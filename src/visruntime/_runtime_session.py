@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from visruntime._policy_values import Limits
     from visruntime._worker_start import Start
+    from visruntime._worker_tls import TlsSettings
     from visruntime.environments import Interpreter
     from visruntime.events import Violation
     from visruntime.results import RunResult
@@ -42,6 +43,7 @@ class RuntimeSession:
     _start: Start
     _harden: bool
     _output_limit: int | None
+    _tls: TlsSettings
 
     def __init__(self) -> None:
         self._callbacks = Callbacks()
@@ -163,6 +165,11 @@ class RuntimeSession:
             if self._worker is not None:
                 self._expose(self._worker, [name])
 
+    @property
+    def tls_strict(self) -> bool | None:
+        """The setting of that name, which every worker of this runtime starts with."""
+        return self._tls.strict
+
     def interrupt(self) -> None:
         """Break the run under way, from another thread; the session lives on.
 
@@ -239,7 +246,9 @@ class RuntimeSession:
     def _live_worker(self) -> Worker:
         if self._worker is not None:
             return self._worker
-        worker = Worker(self._interpreter, self._start, harden=self._harden)
+        worker = Worker(
+            self._interpreter, self._start, harden=self._harden, modules=self._tls.modules
+        )
         self._worker = worker
         if self._callbacks.names:
             self._expose(worker, self._callbacks.names)

@@ -79,16 +79,23 @@ Start = Callable[[MakeArgv, int, int, int, int], Process]
 
 
 @cache
-def bootstrap(same_as_host: bool) -> bytes:  # noqa: FBT001 (a cache key)
-    """The guest modules as one payload: compiled here where the same version runs there."""
+def bootstrap(
+    same_as_host: bool,  # noqa: FBT001 (a cache key)
+    extra: tuple[tuple[str, str], ...] = (),
+) -> bytes:
+    """The guest modules as one payload: compiled here where the same version runs there.
+
+    *extra* are further ones, (name, file), executed before the others.
+    """
     # The worker's core does the framing; of that module only the numbers are needed.
     numbers = "\n".join(f"{name} = {getattr(frames, name)}" for name in _FRAME_TYPES)
     source: Any = numbers.encode()
     # A first compilation costs a worker more than all of its other modules.
     first = compile(source, "frames.py", "exec", dont_inherit=True) if same_as_host else source
     modules = [("frames", first)]
-    for name in _GUEST_MODULES:
-        path = os.path.join(os.path.dirname(frames.__file__), f"{name}.py")
+    folder = os.path.dirname(frames.__file__)
+    files = [(name, os.path.join(folder, f"{name}.py")) for name in _GUEST_MODULES]
+    for name, path in (*extra, *files):
         loader = SourceFileLoader(f"_visguest.{name}", path)
         modules.append(
             (name, loader.get_code(loader.name) if same_as_host else loader.get_data(path))

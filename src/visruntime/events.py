@@ -9,6 +9,7 @@ from visruntime._policy_values import Frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
     from visruntime._policy_values import Grant
@@ -120,6 +121,16 @@ class EnforcementReport(Frozen):
             if known.clause == clause:
                 return known.mechanisms
         return ()
+
+    def with_clauses(self, clauses: Iterable[Clause]) -> EnforcementReport:
+        """Return the same report with more *clauses*: settings of who uses the jail."""
+        return EnforcementReport(
+            backend=self.backend,
+            clauses=(*self.clauses, *clauses),
+            canaries=self.canaries,
+            identity=self.identity,
+            notes=self.notes,
+        )
 
     @property
     def limits(self) -> tuple[Clause, ...]:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from visruntime import _native
 from visruntime._patterns import beginnings
 from visruntime._runtime_session import RuntimeSession
+from visruntime._worker_tls import TlsSettings
 from visruntime.environments import find_interpreter
-from visruntime.errors import PolicyError, PolicyUnsupported
+from visruntime.errors import PolicyError
 from visruntime.processes import JailedStart, TrustedStart
 from visruntime.results import GuestFailure, GuestFrame, RunResult, RunUsage
 from visruntime.worker import START_SECONDS
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from visruntime._policy_values import Limits
-    from visruntime.environments import Grant, Interpreter
+    from visruntime.environments import Grant
     from visruntime.events import Violation
     from visruntime.jail import Jail
     from visruntime.policy import JailPolicy
@@ -46,6 +47,8 @@ class TrustedRuntime(RuntimeSession):
         *,
         python: str | os.PathLike[str] | None = None,
         environment: str | os.PathLike[str] | None = None,
+        tls_strict: bool | None = None,
+        ca: str | os.PathLike[str] | None = None,
         cwd: str | os.PathLike[str] | None = None,
         env: Mapping[str, str] | None = None,
         stdin: int | None = None,
@@ -56,15 +59,25 @@ class TrustedRuntime(RuntimeSession):
         Args:
             python: interpreter; the host's own by default.
             environment: directory of a venv, instead of *python*.
+            tls_strict: ``False`` accepts certificates of authorities that break RFC 5280 in
+                the ways that Python refuses since 3.13 (``ssl.VERIFY_X509_STRICT``); nothing
+                else is checked less. ``None`` and ``True`` leave Python as it is.
+            ca: a PEM file with the certificate authorities that the worker and its programs
+                are to trust, or ``"system"`` for the host's; as they come by default.
             cwd: working directory of the worker; the host's by default.
             env: its environment variables; the host's by default.
             stdin: descriptor that becomes its standard input; nothing by default.
             output: bytes of stdout and of stderr kept of one run; ``None`` for all.
 
         Raises:
-            PolicyError: the interpreter cannot be a worker; the message says why.
+            PolicyError: the interpreter cannot be a worker, or *ca* cannot be used; the
+                message says why.
         """
         super().__init__()
+        self._tls = TlsSettings(tls_strict, ca)
+        added = self._tls.variables(env or {}, os.environ if env is None else {})
+        if added:
+            env = {**(os.environ if env is None else env), **added}
         start = TrustedStart(cwd=None if cwd is None else os.fspath(cwd), env=env, stdin=stdin)
         self._start = start
         self._harden = False
@@ -86,6 +99,7 @@ class Runtime(RuntimeSession):
         python: str | os.PathLike[str] | None = None,
         environment: str | os.PathLike[str] | None = None,
         tls_strict: bool | None = None,
+        ca: str | os.PathLike[str] | None = None,
         cwd: str | os.PathLike[str] | None = None,
         env: Mapping[str, str] | None = None,
         stdin: int | None = None,
@@ -98,35 +112,39 @@ class Runtime(RuntimeSession):
                 closed with the runtime, and its policy must grant what the interpreter reads.
             python: interpreter; the host's own by default.
             environment: directory of a venv, instead of *python*.
-            tls_strict: ``False`` is refused for now.
+            tls_strict: ``False`` accepts certificates of authorities that break RFC 5280 in
+                the ways that Python refuses since 3.13 (``ssl.VERIFY_X509_STRICT``); nothing
+                else is checked less. ``None`` and ``True`` leave Python as it is.
+            ca: a PEM file with the certificate authorities that the worker and its programs
+                are to trust, or ``"system"`` for the host's; as they come by default.
             cwd: working directory of the worker; as ``Jail.spawn`` by default.
             env: more environment variables.
             stdin: descriptor that becomes its standard input; nothing by default.
             backend: what builds the jail, as in ``Jail``; nothing for a jail given.
 
         Raises:
-            PolicyError: the interpreter cannot be a worker under this policy.
+            PolicyError: the interpreter cannot be a worker, or *ca* cannot be used, under
+                this policy.
             JailUnavailable: this machine cannot enforce the policy; nothing was started.
         """
         super().__init__()
-        if tls_strict is False:
-            raise PolicyUnsupported(
-                "tls_strict: lenient certificate checks are not available yet", field="tls_strict"
-            )
         from visruntime.jail import Jail
 
         self._own_jail = not isinstance(policy, Jail)
         self._backend = backend
         self._policy = policy.policy if isinstance(policy, Jail) else policy
-        interpreter = find_interpreter(
-            python,
-            environment=environment,
-            write=beginnings(self._policy, ("write",)),
-            probe=_probe_in_jail,
+        write = beginnings(self._policy, ("write",))
+        self._tls = TlsSettings(tls_strict, ca, write=write)
+        inherited = {n: os.environ[n] for n in self._policy.inherit_env if n in os.environ}
+        chosen = {**inherited, **self._policy.env, **(env or {})}
+        added = self._tls.variables(chosen, {})
+        if added:
+            env = {**(env or {}), **added}
+        self._interpreter = find_interpreter(
+            python, environment=environment, write=write, probe=_probe_in_jail
         )
         if isinstance(policy, Jail):
-            _require_readable(self._policy, interpreter)
-        self._interpreter = interpreter
+            _require_readable(self._policy, self._grants)
         self._jail = policy if isinstance(policy, Jail) else self._open_jail()
         self._start = JailedStart(
             self._live_jail, cwd=None if cwd is None else os.fspath(cwd), env=env, stdin=stdin
@@ -134,10 +152,14 @@ class Runtime(RuntimeSession):
         self._harden = True
         self._output_limit = self._policy.limits.output
 
+    @property
+    def _grants(self) -> tuple[Grant, ...]:
+        return (*self._interpreter.grants, *self._tls.grants)
+
     def _open_jail(self) -> Jail:
         from visruntime.jail import Jail
 
-        return Jail(self._policy, implicit_read=self._interpreter.grants, backend=self._backend)
+        return Jail(self._policy, implicit_read=self._grants, backend=self._backend)
 
     def _live_jail(self) -> Jail:
         """The jail; one that a guest brought down is opened anew if it is ours."""
@@ -156,7 +178,7 @@ class Runtime(RuntimeSession):
         return self._jail.ports
 
     def _report(self) -> Any:
-        return self._jail.report
+        return self._tls.add_to(self._jail.report)
 
     def _explain(self, errno: int, path: str | None) -> Violation | None:
         # A pure decision: what a guest names is never looked up on the host.
@@ -177,10 +199,10 @@ def _probe_in_jail(argv: list[str], grants: Sequence[Grant]) -> tuple[int, bytes
     return (128 + (result.signal or 0) if code is None else code), result.stdout
 
 
-def _require_readable(policy: JailPolicy, interpreter: Interpreter) -> None:
+def _require_readable(policy: JailPolicy, grants: Sequence[Grant]) -> None:
     # What a jail has for itself, such as its own /tmp, shows nothing of the host's files there.
     rules = [(r.kind, r.path) for r in policy.resolved_rules() if r.origin != "private"]
-    for path, reason in interpreter.grants:
+    for path, reason in grants:
         if not _native.decide(rules, "read", path)[0]:
             raise PolicyError(
                 f"the jail cannot read {path} ({reason}): give Runtime the policy instead of the "

@@ -69,8 +69,21 @@ def _refuse_descriptors(end: socket.socket) -> None:
 class Worker:
     """One live worker process and its channel."""
 
-    def __init__(self, interpreter: Interpreter, start: Start, *, harden: bool) -> None:
+    def __init__(
+        self,
+        interpreter: Interpreter,
+        start: Start,
+        *,
+        harden: bool,
+        modules: tuple[tuple[str, str], ...] = (),
+    ) -> None:
         """Start a worker and wait until it is ready.
+
+        Args:
+            interpreter: what runs in it.
+            start: starts its process.
+            harden: keep its memory from other processes of the guest.
+            modules: (name, file) of guest modules besides those that every worker has.
 
         Raises:
             WorkerDied: it ended before it was ready; the message carries its stderr.
@@ -95,7 +108,8 @@ class Worker:
                 stream.begin(CHUNK, None)
             # Compiled only now, while the interpreter starts.
             limit = Limit(START_SECONDS)
-            self._send(self._exchange.make_bootstrap(bootstrap(interpreter.same_as_host)), limit)
+            payload = bootstrap(interpreter.same_as_host, modules)
+            self._send(self._exchange.make_bootstrap(payload), limit)
             self._await_ready(interpreter, limit)
         except Timeout:
             self.kill()
