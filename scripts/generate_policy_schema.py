@@ -20,9 +20,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from visruntime import _config_python, config, policy
 from visruntime import _environment_names as names
 from visruntime import _policy_values as values
-from visruntime import config, policy
 
 if TYPE_CHECKING:
     from typing import Any
@@ -116,6 +116,24 @@ def egress_shape() -> dict[str, Any]:
     return {"anyOf": [{"enum": modes}, table]}
 
 
+def python_shape() -> dict[str, Any]:
+    """Return the shape of the table with the settings of workers, which is no policy field."""
+    said = {
+        "tls_strict": "false accepts authorities that break RFC 5280; a file that is only found "
+        "may not say so.",
+    }
+    kinds = _config_python.PythonSettings.__annotations__
+    assert set(kinds.values()) == {"bool | None"}, "a new kind of setting needs a shape"
+    return {
+        "description": "Settings of Python workers, enforced by no kernel.",
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            name: {"description": said[name], "type": "boolean"} for name in sorted(kinds)
+        },
+    }
+
+
 def list_shape(field: str) -> dict[str, Any]:
     """Return the shape of a list of texts."""
     if field in policy.PATH_FIELDS:
@@ -170,6 +188,7 @@ def generate() -> str:
             shape["default"] = default[field]
         properties[field] = shape
     properties["egress"]["default"] = default["egress"]["mode"]
+    properties[_config_python.TABLE] = python_shape()
     path = {
         "description": "A file or a tree; a relative path starts at the folder of the policy file.",
         "type": "string",

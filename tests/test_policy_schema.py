@@ -34,12 +34,14 @@ NUMBERS = st.one_of(
 )
 SCALARS = st.one_of(WORDS, NUMBERS)
 NAMES = st.one_of(
-    st.sampled_from([*vr.Limits.__slots__, "mode", "allow", "deny", "LANG", "A_KEY", "80", "x y"]),
+    st.sampled_from(
+        [*vr.Limits.__slots__, "mode", "allow", "deny", "LANG", "A_KEY", "80", "x y", "tls_strict"]
+    ),
     WORDS,
 )
 LISTS = st.lists(SCALARS, max_size=3)
 TABLES = st.dictionaries(NAMES, st.one_of(SCALARS, LISTS), max_size=3)
-FIELDS = st.one_of(st.sampled_from([*vr.JailPolicy.__slots__]), WORDS)
+FIELDS = st.one_of(st.sampled_from([*vr.JailPolicy.__slots__, "python"]), WORDS)
 POLICIES = st.dictionaries(FIELDS, st.one_of(SCALARS, LISTS, TABLES), max_size=4)
 
 
@@ -63,7 +65,8 @@ def test_the_committed_schema_is_what_the_code_gives() -> None:
         [sys.executable, SCRIPT, "--check"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert set(vr.JailPolicy.json_schema()["properties"]) == set(vr.JailPolicy.__slots__)
+    fields = {*vr.JailPolicy.__slots__, "python"}  # which a file may hold, and no policy
+    assert set(vr.JailPolicy.json_schema()["properties"]) == fields
 
 
 def test_it_is_a_schema_and_each_field_is_described() -> None:
@@ -109,6 +112,8 @@ def test_what_the_schema_refuses_the_code_refuses(policy: dict[str, Any]) -> Non
         {"inbound": {"http": 5}},
         {"env": {"A B": "x"}},
         {"env": {"A": {"secret": True}}},
+        {"python": {"tls_strict": 0}},
+        {"python": {"tls": False}},
     ],
 )
 def test_what_an_editor_can_see_is_seen(wrong: dict[str, Any]) -> None:

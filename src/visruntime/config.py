@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 
+from visruntime._config_python import TABLE, PythonSettings
 from visruntime._host_files import open_passed, open_regular
 from visruntime.errors import PolicyError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
     from visruntime.policy import JailPolicy
@@ -20,9 +21,11 @@ __all__ = [
     "MAX_CONFIG_BYTES",
     "SCHEMAS",
     "ConfigFile",
+    "PythonSettings",
     "find_configs",
     "narrow_by_config",
     "parse_size",
+    "python_settings",
     "read_config",
     "schema",
 ]
@@ -72,6 +75,7 @@ class ConfigFile:
     Attributes:
         name: the absolute path.
         table: the policy as plain data; sizes in text, such as "512MiB", are numbers.
+        python: what the table ``[python]`` says, which is not part of the policy.
 
     Raises:
         PolicyError: for a file that is too large, no TOML, or a pyproject.toml without
@@ -80,7 +84,7 @@ class ConfigFile:
             guest could have made (ELOOP).
     """
 
-    __slots__ = ("_place", "_text", "name", "table")
+    __slots__ = ("_place", "_text", "name", "python", "table")
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.name = os.path.abspath(path)
@@ -95,6 +99,7 @@ class ConfigFile:
             self.table, self._place = table, ("tool", "visruntime")
         with self.errors_named():
             _read_limits(self.table.get("limits"))
+            self.python = PythonSettings.from_table(self.table.pop(TABLE, {}))
 
     @contextmanager
     def errors_named(self) -> Iterator[None]:
@@ -159,7 +164,7 @@ def find_configs(folder: str | os.PathLike[str]) -> list[str]:
     return found
 
 
-def narrow_by_config(owner: JailPolicy, path: str | os.PathLike[str]) -> JailPolicy:
+def narrow_by_config(owner: JailPolicy, path: str | os.PathLike[str] | ConfigFile) -> JailPolicy:
     """Return *owner* narrowed by the policy file *path*; it can take away and never add.
 
     Fields that the file leaves out stay as the owner gave them.
@@ -170,7 +175,7 @@ def narrow_by_config(owner: JailPolicy, path: str | os.PathLike[str]) -> JailPol
     """
     from visruntime.policy import fields_from_dict
 
-    file = ConfigFile(path)
+    file = path if isinstance(path, ConfigFile) else ConfigFile(path)
     data = dict(file.table)
     with file.errors_named():
         limits = data.pop("limits", None)
@@ -183,6 +188,43 @@ def narrow_by_config(owner: JailPolicy, path: str | os.PathLike[str]) -> JailPol
     narrowed = owner.narrow(asked)
     narrowed._set(files=tuple(dict.fromkeys((*narrowed.files, file.name))))
     return narrowed
+
+
+def python_settings(
+    owner: str | os.PathLike[str] | ConfigFile | None = None,
+    found: Iterable[str | os.PathLike[str] | ConfigFile] = (),
+    *,
+    tls_strict: bool | None = None,
+) -> PythonSettings:
+    """Return what the tables ``[python]`` of files give together, for jailed and other workers.
+
+    Args:
+        owner: the file that whoever starts the worker named, if there is one.
+        found: files that merely lie in a project; they can make stricter and never relax.
+        tls_strict: what the caller itself asks for, which goes before *owner*.
+
+    Raises:
+        PolicyError: a wrong file, or a found one that relaxes what is strict without it.
+        OSError: if one cannot be read.
+    """
+    if tls_strict is None and owner is not None:
+        named = owner if isinstance(owner, ConfigFile) else ConfigFile(owner)
+        tls_strict = named.python.tls_strict
+    for path in found:
+        file = path if isinstance(path, ConfigFile) else ConfigFile(path)
+        asked = file.python.tls_strict
+        if asked is False and tls_strict is not False:
+            with file.errors_named():
+                raise PolicyError(
+                    f"{TABLE}.tls_strict: a file that is only found may not relax the checks of "
+                    "certificates; if you mean it, give --tls-lenient, or name a file that says "
+                    "so by --policy",
+                    field=f"{TABLE}.tls_strict",
+                    value=asked,
+                )
+        if asked is True:
+            tls_strict = True
+    return PythonSettings(tls_strict=tls_strict)
 
 
 def schema(name: str) -> dict[str, Any]:

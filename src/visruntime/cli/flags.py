@@ -8,7 +8,7 @@ import os
 from visruntime._environment_names import looks_secret
 from visruntime._paths import escape, resolve_beside
 from visruntime.cli.messages import Refusal, complain
-from visruntime.config import find_configs, narrow_by_config, parse_size
+from visruntime.config import ConfigFile, find_configs, narrow_by_config, parse_size
 from visruntime.errors import PolicyError
 from visruntime.policy import KINDS, Egress, JailPolicy, Secret
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any, NoReturn
 
-__all__ = ["Parser", "check_backend", "make_policy", "seconds"]
+__all__ = ["Parser", "check_backend", "make_policy", "make_policy_and_files", "seconds"]
 
 LIMIT_FLAGS = (
     ("memory", "SIZE", "memory of all processes together; see --memory-by"),
@@ -185,18 +185,27 @@ def make_policy(options: argparse.Namespace) -> JailPolicy:
     A file that is only found may have been written by an earlier guest: it can take away
     from what the user gave, never add, and alone it counts for nothing.
     """
+    return make_policy_and_files(options)[0]
+
+
+def make_policy_and_files(
+    options: argparse.Namespace,
+) -> tuple[JailPolicy, ConfigFile | None, list[ConfigFile]]:
+    """Return what `make_policy` does, the file that was named, and the found ones that count."""
     here = os.getcwd()
-    policy = JailPolicy.load(options.policy) if options.policy else JailPolicy()
+    named = ConfigFile(options.policy) if options.policy else None
+    policy = named.policy() if named is not None else JailPolicy()
     changes = _changes(options, policy, here)
     owner = policy.replace(**changes)
-    named = os.path.realpath(options.policy) if options.policy else None
-    if not options.policy and not changes:
+    if named is None and not changes:
         _say_ignored(here)
-        return owner
-    found = [path for path in find_configs(here) if os.path.realpath(path) != named]
-    for path in found:
-        owner = narrow_by_config(owner, path)
-    return _protect(owner, [path for path in (named, *found) if path])
+        return owner, None, []
+    real = os.path.realpath(options.policy) if named is not None else None
+    found = [ConfigFile(path) for path in find_configs(here) if os.path.realpath(path) != real]
+    for file in found:
+        owner = narrow_by_config(owner, file)
+    used = [path for path in (real, *(file.name for file in found)) if path]
+    return _protect(owner, used), named, found
 
 
 def seconds(text: str, flag: str) -> float:

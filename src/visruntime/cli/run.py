@@ -9,10 +9,11 @@ from contextlib import nullcontext
 
 from visruntime._host_files import open_regular
 from visruntime._paths import resolve_beside
-from visruntime.cli.flags import Parser, check_backend, make_policy, seconds
+from visruntime.cli.flags import Parser, check_backend, make_policy_and_files, seconds
 from visruntime.cli.messages import EXIT_TIMEOUT, Cleaner, Refusal, complain, say_ports
 from visruntime.cli.report import ReportFile
 from visruntime.cli.streams import piped_stdin, write_all
+from visruntime.config import python_settings
 from visruntime.errors import CommandTimeout, WorkerDied
 
 TYPE_CHECKING = False
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import Any, BinaryIO
 
+    from visruntime.config import ConfigFile
     from visruntime.events import Violation
 
 __all__ = ["main"]
@@ -29,7 +31,7 @@ __all__ = ["main"]
 MAX_SCRIPT_BYTES = 16 * 1024**2
 """Largest script that is handed to a worker, in bytes."""
 
-LATER = ("project", "with", "tls_lenient")
+LATER = ("project", "with")
 
 EXAMPLES = """\
   visruntime run script.py ARGS                  the script needs no --read for itself
@@ -181,7 +183,16 @@ def main(words: Sequence[str]) -> int:
     parser.flag("--python", metavar="PATH", help="the interpreter, instead of this one")
     parser.flag("--project", metavar="DIR", help="for a later version; refused today")
     parser.flag("--with", metavar="REQUIREMENT", help="for a later version; refused today")
-    parser.flag("--tls-lenient", action="store_true", help="for a later version; refused today")
+    parser.flag(
+        "--tls-lenient",
+        action="store_true",
+        help="accept authorities that break RFC 5280, as Python did before 3.13; see doc/tls.md",
+    )
+    parser.flag(
+        "--ca",
+        metavar="FILE|system",
+        help="the certificate authorities (PEM) that Python and other programs are to trust",
+    )
     options, rest = parser.split(words)
     for name in LATER:
         if getattr(options, name):
@@ -196,19 +207,29 @@ def main(words: Sequence[str]) -> int:
 
 def _run(options: argparse.Namespace, words: Sequence[str]) -> int:
     with ReportFile(options.report).covering() as report:
-        policy = make_policy(options)
+        policy, named, found = make_policy_and_files(options)
         program = Program(words)
         report.open(policy)
         report.refuse_unsupported(policy)
+        tls_strict = _tls_strict(options, named, found)
         backend = check_backend(options)
         timeout = seconds(options.timeout, "--timeout") if options.timeout else None
         cwd = resolve_beside(options.cwd, os.getcwd(), "--cwd") if options.cwd else None
+        ca = options.ca
+        if ca and ca != "system":
+            ca = resolve_beside(ca, os.getcwd(), "--ca")
         from visruntime.runtime import Runtime
 
         with (
             _stdin(program) as stdin,
             Runtime(
-                policy, python=options.python, cwd=cwd, stdin=stdin, backend=backend
+                policy,
+                python=options.python,
+                tls_strict=tls_strict,
+                ca=ca,
+                cwd=cwd,
+                stdin=stdin,
+                backend=backend,
             ) as runtime,
         ):
             say_ports(policy.inbound, runtime.ports)
@@ -223,6 +244,19 @@ def _run(options: argparse.Namespace, words: Sequence[str]) -> int:
             complain(f"hint: {hint.detail}{fix}")
         _say_missing(result, program)
         return code
+
+
+def _tls_strict(
+    options: argparse.Namespace, named: ConfigFile | None, found: list[ConfigFile]
+) -> bool | None:
+    """Return the setting from the flag and the files; found ones can only make stricter."""
+    asked = False if options.tls_lenient else None
+    merged = python_settings(named, found, tls_strict=asked).tls_strict
+    if merged and python_settings(named, tls_strict=asked).tls_strict is False:
+        for file in found:
+            if file.python.tls_strict:
+                complain(f"python.tls_strict = true in {file.name!a} counts: TLS stays strict")
+    return merged
 
 
 def _exit(code: int, result: Any) -> dict[str, Any]:
