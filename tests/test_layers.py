@@ -12,7 +12,9 @@ ROOT = Path(visruntime.__file__).parent
 
 # Highest first. A module may import from its own layer and those below it.
 LAYERS = {
-    "faces": ("cli", "doctor", "_doctor_probes", "integrations", "__main__", "__init__"),
+    "faces": (
+        "cli", "doctor", "_doctor_probes", "_tls_explain", "integrations", "__main__", "__init__",
+    ),
     "state": ("state",),
     "runtime": (
         "runtime", "callbacks", "aio", "executor", "environments", "results", "worker",
@@ -23,7 +25,8 @@ LAYERS = {
         "errors", "policy", "config", "protocol", "_native", "_paths", "_policy_values",
         "_config_cost", "_config_lines", "_config_python", "_decider", "_environment_names", "_grants",
         "_host_files", "_host_imports", "_import_path", "_links", "_narrow", "_patterns",
-        "_protected_names", "_secret_names", "_socket_names", "_system_roots", "_unsupported",
+        "_protected_names", "_secret_names", "_socket_names", "_system_roots", "_tls_certificates",
+        "_unsupported",
         "_wall", "_why",
     ),
 }  # fmt: skip

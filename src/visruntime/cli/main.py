@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-COMMANDS = ("exec", "run", "shell", "why", "doctor", "schema")
+COMMANDS = ("exec", "run", "shell", "why", "doctor", "tls", "schema")
 
 HELP = """\
-usage: visruntime exec|run|shell|why|doctor|schema [OPTIONS] ...
+usage: visruntime exec|run|shell|why|doctor|tls|schema [OPTIONS] ...
 
 Run programs and Python that you do not trust, jailed by the kernel of this machine.
 
@@ -28,6 +28,7 @@ Run programs and Python that you do not trust, jailed by the kernel of this mach
   shell   a jailed shell           visruntime shell --write .
   why     what a policy allows     visruntime why --write . write .git/hooks/pre-commit
   doctor  what this machine can enforce, tried for real
+  tls     why Python refuses a certificate   visruntime tls explain example.org
   schema  the JSON Schema of policy files, --report and doctor --json
 
 A guest sees the system's programs and libraries, empty private /tmp and HOME, no network,
