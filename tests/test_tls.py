@@ -235,6 +235,8 @@ def forked():
 
 with multiprocessing.get_context("fork").Pool(1) as pool:
     classes = pool.apply(forked)
+with multiprocessing.get_context("spawn").Pool(1) as pool:
+    spawned = pool.apply(eval, ("len(__import__('ssl').SSLContext.__mro__)",))
 said = {
     "child": python("-c", strict_bit),
     "grandchild": python("-c", "import subprocess, sys; subprocess.run(sys.argv[1:])",
@@ -242,7 +244,7 @@ said = {
     "path": python("-c", "import from_path, sys; print([p for p in sys.path if 'lenient' in p])"),
     "isolated": python("-I", "-c", strict_bit),
 }
-[classes, {name: (done.stdout, done.stderr) for name, done in said.items()}]
+[classes, spawned, {name: (done.stdout, done.stderr) for name, done in said.items()}]
 """
 
 
@@ -260,7 +262,8 @@ def test_pythons_that_a_worker_starts(jailed: str, tmp_path: Path) -> None:
     ) as runtime:
         result = runtime.run(CHILDREN, inputs={"strict_bit": STRICT_BIT})
     assert result.error is None, result.error.traceback
-    classes, said = result.value
+    classes, spawned, said = result.value
+    assert spawned == 3  # started with -I, as the worker is
     assert classes == ["ssl", "_ssl", "_ssl", "builtins"]
     assert said == {
         "child": ("False\n", ""),
@@ -268,6 +271,18 @@ def test_pythons_that_a_worker_starts(jailed: str, tmp_path: Path) -> None:
         "path": ("[]\n", ""),
         "isolated": ("True\n", ""),
     }
+
+
+def test_children_of_other_versions() -> None:
+    """A Python that is too old for a worker must not fail because a worker started it."""
+    pythons = sorted(Path.home().glob(".pyenv/versions/3.[6-9]*/bin/python3"))
+    pythons += [Path(sys.executable), *Path.home().glob(".pyenv/versions/3.10*/bin/python3")]
+    environment = {"PYTHONPATH": LENIENT_FOLDER, "PYTHONDONTWRITEBYTECODE": "1"}
+    for python in pythons:
+        done = subprocess.run(
+            [python, "-c", STRICT_BIT], env=environment, capture_output=True, text=True, check=False
+        )
+        assert (done.stdout, done.stderr) == ("False\n", ""), python
 
 
 def test_a_hidden_sitecustomize_still_runs(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 It runs in two places, for ``tls_strict=False`` only: in the worker, before any other code of the
 guest, and as ``sitecustomize`` of the Pythons that the worker starts, which find its folder in
-``PYTHONPATH``. Those can be of other versions, so it uses nothing that is newer than 3.5.
+``PYTHONPATH``. Those can be of other versions, so it uses nothing that is newer than 3.6.
 
 ``ssl.SSLContext`` inherits from a class of the C module, and all that sets its flags ends
 there: the standard library's setter, and truststore and gevent, which go around that setter
