@@ -26,7 +26,7 @@ from visruntime.errors import ProtocolViolation, WorkerDied
 from visruntime.results import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from visruntime._worker_exchange import Event
     from visruntime._worker_start import Process, Start
@@ -69,8 +69,15 @@ def _refuse_descriptors(end: socket.socket) -> None:
 class Worker:
     """One live worker process and its channel."""
 
-    def __init__(self, interpreter: Interpreter, start: Start, *, harden: bool) -> None:
-        """Start a worker and wait until it is ready.
+    def __init__(
+        self,
+        interpreter: Interpreter,
+        start: Start,
+        *,
+        harden: bool,
+        settings: Mapping[str, Any],
+    ) -> None:
+        """Start a worker and wait until it is ready; it gets *settings* before its other code.
 
         Raises:
             WorkerDied: it ended before it was ready; the message carries its stderr.
@@ -96,6 +103,7 @@ class Worker:
             # Compiled only now, while the interpreter starts.
             limit = Limit(START_SECONDS)
             self._send(self._exchange.make_bootstrap(bootstrap(interpreter.same_as_host)), limit)
+            self._send(self._exchange.make_settings(settings), limit)
             self._await_ready(interpreter, limit)
         except Timeout:
             self.kill()
