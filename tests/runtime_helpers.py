@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,3 +30,29 @@ def children_of(pid: int) -> set[int]:
     """Return the live children of a process."""
     tasks = Path(f"/proc/{pid}/task").iterdir()
     return {int(child) for task in tasks for child in (task / "children").read_text().split()}
+
+
+def _worker_pythons() -> list[str | None]:
+    """Return the host's own interpreter as None, and one path for each other version found."""
+    found: dict[str, str | None] = {f"3.{sys.version_info[1]}-own": None}
+    for name in ("3.11", "3.12", "3.13"):
+        for path in sorted((Path.home() / ".pyenv/versions").glob(f"{name}.*/bin/python{name}")):
+            if not os.path.samefile(path, sys.executable):
+                found[name] = str(path)
+    static = Path("/usr/bin/python3.11")  # Debian's, which contains its interpreter: mode P
+    if static.exists():
+        found["static"] = str(static)
+    return list(found.values())
+
+
+WORKER_PYTHONS = _worker_pythons()
+"""Interpreters that can be workers here: ``None`` for the host's own, else a path."""
+
+
+def not_granted() -> str:
+    """Return a file that everybody reads, and that a policy does not grant unasked."""
+    policy = JailPolicy()
+    for path in ("/etc/debian_version", "/etc/issue", "/etc/profile", "/etc/shells"):
+        if os.access(path, os.R_OK) and not policy.why("read", path).allowed:
+            return path
+    pytest.fail("no file of this system is outside of the default policy")

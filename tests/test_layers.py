@@ -18,7 +18,7 @@ LAYERS = {
     "state": ("state",),
     "runtime": (
         "runtime", "callbacks", "aio", "executor", "environments", "results", "worker",
-        "processes", "elf",
+        "processes", "elf", "denials",
     ),
     "jail": ("jail", "network", "events"),
     "base": (

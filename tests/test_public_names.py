@@ -13,7 +13,7 @@ import visruntime
 
 PUBLIC = """
 Canary Clause CommandError CommandFailed CommandNotExecutable CommandNotFound CommandResult
-CommandTimeout Decision DoctorReport Egress EnforcementReport Grant GuestError Jail JailClosed
+CommandTimeout Decision Denial DoctorReport Egress EnforcementReport Grant GuestError Jail JailClosed
 JailPolicy JailProcess JailUnavailable LimitExceeded Limits OutputLimitExceeded PathDenied
 PolicyError PolicyUnsupported ProcessInfo ProtocolViolation Rule RunResult Runtime Secret
 TerminalPreview TerminalSession TrustedRuntime Usage Violation VisRuntimeError WorkerDied doctor

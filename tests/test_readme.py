@@ -44,7 +44,14 @@ RECIPES = [
 ]
 
 
-@pytest.mark.parametrize("code", readme.blocks("python", "doc/how-to.md"))
+PYTHON_RECIPES = [
+    code
+    for document in ("doc/how-to.md", "doc/confinement.md")
+    for code in readme.blocks("python", document)
+]
+
+
+@pytest.mark.parametrize("code", PYTHON_RECIPES)
 def test_python_recipe_prints_what_it_says(code: str, tmp_path: Path) -> None:
     """Each recipe in Python prints what stands behind its print calls."""
     result = subprocess.run(
@@ -56,7 +63,7 @@ def test_python_recipe_prints_what_it_says(code: str, tmp_path: Path) -> None:
         timeout=50,
     )
     assert result.returncode == 0, result.stderr
-    said = re.findall(r"print\(.*\)  # (.+)$", code, re.MULTILINE)
+    said = re.findall(r"print\(.*\)(?:  |\n *)# (.+)$", code, re.MULTILINE)
     assert said
     assert result.stdout.splitlines() == said
 

@@ -4,6 +4,7 @@
 // or this library is preloaded into a python executable and its constructor runs before
 // main (mode P). Both run before Py_Initialize, so the hook sees every event and
 // no code of an environment runs earlier.
+#include "confine.h"
 #include "worker.h"
 
 #include <dlfcn.h>
@@ -69,6 +70,9 @@ const char *viscore_install(const vis_boot *boot) {
     bool before_init = initialized() == 0;
     if (add_hook(vis_audit_hook, NULL) != 0) return "PySys_AddAuditHook failed";
     if (append("_viscore", PyInit__viscore) != 0) return "PyImport_AppendInittab failed";
+    // Appending has moved the table to memory that can be written.
+    void **inittab = dlsym(RTLD_DEFAULT, "PyImport_Inittab");
+    if (inittab) vis_wrap_inittab(*inittab);
 
     vis_this_worker.channel = move_high(boot->channel);
     vis_this_worker.control = move_high(boot->control);
@@ -166,6 +170,10 @@ static PyMethodDef worker_methods[] = {
      PyDoc_STR("Close the descriptors to the host (in a forked child).")},
     {"trip_counts", vis_trip_counts, METH_NOARGS,
      PyDoc_STR("How often each noteworthy audit event was seen since the last call.")},
+    {"confine", vis_confine, METH_VARARGS,
+     PyDoc_STR("Take (rules, closed, library, processes, ctypes, native) of the host.")},
+    {"denials", vis_denials, METH_NOARGS,
+     PyDoc_STR("What was refused since the last call, and how many were not kept.")},
     {NULL, NULL, 0, NULL},
 };
 

@@ -58,6 +58,8 @@ PyObject *vis_start_control(PyObject *module, PyObject *unused);
 PyObject *vis_begin_run(PyObject *module, PyObject *run);
 PyObject *vis_end_run(PyObject *module, PyObject *unused);
 PyObject *vis_trip_counts(PyObject *module, PyObject *unused);
+PyObject *vis_confine(PyObject *module, PyObject *arguments);
+PyObject *vis_denials(PyObject *module, PyObject *unused);
 
 // Add them to `module`; -1 with an exception on failure.
 int vis_worker_setup(PyObject *module);

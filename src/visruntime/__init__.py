@@ -19,6 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from visruntime._jail_processes import ProcessInfo
     from visruntime._jail_terminal import TerminalPreview, TerminalSession
+    from visruntime.denials import Denial
     from visruntime.doctor import DoctorReport, doctor
     from visruntime.errors import (
         CommandError,
@@ -54,6 +55,7 @@ __all__ = [
     "CommandResult",
     "CommandTimeout",
     "Decision",
+    "Denial",
     "DoctorReport",
     "Egress",
     "EnforcementReport",
@@ -89,6 +91,7 @@ __all__ = [
 _HOMES = {
     "_jail_processes": ("ProcessInfo",),
     "_jail_terminal": ("TerminalPreview", "TerminalSession"),
+    "denials": ("Denial",),
     "doctor": ("DoctorReport", "doctor"),
     "events": ("Canary", "Clause", "EnforcementReport", "Usage", "Violation"),
     "jail": ("CommandResult", "Jail", "JailProcess"),

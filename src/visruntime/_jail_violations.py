@@ -141,18 +141,26 @@ class Explainer:
         """
         if path is None:
             return self._network(errno, confidence)
-        if errno not in REFUSALS or not path.startswith("/") or "\0" in path:
+        normal = _normal(path) if errno in REFUSALS else None
+        if normal is None:
             return None
-        path = os.path.normpath(path)
-        try:
-            size = len(os.fsencode(path))
-        except UnicodeEncodeError:
-            return None  # no bytes that a kernel could have been asked for
-        if path.startswith("//") or size > MAX_PATH_BYTES:
-            return None
-        right = self._right(errno, path)
+        right = self._right(errno, normal)
         if right is None:
-            return self._hidden(path, confidence) if errno == numbers.ENOENT else None
+            return self._hidden(normal, confidence) if errno == numbers.ENOENT else None
+        return self._refusal(right, errno, normal, confidence)
+
+    def of_act(self, right: str, errno: int, path: str) -> Violation | None:
+        """Return what the policy says of *right* on a path, ``None`` if it allows that."""
+        normal = _normal(path)
+        if normal is None or self._decide(right, normal)[0]:
+            return None
+        return self._refusal(right, errno, normal, "hint")
+
+    def named_rules(self) -> list[tuple[str, str, str]]:
+        """Return each rule as (kind, path, the policy's own name of it)."""
+        return [(kind, path, self._origin(kind, path)) for kind, path in self._rules]
+
+    def _refusal(self, right: str, errno: int, path: str, confidence: str) -> Violation:
         _, index = self._decide(right, path)
         rule, why, grant = "", "no rule grants it", grant_path(right, path)
         if index >= 0:
@@ -229,6 +237,18 @@ class Explainer:
         if (kind, path) in self._origins:
             return self._origins[kind, path]
         return "secrets" if kind == "deny" and path in self._secrets else f"{kind} {path}"
+
+
+def _normal(path: str) -> str | None:
+    """Return the normal form of *path*, ``None`` for what a jail could not have been asked for."""
+    if not path.startswith("/") or "\0" in path:
+        return None
+    path = os.path.normpath(path)
+    try:
+        size = len(os.fsencode(path))
+    except UnicodeEncodeError:
+        return None
+    return None if path.startswith("//") or size > MAX_PATH_BYTES else path
 
 
 def guessed(

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from visruntime._jail_violations import bounded, of_output
+from visruntime.denials import denials_of
 from visruntime.errors import ProtocolViolation
 from visruntime.results import GuestFailure, RunResult, RunUsage
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from visruntime._policy_values import Limits
+    from visruntime.denials import ExplainAct
     from visruntime.events import Violation
     from visruntime.results import Explain
     from visruntime.worker import Worker
@@ -32,6 +34,7 @@ class Run:
     __slots__ = (
         "_cpu",
         "_explain",
+        "_explain_act",
         "_late",
         "_limits",
         "_report",
@@ -48,11 +51,13 @@ class Run:
         report: Any,
         explain: Explain,
         limits: Limits | None,
+        explain_act: ExplainAct,
     ) -> None:
         self.worker = worker
         self._late = late
         self._report = report
         self._explain = explain
+        self._explain_act = explain_act
         self._limits = limits
         self._worker_run = worker.run_number
         self._span = worker.process.span()
@@ -92,8 +97,12 @@ class Run:
         streams = self.worker.streams
         stdout, stderr = (stream.capture.take() for stream in streams)
         claims: dict[str, Any] = {} if reply is None else _claims(reply, self._explain)
+        denials, denials_dropped = denials_of((reply or {}).get("denials"), self._explain_act)
         violations, violations_dropped = bounded(
-            self._violations(claims.get("error"), (len(stdout), len(stderr)))
+            (
+                *self._violations(claims.get("error"), (len(stdout), len(stderr))),
+                *(denial.violation for denial in denials if denial.violation is not None),
+            )
         )
         return RunResult(
             usage=usage,
@@ -106,6 +115,8 @@ class Run:
             session_lost=session_lost,
             violations=violations,
             violations_dropped=violations_dropped,
+            denials=denials,
+            denials_dropped=denials_dropped,
             report=self._report,
             **claims,
         )

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from visruntime._runtime_run import Run
+from visruntime._worker_confinement import WorkerConfinement
 from visruntime._worker_limit import Timeout
 from visruntime.callbacks import Callbacks
 from visruntime.errors import (
@@ -44,6 +45,7 @@ class RuntimeSession:
     _harden: bool
     _output_limit: int | None
     _tls: TlsSettings
+    _confinement = WorkerConfinement(native_modules="anywhere")
 
     def __init__(self) -> None:
         self._callbacks = Callbacks()
@@ -247,9 +249,14 @@ class RuntimeSession:
         if self._worker is not None:
             return self._worker
         worker = Worker(
-            self._interpreter, self._start, harden=self._harden, modules=self._tls.modules
+            self._interpreter,
+            self._start,
+            harden=self._harden,
+            settings=self._settings(),
+            modules=self._tls.modules,
         )
         self._worker = worker
+        self._confinement.check(worker.hello)
         if self._callbacks.names:
             self._expose(worker, self._callbacks.names)
         return worker
@@ -277,7 +284,9 @@ class RuntimeSession:
             except BaseException:
                 self._discard()
                 raise
-            run = Run(worker, late, self._report(), self._explain, self._limits())
+            run = Run(
+                worker, late, self._report(), self._explain, self._limits(), self._explain_act
+            )
             return self._finish(run, request, timeout)
 
     def _finish(self, run: Run, request: dict[str, Any], timeout: float | None) -> RunResult:
@@ -324,6 +333,14 @@ class RuntimeSession:
     def _explain(self, _errno: int, _path: str | None) -> Violation | None:
         """What the policy has to do with an error of the guest."""
         return None
+
+    def _explain_act(self, _right: str, _errno: int, _path: str) -> Violation | None:
+        """What the policy has to do with an act that a worker says it has refused."""
+        return None
+
+    def _settings(self) -> dict[str, Any]:
+        """What a worker is told before any code of the guest runs."""
+        return {"confine": self._confinement.settings(())}
 
     def _limits(self) -> Limits | None:
         """The limits of the policy of this runtime."""

@@ -27,6 +27,8 @@ from visruntime.protocol import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from visruntime.protocol import Frame
 
 __all__ = ["CALL", "GREETING", "READY", "REPLY", "Exchange"]
@@ -72,6 +74,10 @@ class Exchange:
     def make_bootstrap(self, payload: bytes) -> bytes:
         """The first frame: what the worker is to run."""
         return self._encoder.frame(HELLO, payload)
+
+    def make_settings(self, settings: Mapping[str, Any]) -> bytes:
+        """The second frame: what the worker is told before any code of the guest runs."""
+        return self._encoder.frame(HELLO, _native.encode(dict(settings)))
 
     def make_request(self, request: dict[str, Any]) -> bytes:
         """A request; it gets the next ``id``, which its reply must have.

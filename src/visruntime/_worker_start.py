@@ -13,7 +13,7 @@ from visruntime.guest import frames
 
 __all__ = ["LOAD", "MakeArgv", "Process", "Start", "bootstrap"]
 
-_GUEST_MODULES = ("values", "describe", "interrupts", "session", "worker")
+_GUEST_MODULES = ("values", "describe", "interrupts", "confine", "session", "worker")
 _FRAME_TYPES = ("HELLO", "RUN", "CALLBACK", "CALLBACK_REPLY", "RESULT", "BYE")
 LOAD = (
     "import sys,marshal,_viscore as c;m=type(sys);"

@@ -12,6 +12,7 @@ from visruntime.guest.values import Record
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from visruntime.denials import Denial
     from visruntime.events import Violation
 
 __all__ = ["GuestFailure", "GuestFrame", "RunResult", "RunUsage"]
@@ -361,9 +362,14 @@ class RunResult:
     ``late_stdout`` and ``late_stderr`` (written after the run before this one had ended),
     ``session_lost`` (the worker was ended, so the next
     call starts a fresh one), ``report`` (what enforced the policy; ``None`` without a jail).
+
+    Hints, for they rest on the guest's word: ``denials``, what the worker's audit hook refused
+    and at which line (see `Denial`); ``denials_dropped`` counts those beyond a bound.
     """
 
     __slots__ = (
+        "denials",
+        "denials_dropped",
         "displays",
         "dropped",
         "error",
@@ -400,6 +406,8 @@ class RunResult:
         session_lost: bool = False,
         violations: tuple[Violation, ...] = (),
         violations_dropped: int = 0,
+        denials: tuple[Denial, ...] = (),
+        denials_dropped: int = 0,
         report: Any = None,
     ) -> None:
         self.usage = usage
@@ -417,6 +425,8 @@ class RunResult:
         self.session_lost = session_lost
         self.violations = violations
         self.violations_dropped = violations_dropped
+        self.denials = denials
+        self.denials_dropped = denials_dropped
         self.report = report
 
     def __repr__(self) -> str:

@@ -8,11 +8,12 @@ obey is ended, and the next call gets a fresh one.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from visruntime import _native
 from visruntime._patterns import beginnings
 from visruntime._runtime_session import RuntimeSession
+from visruntime._worker_confinement import WorkerConfinement
 from visruntime._worker_tls import TlsSettings
 from visruntime.environments import find_interpreter
 from visruntime.errors import PolicyError
@@ -104,6 +105,9 @@ class Runtime(RuntimeSession):
         env: Mapping[str, str] | None = None,
         stdin: int | None = None,
         backend: str = "auto",
+        processes: bool = True,
+        ctypes: bool = True,
+        native_modules: Literal["read-only", "anywhere"] = "read-only",
     ) -> None:
         """Open the jail; the worker itself starts with the first call.
 
@@ -121,6 +125,11 @@ class Runtime(RuntimeSession):
             env: more environment variables.
             stdin: descriptor that becomes its standard input; nothing by default.
             backend: what builds the jail, as in ``Jail``; nothing for a jail given.
+            processes: ``False`` for a worker that starts no other process; the kernel holds that.
+            ctypes: ``False`` for one that imports no ``_ctypes``. The worker's audit hook refuses
+                it, which is no wall: a guest that means to gets round it.
+            native_modules: from where it loads machine code: "read-only" for places that it
+                cannot write, or "anywhere". The audit hook refuses it, as above.
 
         Raises:
             PolicyError: the interpreter cannot be a worker, or *ca* cannot be used, under
@@ -130,6 +139,9 @@ class Runtime(RuntimeSession):
         super().__init__()
         from visruntime.jail import Jail
 
+        self._confinement = WorkerConfinement(
+            processes=processes, ctypes=ctypes, native_modules=native_modules
+        )
         self._own_jail = not isinstance(policy, Jail)
         self._backend = backend
         self._policy = policy.policy if isinstance(policy, Jail) else policy
@@ -178,11 +190,18 @@ class Runtime(RuntimeSession):
         return self._jail.ports
 
     def _report(self) -> Any:
-        return self._tls.add_to(self._jail.report)
+        return self._confinement.report(self._tls.add_to(self._jail.report))
+
+    def _settings(self) -> dict[str, Any]:
+        rules = self._jail._explainer.named_rules()
+        return {"confine": self._confinement.settings(rules)}
 
     def _explain(self, errno: int, path: str | None) -> Violation | None:
         # A pure decision: what a guest names is never looked up on the host.
         return self._jail._explainer.explain(errno, path)
+
+    def _explain_act(self, right: str, errno: int, path: str) -> Violation | None:
+        return self._jail._explainer.of_act(right, errno, path)
 
     def _limits(self) -> Limits | None:
         return self._policy.limits

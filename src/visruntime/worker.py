@@ -26,7 +26,7 @@ from visruntime.errors import ProtocolViolation, WorkerDied
 from visruntime.results import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from visruntime._worker_exchange import Event
     from visruntime._worker_start import Process, Start
@@ -75,6 +75,7 @@ class Worker:
         start: Start,
         *,
         harden: bool,
+        settings: Mapping[str, Any],
         modules: tuple[tuple[str, str], ...] = (),
     ) -> None:
         """Start a worker and wait until it is ready.
@@ -83,6 +84,7 @@ class Worker:
             interpreter: what runs in it.
             start: starts its process.
             harden: keep its memory from other processes of the guest.
+            settings: what it gets before its other code.
             modules: (name, file) of guest modules besides those that every worker has.
 
         Raises:
@@ -110,6 +112,7 @@ class Worker:
             limit = Limit(START_SECONDS)
             payload = bootstrap(interpreter.same_as_host, modules)
             self._send(self._exchange.make_bootstrap(payload), limit)
+            self._send(self._exchange.make_settings(settings), limit)
             self._await_ready(interpreter, limit)
         except Timeout:
             self.kill()

@@ -139,6 +139,7 @@ def build(directory: pathlib.Path) -> pathlib.Path:
             *("-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
             *("-fno-omit-frame-pointer", "-D_GNU_SOURCE", "-DPy_LIMITED_API=0x030b0000"),
             f"-I{sysconfig.get_path('include')}",
+            f"-I{ROOT / 'native' / 'visjail'}",
             *sources(),
             *("-o", str(target)),
         ],

@@ -34,7 +34,9 @@ def build() -> None:
     """Compile the instrumented core and loader."""
     OUT.mkdir(parents=True, exist_ok=True)
     compiler = [os.environ.get("CC", "cc"), *SANITIZERS, "-D_GNU_SOURCE"]
+    visjail = SOURCES.parent / "visjail"
     core = sorted(path for path in SOURCES.glob("*.c") if path.name != "loader.c")
+    core += [visjail / "policy.c", visjail / "policy_tree.c"]
     subprocess.run(
         [
             *compiler,
@@ -44,6 +46,7 @@ def build() -> None:
             "-DPy_LIMITED_API=0x030b0000",
             "-isystem",
             sysconfig.get_path("include"),
+            f"-I{visjail}",
             *core,
             "-o",
             OUT / "_viscore.so",

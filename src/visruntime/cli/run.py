@@ -239,7 +239,9 @@ def _run(options: argparse.Namespace, words: Sequence[str]) -> int:
         report.data["exit"] = _exit(code, result)
         report.data["status"] = code
         if hint is not None:
-            report.add([hint])
+            # The worker's own audit hook may have told of the same act.
+            if hint not in getattr(result, "violations", ()):
+                report.add([hint])
             fix = f"; to allow it: {hint.grant.cli}" if hint.grant is not None else ""
             complain(f"hint: {hint.detail}{fix}")
         _say_missing(result, program)

@@ -234,6 +234,7 @@ class Session:
             "exit_code": None,
             "displays": self.displays,
             "trips": core.trip_counts(),
+            "denials": core.denials(),
         }
         try:
             return self._encode(reply)
@@ -258,6 +259,7 @@ class Session:
                 "exit_code": code,
                 "displays": self.displays,
                 "trips": core.trip_counts(),
+                "denials": core.denials(),
             }
         )
 

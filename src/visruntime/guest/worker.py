@@ -8,6 +8,7 @@ import sys
 
 import _viscore as core  # type: ignore[import-not-found]
 
+from .confine import confine
 from .frames import BYE, HELLO, RESULT, RUN
 from .interrupts import Interrupts, VisInterrupt, reserve
 from .session import Session
@@ -29,11 +30,13 @@ def main() -> None:
     reserve((facts["signal_interrupt"], facts["signal_dump"]))
     core.start_control()
     install(core)
+    settings = core.decode(core.receive()[1])
     hello = {
         "hook_before_init": facts["hook_before_init"],
         "mode": facts["mode"],
         "python": sys.version,
         "pid": posix.getpid(),
+        "refuses_processes": confine(settings["confine"]),
     }
     core.send(HELLO, core.encode(hello))
     session = Session(interrupts)
@@ -134,6 +137,7 @@ def _encode_undescribed(request: dict[str, Any], *, interrupted: bool) -> bytes:
             "exit_code": None,
             "displays": [],
             "trips": {},
+            "denials": ([], 0),
         }
     )
     return encoded

@@ -1,0 +1,110 @@
+"""What the audit hook of a worker says that it refused: claims of the guest, as data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from visruntime._policy_values import Frozen
+from visruntime.errors import ProtocolViolation
+from visruntime.results import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from visruntime.events import Violation
+
+    ExplainAct = Callable[[str, int, str], "Violation | None"]
+    """What a policy has to say of a right, an errno and a path."""
+
+__all__ = ["Denial", "denials_of"]
+
+MAX_DENIALS = 100
+"""Most denials of one run; workers keep no more."""
+_MAX_NAME = 64
+_MAX_PATH = 4_096
+
+
+class Denial(Frozen):
+    """Something that a worker's audit hook refused while a run was under way.
+
+    A claim of the guest, as everything that its process says: a hint that helps to repair its code
+    or the policy, and no proof. ``event`` is CPython's audit event ("open"), ``right`` what was
+    wanted ("read", "write", "native code", "process", "module" or "path"), ``rule`` the policy's
+    name of the rule that decided ("deny[0]", "" where none grants it) or the option of the runtime
+    ("processes=False"), ``path`` what it was about, ``errno`` what the kernel had answered (0 where
+    it was not asked), ``file`` and ``line`` the guest's code (the innermost frame outside of the
+    standard library).
+
+    ``violation`` is the host's own: what the policy says of such an act, ``None`` where it
+    allows it or has nothing to say.
+    """
+
+    __slots__ = ("errno", "event", "file", "line", "path", "right", "rule", "violation")
+
+    errno: int
+    event: str
+    file: str
+    line: int
+    path: str
+    right: str
+    rule: str
+    violation: Violation | None
+
+    def __init__(self, claim: tuple[Any, ...], explain: ExplainAct) -> None:
+        event, right, rule, path, errno, file, line = claim
+        said = explain(right, errno, path) if right in ("read", "write") else None
+        self._set(
+            event=event,
+            right=right,
+            rule=rule,
+            path=path,
+            errno=errno,
+            file=file,
+            line=line,
+            violation=said,
+        )
+
+    def __str__(self) -> str:
+        rule = f" (rule: {self.rule})" if self.rule else ""
+        return printable(f"{self.file}:{self.line}: {self.right} of {self.path!a} refused{rule}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as plain data."""
+        plain = {name: getattr(self, name) for name in self.__slots__ if name != "violation"}
+        return plain | {"violation": None if self.violation is None else self.violation.to_dict()}
+
+
+def denials_of(claim: object, explain: ExplainAct) -> tuple[tuple[Denial, ...], int]:
+    """Return the denials that a worker's reply claims, and how many it did not keep.
+
+    Raises:
+        ProtocolViolation: they have not the agreed shape.
+    """
+    if claim is None:  # a worker that could not describe its result
+        return (), 0
+    try:
+        claimed, dropped = _checked(claim)
+    except (TypeError, ValueError) as problem:
+        raise ProtocolViolation(f"the worker described a denial wrongly: {problem}") from None
+    return tuple(Denial(one, explain) for one in claimed), dropped
+
+
+def _checked(claim: Any) -> tuple[list[tuple[Any, ...]], int]:
+    if type(claim) is not tuple or len(claim) != 2:
+        raise TypeError("not a pair")
+    claimed, dropped = claim
+    if type(claimed) is not list or len(claimed) > MAX_DENIALS:
+        raise TypeError("not a list, or too long")
+    if type(dropped) is not int or not 0 <= dropped < 2**64:
+        raise TypeError("the rest is no count")
+    for one in claimed:
+        if type(one) is not tuple or len(one) != 7:
+            raise TypeError("a denial has not seven parts")
+        *names, path, errno, file, line = one
+        if any(type(name) is not str or len(name) > _MAX_NAME for name in names):
+            raise TypeError("a name is not text, or too long")
+        if any(type(text) is not str or len(text) > _MAX_PATH for text in (path, file)):
+            raise TypeError("a path is not text, or too long")
+        if any(type(number) is not int or not -1 <= number < 2**31 for number in (errno, line)):
+            raise ValueError("a number is out of range")
+    return claimed, dropped
