@@ -151,7 +151,7 @@ def test_what_cannot_be_done_is_refused(
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize("flag", [["--project", "x"], ["--with", "x"], ["--tls-lenient"]])
+@pytest.mark.parametrize("flag", [["--tls-lenient"]])
 def test_later_flags_of_run_are_refused(
     here: Path, capfd: pytest.CaptureFixture[str], flag: list[str]
 ) -> None:

@@ -15,7 +15,7 @@ LAYERS = {
     "faces": ("cli", "doctor", "_doctor_probes", "integrations", "__main__", "__init__"),
     "state": ("state",),
     "runtime": (
-        "runtime", "callbacks", "aio", "executor", "environments", "results", "worker",
+        "runtime", "callbacks", "aio", "executor", "environments", "packages", "results", "worker",
         "processes", "elf",
     ),
     "jail": ("jail", "network", "events"),
@@ -27,7 +27,7 @@ LAYERS = {
         "_wall", "_why",
     ),
 }  # fmt: skip
-PREFIXES = {"jail": ("_jail",), "runtime": ("_runtime", "_worker")}
+PREFIXES = {"jail": ("_jail",), "runtime": ("_packages", "_runtime", "_worker")}
 ORDER = list(LAYERS)
 COMPILED = ("_visjail", "_viscore")
 ALLOWED_OUTSIDE = {"cffi"}

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
+from visruntime._runtime_missing import explain_missing
 from visruntime._runtime_run import Run
 from visruntime._worker_limit import Timeout
 from visruntime.callbacks import Callbacks
@@ -269,7 +270,10 @@ class RuntimeSession:
                 self._discard()
                 raise
             run = Run(worker, late, self._report(), self._explain, self._limits())
-            return self._finish(run, request, timeout)
+            result = self._finish(run, request, timeout)
+            if result.error is not None:
+                explain_missing(result.error, self._how_to_add)
+            return result
 
     def _finish(self, run: Run, request: dict[str, Any], timeout: float | None) -> RunResult:
         try:
@@ -315,6 +319,10 @@ class RuntimeSession:
     def _explain(self, _errno: int, _path: str | None) -> Violation | None:
         """What the policy has to do with an error of the guest."""
         return None
+
+    def _how_to_add(self, module: str) -> str:
+        """Say how the worker would have a module that it lacks."""
+        return f"the interpreter of this worker has no {module}; install its package there"
 
     def _limits(self) -> Limits | None:
         """The limits of the policy of this runtime."""

@@ -12,20 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 from visruntime import _native
 from visruntime._patterns import beginnings
+from visruntime._runtime_interpreter import how_to_add, jailed_interpreter, refuse_built
 from visruntime._runtime_session import RuntimeSession
 from visruntime.environments import find_interpreter
 from visruntime.errors import PolicyError, PolicyUnsupported
 from visruntime.processes import JailedStart, TrustedStart
 from visruntime.results import GuestFailure, GuestFrame, RunResult, RunUsage
-from visruntime.worker import START_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from visruntime._policy_values import Limits
-    from visruntime.environments import Grant, Interpreter
+    from visruntime.environments import Interpreter
     from visruntime.events import Violation
     from visruntime.jail import Jail
+    from visruntime.packages import Environment
     from visruntime.policy import JailPolicy
 
 __all__ = ["GuestFailure", "GuestFrame", "RunResult", "RunUsage", "Runtime", "TrustedRuntime"]
@@ -65,6 +66,7 @@ class TrustedRuntime(RuntimeSession):
             PolicyError: the interpreter cannot be a worker; the message says why.
         """
         super().__init__()
+        refuse_built(environment)
         start = TrustedStart(cwd=None if cwd is None else os.fspath(cwd), env=env, stdin=stdin)
         self._start = start
         self._harden = False
@@ -84,7 +86,7 @@ class Runtime(RuntimeSession):
         policy: JailPolicy | Jail,
         *,
         python: str | os.PathLike[str] | None = None,
-        environment: str | os.PathLike[str] | None = None,
+        environment: str | os.PathLike[str] | Environment | None = None,
         tls_strict: bool | None = None,
         cwd: str | os.PathLike[str] | None = None,
         env: Mapping[str, str] | None = None,
@@ -97,7 +99,8 @@ class Runtime(RuntimeSession):
             policy: a policy, or an open jail in which the worker is to run. A jail given is not
                 closed with the runtime, and its policy must grant what the interpreter reads.
             python: interpreter; the host's own by default.
-            environment: directory of a venv, instead of *python*.
+            environment: directory of a venv, or an `Environment`, which is built now if it is not
+                there yet; instead of *python*.
             tls_strict: ``False`` is refused for now.
             cwd: working directory of the worker; as ``Jail.spawn`` by default.
             env: more environment variables.
@@ -106,6 +109,7 @@ class Runtime(RuntimeSession):
 
         Raises:
             PolicyError: the interpreter cannot be a worker under this policy.
+            EnvironmentNotBuilt: uv could not make the environment.
             JailUnavailable: this machine cannot enforce the policy; nothing was started.
         """
         super().__init__()
@@ -115,14 +119,12 @@ class Runtime(RuntimeSession):
             )
         from visruntime.jail import Jail
 
+        self._environment = environment
         self._own_jail = not isinstance(policy, Jail)
         self._backend = backend
         self._policy = policy.policy if isinstance(policy, Jail) else policy
-        interpreter = find_interpreter(
-            python,
-            environment=environment,
-            write=beginnings(self._policy, ("write",)),
-            probe=_probe_in_jail,
+        interpreter = jailed_interpreter(
+            python, environment, write=beginnings(self._policy, ("write",))
         )
         if isinstance(policy, Jail):
             _require_readable(self._policy, interpreter)
@@ -162,19 +164,11 @@ class Runtime(RuntimeSession):
         # A pure decision: what a guest names is never looked up on the host.
         return self._jail._explainer.explain(errno, path)
 
+    def _how_to_add(self, module: str) -> str:
+        return how_to_add(self._environment, module)
+
     def _limits(self) -> Limits | None:
         return self._policy.limits
-
-
-def _probe_in_jail(argv: list[str], grants: Sequence[Grant]) -> tuple[int, bytes]:
-    """Ask a foreign interpreter in a jail that lets it read itself and nothing else."""
-    from visruntime.jail import Jail
-    from visruntime.policy import JailPolicy
-
-    with Jail(JailPolicy(), implicit_read=grants) as jail:
-        result = jail.run(argv, timeout=START_SECONDS)
-    code = result.exit_code
-    return (128 + (result.signal or 0) if code is None else code), result.stdout
 
 
 def _require_readable(policy: JailPolicy, interpreter: Interpreter) -> None:
