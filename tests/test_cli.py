@@ -151,15 +151,6 @@ def test_what_cannot_be_done_is_refused(
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize("flag", [["--project", "x"], ["--with", "x"]])
-def test_later_flags_of_run_are_refused(
-    here: Path, capfd: pytest.CaptureFixture[str], flag: list[str]
-) -> None:
-    """A flag that does nothing yet must not look as if it did."""
-    assert main(["run", *flag, "-c", "1"]) == 125
-    assert flag[0] in capfd.readouterr().err
-
-
 def test_a_secret_variable_is_wrapped(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A secret named by the user crosses and shows nowhere."""
     monkeypatch.setenv("A_TOKEN", "hunter2")

@@ -17,7 +17,7 @@ LAYERS = {
     ),
     "state": ("state",),
     "runtime": (
-        "runtime", "callbacks", "aio", "executor", "environments", "results", "worker",
+        "runtime", "callbacks", "aio", "executor", "environments", "packages", "results", "worker",
         "processes", "elf", "denials",
     ),
     "jail": ("jail", "network", "events"),
@@ -30,7 +30,7 @@ LAYERS = {
         "_wall", "_why",
     ),
 }  # fmt: skip
-PREFIXES = {"jail": ("_jail",), "runtime": ("_runtime", "_worker")}
+PREFIXES = {"jail": ("_jail",), "runtime": ("_packages", "_runtime", "_worker")}
 ORDER = list(LAYERS)
 COMPILED = ("_visjail", "_viscore")
 ALLOWED_OUTSIDE = {"cffi"}

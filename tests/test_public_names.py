@@ -12,11 +12,12 @@ import pytest
 import visruntime
 
 PUBLIC = """
-Canary Clause CommandError CommandFailed CommandNotExecutable CommandNotFound CommandResult
-CommandTimeout Decision Denial DoctorReport Egress EnforcementReport Grant GuestError Jail JailClosed
-JailPolicy JailProcess JailUnavailable LimitExceeded Limits OutputLimitExceeded PathDenied
-PolicyError PolicyUnsupported ProcessInfo ProtocolViolation Rule RunResult Runtime Secret
-TerminalPreview TerminalSession TrustedRuntime Usage Violation VisRuntimeError WorkerDied doctor
+BuiltEnvironment Canary Clause CommandError CommandFailed CommandNotExecutable CommandNotFound
+CommandResult CommandTimeout Decision Denial DoctorReport Egress EnforcementReport Environment
+EnvironmentNotBuilt Grant GuestError Jail JailClosed JailPolicy JailProcess JailUnavailable
+LimitExceeded Limits OutputLimitExceeded PathDenied PolicyError PolicyUnsupported ProcessInfo
+ProtocolViolation Rule RunResult Runtime Secret TerminalPreview TerminalSession TrustedRuntime Usage
+Violation VisRuntimeError WorkerDied doctor
 """.split()
 
 HEAVY = ("asyncio", "argparse", "dataclasses", "inspect", "sqlite3", "typing", "re", "hashlib")

@@ -19,7 +19,8 @@
 #define READS_A_TURN  64         // then look at the run, the clock and the other stream
 #define TERMINAL_REST (1u << 20) // after the end; the kernel holds back far less
 // Most bytes of the end that are kept when output is cut. What passes by beyond the limit
-// is read into this ring, and one that the processor's cache cannot hold halves the speed.
+// is read into this ring, and one that the processor's cache cannot hold halves the
+// speed.
 #define RING_SIZE (1u << 20)
 
 // Byte i of the stream lies at i while i < limit; after that the end of that is a ring,

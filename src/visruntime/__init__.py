@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         CommandNotExecutable,
         CommandNotFound,
         CommandTimeout,
+        EnvironmentNotBuilt,
         GuestError,
         JailClosed,
         JailUnavailable,
@@ -41,11 +42,13 @@ if TYPE_CHECKING:
     )
     from visruntime.events import Canary, Clause, EnforcementReport, Usage, Violation
     from visruntime.jail import CommandResult, Jail, JailProcess
+    from visruntime.packages import BuiltEnvironment, Environment
     from visruntime.policy import Decision, Egress, Grant, JailPolicy, Limits, Rule, Secret
     from visruntime.results import RunResult
     from visruntime.runtime import Runtime, TrustedRuntime
 
 __all__ = [
+    "BuiltEnvironment",
     "Canary",
     "Clause",
     "CommandError",
@@ -59,6 +62,8 @@ __all__ = [
     "DoctorReport",
     "Egress",
     "EnforcementReport",
+    "Environment",
+    "EnvironmentNotBuilt",
     "Grant",
     "GuestError",
     "Jail",
@@ -95,6 +100,7 @@ _HOMES = {
     "doctor": ("DoctorReport", "doctor"),
     "events": ("Canary", "Clause", "EnforcementReport", "Usage", "Violation"),
     "jail": ("CommandResult", "Jail", "JailProcess"),
+    "packages": ("BuiltEnvironment", "Environment"),
     "policy": ("Decision", "Egress", "Grant", "JailPolicy", "Limits", "Rule", "Secret"),
     "results": ("RunResult",),
     "runtime": ("Runtime", "TrustedRuntime"),

@@ -21,11 +21,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["Protection", "protect"]
+__all__ = ["ENVIRONMENTS", "Protection", "protect", "state_folder"]
 
-PROTECTED, IMPORTED, CACHE = "protected", "imported", "cache"
+PROTECTED, IMPORTED, CACHE, STATE = "protected", "imported", "cache", "state"
 """What becomes of a path in a write grant: read-only; read-only unless it is granted itself;
-read-only, and not to be made where it is missing."""
+read-only, and not to be made where it is missing; the same, though a build of an environment has
+a grant in it."""
+ENVIRONMENTS = "environments"
+"""In the state folder: what no guest may ever have a write grant in."""
 
 
 class Protection:
@@ -65,7 +68,9 @@ def protect(
     links: list[tuple[str, str, str]] = []
     for kind, real, on_the_way, what in _host_files(config_files):
         links += [(link, real, what) for link in on_the_way]
-        if kind != IMPORTED:
+        if kind == STATE:
+            _refuse_grants_in(os.path.join(real, ENVIRONMENTS), what, grants, decide)
+        elif kind != IMPORTED:
             _refuse_grants_in(real, what, grants, decide)
         elif real in grants:
             found.notes.append(
@@ -77,9 +82,9 @@ def protect(
         if not _is_missing(real):
             if real not in found.existing:
                 found.existing.append(real)
-        elif kind == CACHE and wall:
+        elif kind in (CACHE, STATE) and wall:
             found.to_come.append(real)
-        elif kind == CACHE:
+        elif kind in (CACHE, STATE):
             raise PolicyError(
                 f"write: {visible(real)} does not exist and could be made by a guest; it is "
                 f"{what}: make it (mkdir -p {visible(real)}), so that it can be kept read-only, or "
@@ -162,6 +167,7 @@ def _candidates(config_files: Iterable[str]) -> Iterator[tuple[str, str, str]]:
     yield PROTECTED, _native.BINARY_DIRECTORY, "the executables of visruntime"
     for cache in _caches():
         yield CACHE, cache, "a cache from which installers link files into other environments"
+    yield STATE, state_folder(), "where visruntime keeps environments, which other guests run"
     if sys.pycache_prefix:
         yield CACHE, sys.pycache_prefix, "the place of the code that the host has compiled"
     for path in config_files:
@@ -183,3 +189,11 @@ def _caches() -> Iterator[str]:
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(home, ".cache")
     for name, default in (("UV_CACHE_DIR", "uv"), ("PIP_CACHE_DIR", "pip")):
         yield os.environ.get(name) or os.path.join(cache, default)
+
+
+def state_folder() -> str:
+    """Return the path below which this package keeps things: ``$XDG_CACHE_HOME/visruntime``."""
+    cache = os.environ.get("XDG_CACHE_HOME") or ""
+    if not os.path.isabs(cache):  # as the XDG specification has it
+        cache = os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(cache, "visruntime")

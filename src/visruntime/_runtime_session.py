@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
+from visruntime._runtime_missing import explain_missing
 from visruntime._runtime_run import Run
 from visruntime._worker_confinement import WorkerConfinement
 from visruntime._worker_limit import Timeout
@@ -287,7 +288,10 @@ class RuntimeSession:
             run = Run(
                 worker, late, self._report(), self._explain, self._limits(), self._explain_act
             )
-            return self._finish(run, request, timeout)
+            result = self._finish(run, request, timeout)
+            if result.error is not None:
+                explain_missing(result.error, self._how_to_add)
+            return result
 
     def _finish(self, run: Run, request: dict[str, Any], timeout: float | None) -> RunResult:
         try:
@@ -341,6 +345,10 @@ class RuntimeSession:
     def _settings(self) -> dict[str, Any]:
         """What a worker is told before any code of the guest runs."""
         return {"confine": self._confinement.settings(())}
+
+    def _how_to_add(self, module: str) -> str:
+        """Say how the worker would have a module that it lacks."""
+        return f"the interpreter of this worker has no {module}; install its package there"
 
     def _limits(self) -> Limits | None:
         """The limits of the policy of this runtime."""

@@ -16,7 +16,7 @@ from visruntime._links import Resolver, untrusted_link
 from visruntime.elf import Program
 from visruntime.errors import PolicyError
 
-__all__ = ["Grant", "Interpreter", "find_interpreter", "worker_argv"]
+__all__ = ["Grant", "Interpreter", "find_interpreter", "interpreter_in", "worker_argv"]
 
 Grant = tuple[str, str]
 """A path that a worker has to read, and the reason, in words for the report."""
@@ -146,6 +146,21 @@ def find_interpreter(
         library=library,
         grants=grants,
         same_as_host=version == sys.version,
+    )
+
+
+def interpreter_in(base: Interpreter, folder: str, write: Sequence[str]) -> Interpreter:
+    """Return how *base* starts in the environment *folder*, whose links the host itself made.
+
+    What *base* was found in, such as the host's own environment, is not granted with it.
+    """
+    return Interpreter(
+        name=os.path.join(folder, "bin", "python"),
+        program=base.program,
+        version=base.version,
+        library=base.library,
+        grants=_grants(base.program, base.library, folder, write),
+        same_as_host=base.same_as_host,
     )
 
 

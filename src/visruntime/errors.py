@@ -15,6 +15,7 @@
     ├── LimitExceeded                     a limit of the policy ended the work
     │   └── OutputLimitExceeded
     ├── PathDenied (PermissionError)      a file operation that the policy refuses
+    ├── EnvironmentNotBuilt               uv could not make an environment; nothing of it is kept
     ├── WorkerDied                        the Python worker ended during a call
     ├── ProtocolViolation                 the worker broke its protocol and was ended
     └── GuestError                        the guest's code raised; type and text are the guest's claim
@@ -35,6 +36,7 @@ __all__ = [
     "CommandNotExecutable",
     "CommandNotFound",
     "CommandTimeout",
+    "EnvironmentNotBuilt",
     "GuestError",
     "JailClosed",
     "JailUnavailable",
@@ -166,6 +168,17 @@ class PathDenied(VisRuntimeError, PermissionError):
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
+
+
+class EnvironmentNotBuilt(VisRuntimeError):
+    """An environment could not be built, and nothing of it is kept.
+
+    ``output`` is the end of what uv said in the build's jail, without control characters.
+    """
+
+    def __init__(self, message: str, *, output: str = "") -> None:
+        super().__init__(message)
+        self.output = output
 
 
 class WorkerDied(VisRuntimeError):

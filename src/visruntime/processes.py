@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from visruntime import _native
+from visruntime._worker_threads import thread_variables
 from visruntime.errors import CommandTimeout, JailClosed
 
 if TYPE_CHECKING:
@@ -211,14 +212,16 @@ class JailedStart:
         self, make_argv: MakeArgv, channel: int, control: int, stdout: int, stderr: int
     ) -> Process:
         """Start one; the signature is that of `_worker_start.Start`."""
-        process = self._jail().spawn(
+        jail = self._jail()
+        threads = thread_variables(jail.policy.limits, jail._base_env)
+        process = jail.spawn(
             make_argv(3, 4),
             stdin=self._stdin,
             stdout=stdout,
             stderr=stderr,
             pass_fds={3: channel, 4: control},
             cwd=self._cwd,
-            env=self._env,
+            env={**threads, **(self._env or {})},
         )
         return JailedProcess(process)
 

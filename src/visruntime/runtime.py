@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from visruntime import _native
 from visruntime._patterns import beginnings
+from visruntime._runtime_interpreter import how_to_add, jailed_interpreter, refuse_built
 from visruntime._runtime_session import RuntimeSession
 from visruntime._worker_confinement import WorkerConfinement
 from visruntime._worker_tls import TlsSettings
@@ -19,7 +20,6 @@ from visruntime.environments import find_interpreter
 from visruntime.errors import PolicyError
 from visruntime.processes import JailedStart, TrustedStart
 from visruntime.results import GuestFailure, GuestFrame, RunResult, RunUsage
-from visruntime.worker import START_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from visruntime.environments import Grant
     from visruntime.events import Violation
     from visruntime.jail import Jail
+    from visruntime.packages import Environment
     from visruntime.policy import JailPolicy
 
 __all__ = ["GuestFailure", "GuestFrame", "RunResult", "RunUsage", "Runtime", "TrustedRuntime"]
@@ -75,6 +76,7 @@ class TrustedRuntime(RuntimeSession):
                 message says why.
         """
         super().__init__()
+        refuse_built(environment)
         self._tls = TlsSettings(tls_strict, ca)
         added = self._tls.variables(env or {}, os.environ if env is None else {})
         if added:
@@ -98,7 +100,7 @@ class Runtime(RuntimeSession):
         policy: JailPolicy | Jail,
         *,
         python: str | os.PathLike[str] | None = None,
-        environment: str | os.PathLike[str] | None = None,
+        environment: str | os.PathLike[str] | Environment | None = None,
         tls_strict: bool | None = None,
         ca: str | os.PathLike[str] | None = None,
         cwd: str | os.PathLike[str] | None = None,
@@ -115,7 +117,8 @@ class Runtime(RuntimeSession):
             policy: a policy, or an open jail in which the worker is to run. A jail given is not
                 closed with the runtime, and its policy must grant what the interpreter reads.
             python: interpreter; the host's own by default.
-            environment: directory of a venv, instead of *python*.
+            environment: directory of a venv, or an `Environment`, which is built now if it is not
+                there yet; instead of *python*.
             tls_strict: ``False`` accepts certificates of authorities that break RFC 5280 in
                 the ways that Python refuses since 3.13 (``ssl.VERIFY_X509_STRICT``); nothing
                 else is checked less. ``None`` and ``True`` leave Python as it is.
@@ -134,6 +137,7 @@ class Runtime(RuntimeSession):
         Raises:
             PolicyError: the interpreter cannot be a worker, or *ca* cannot be used, under
                 this policy.
+            EnvironmentNotBuilt: uv could not make the environment.
             JailUnavailable: this machine cannot enforce the policy; nothing was started.
         """
         super().__init__()
@@ -142,6 +146,7 @@ class Runtime(RuntimeSession):
         self._confinement = WorkerConfinement(
             processes=processes, ctypes=ctypes, native_modules=native_modules
         )
+        self._environment = environment
         self._own_jail = not isinstance(policy, Jail)
         self._backend = backend
         self._policy = policy.policy if isinstance(policy, Jail) else policy
@@ -152,9 +157,7 @@ class Runtime(RuntimeSession):
         added = self._tls.variables(chosen, {})
         if added:
             env = {**(env or {}), **added}
-        self._interpreter = find_interpreter(
-            python, environment=environment, write=write, probe=_probe_in_jail
-        )
+        self._interpreter = jailed_interpreter(python, environment, write=write)
         if isinstance(policy, Jail):
             _require_readable(self._policy, self._grants)
         self._jail = policy if isinstance(policy, Jail) else self._open_jail()
@@ -203,19 +206,11 @@ class Runtime(RuntimeSession):
     def _explain_act(self, right: str, errno: int, path: str) -> Violation | None:
         return self._jail._explainer.of_act(right, errno, path)
 
+    def _how_to_add(self, module: str) -> str:
+        return how_to_add(self._environment, module)
+
     def _limits(self) -> Limits | None:
         return self._policy.limits
-
-
-def _probe_in_jail(argv: list[str], grants: Sequence[Grant]) -> tuple[int, bytes]:
-    """Ask a foreign interpreter in a jail that lets it read itself and nothing else."""
-    from visruntime.jail import Jail
-    from visruntime.policy import JailPolicy
-
-    with Jail(JailPolicy(), implicit_read=grants) as jail:
-        result = jail.run(argv, timeout=START_SECONDS)
-    code = result.exit_code
-    return (128 + (result.signal or 0) if code is None else code), result.stdout
 
 
 def _require_readable(policy: JailPolicy, grants: Sequence[Grant]) -> None:

@@ -11,6 +11,7 @@ from visruntime._host_files import open_regular
 from visruntime._paths import resolve_beside
 from visruntime.cli.flags import Parser, check_backend, make_policy_and_files, seconds
 from visruntime.cli.messages import EXIT_TIMEOUT, Cleaner, Refusal, complain, say_ports
+from visruntime.cli.packages import add_flags, environment_of, say_missing
 from visruntime.cli.report import ReportFile
 from visruntime.cli.streams import piped_stdin, write_all
 from visruntime.config import python_settings
@@ -31,13 +32,14 @@ __all__ = ["main"]
 MAX_SCRIPT_BYTES = 16 * 1024**2
 """Largest script that is handed to a worker, in bytes."""
 
-LATER = ("project", "with")
 
 EXAMPLES = """\
   visruntime run script.py ARGS                  the script needs no --read for itself
   visruntime run --read data --write out script.py
   visruntime run -c 'print(2 ** 100)'
   visruntime run --read . -m package.module
+  visruntime run --project . --read . script.py     with the packages of ./uv.lock
+  visruntime run --with requests --index default script.py
   visruntime run script.py <input.txt
   some-generator | visruntime run -
 """
@@ -181,8 +183,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_policy_flags()
     parser.add_start_flags()
     parser.flag("--python", metavar="PATH", help="the interpreter, instead of this one")
-    parser.flag("--project", metavar="DIR", help="for a later version; refused today")
-    parser.flag("--with", metavar="REQUIREMENT", help="for a later version; refused today")
+    add_flags(parser)
     parser.flag(
         "--tls-lenient",
         action="store_true",
@@ -194,12 +195,6 @@ def main(words: Sequence[str]) -> int:
         help="the certificate authorities (PEM) that Python and other programs are to trust",
     )
     options, rest = parser.split(words)
-    for name in LATER:
-        if getattr(options, name):
-            raise Refusal(
-                f"--{name.replace('_', '-')} is not built yet; use --python with an "
-                "environment that has what the script needs"
-            )
     if not rest:
         raise Refusal("nothing to run; name a script, or -c CODE, or -m MODULE, or - for stdin")
     return _run(options, rest)
@@ -218,13 +213,15 @@ def _run(options: argparse.Namespace, words: Sequence[str]) -> int:
         ca = options.ca
         if ca and ca != "system":
             ca = resolve_beside(ca, os.getcwd(), "--ca")
+        environment = environment_of(options, program)
         from visruntime.runtime import Runtime
 
         with (
             _stdin(program) as stdin,
             Runtime(
                 policy,
-                python=options.python,
+                python=options.python if environment is None else None,
+                environment=environment,
                 tls_strict=tls_strict,
                 ca=ca,
                 cwd=cwd,
@@ -235,6 +232,7 @@ def _run(options: argparse.Namespace, words: Sequence[str]) -> int:
             say_ports(policy.inbound, runtime.ports)
             code, result = _drive(runtime, program.inputs(), timeout)
             hint = _hint(runtime, result)
+            _say_missing(runtime, result, program)
         report.record(getattr(result, "report", None), result)
         report.data["exit"] = _exit(code, result)
         report.data["status"] = code
@@ -244,7 +242,6 @@ def _run(options: argparse.Namespace, words: Sequence[str]) -> int:
                 report.add([hint])
             fix = f"; to allow it: {hint.grant.cli}" if hint.grant is not None else ""
             complain(f"hint: {hint.detail}{fix}")
-        _say_missing(result, program)
         return code
 
 
@@ -341,8 +338,8 @@ def _status(value: object) -> int:
     return 1
 
 
-def _say_missing(result: Any, program: Program) -> None:
-    """Tell which grant an import of a neighbour of the script needs."""
+def _say_missing(runtime: Any, result: Any, program: Program) -> None:
+    """Tell what an import that failed needs: a grant of the script's neighbour, or a package."""
     value = getattr(result, "value", None)
     if not isinstance(value, (list, tuple)) or len(value) != 4 or not isinstance(value[1], str):
         return
@@ -352,6 +349,8 @@ def _say_missing(result: Any, program: Program) -> None:
             f"{value[1]} is beside the script, and only the script itself was handed over; "
             f"add --read {shlex.quote(folder)}"
         )
+    else:
+        say_missing(runtime, value[1])
 
 
 def _script(path: str, shown: str) -> bytes:

@@ -1,0 +1,45 @@
+"""What a guest lacks that could not import a module, and how it gets it."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from visruntime.results import GuestFailure
+
+__all__ = ["explain_missing", "lacking_module"]
+
+# Of a part of a package CPython names the whole; then the package is there.
+_MESSAGE = re.compile(r"No module named '(\w{1,100})'")
+
+
+def explain_missing(error: GuestFailure, how_to_add: Callable[[str], str]) -> None:
+    """Give *error*, and those linked with it, the explanation that a missing module has.
+
+    Args:
+        how_to_add: says for a module how the worker would have it. The name is the guest's claim.
+    """
+    module = lacking_module(error.type_name, error.message)
+    if module is not None and error.explanation is None:
+        error.explanation = _explain(module, how_to_add)
+    for linked in (error.cause, error.context, *error.exceptions):
+        if linked is not None:
+            explain_missing(linked, how_to_add)
+
+
+def lacking_module(type_name: str, message: str) -> str | None:
+    """Return the module that an import error of a guest names, if it is one of that kind."""
+    if type_name != "ModuleNotFoundError":
+        return None
+    found = _MESSAGE.fullmatch(message)
+    return found[1] if found is not None and found[1].isidentifier() else None
+
+
+def _explain(module: str, how_to_add: Callable[[str], str]) -> str:
+    if module in sys.stdlib_module_names:
+        return f"{module} is of the standard library, and this interpreter has it not"
+    return how_to_add(module)

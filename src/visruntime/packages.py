@@ -1,0 +1,349 @@
+"""Environments for workers, built with uv: packages in a folder that guests can only read.
+
+::
+
+    environment = vr.Environment.from_project("/home/me/project")
+    with vr.Runtime(policy, environment=environment) as runtime:
+        runtime.run("import numpy")
+
+An environment is built once, in a jail of its own, and kept for this user, by what was locked,
+the interpreter and the machine. Its packages are a guest's work: they run in jails only.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+
+from visruntime._packages_build import Build, Sources
+from visruntime._packages_request import (
+    PACKAGE,
+    of_project,
+    of_requirements,
+    of_script,
+    read_requirements,
+)
+from visruntime._packages_store import Store
+from visruntime._packages_tree import LOCKED, assemble, make_empty
+from visruntime._packages_uv import find_uv
+from visruntime._packages_versions import release, satisfies
+from visruntime.environments import find_interpreter, interpreter_in
+from visruntime.errors import PolicyError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any, Self
+
+    from visruntime._packages_request import Request
+    from visruntime.environments import Interpreter, Probe
+    from visruntime.events import EnforcementReport
+
+__all__ = ["BuiltEnvironment", "Environment"]
+
+BUILD_SECONDS = 1800.0
+"""How long a build may take if nothing else is said."""
+FORMAT = 1
+"""Of what an environment's folder holds; another number is another key."""
+AnyPath = str | os.PathLike[str]
+
+
+class BuiltEnvironment:
+    """An environment that stands on disk.
+
+    ``folder`` is its place, ``key`` its name there, ``interpreter`` what starts a worker in it,
+    ``locked`` what is installed (requirements with versions and hashes), ``reused`` whether it was
+    there already, ``report`` what enforced the jail of the build (``None`` if there was no build now).
+    """
+
+    __slots__ = ("folder", "interpreter", "key", "locked", "report", "reused")
+
+    def __init__(
+        self,
+        *,
+        folder: str,
+        key: str,
+        interpreter: Interpreter,
+        locked: str,
+        report: EnforcementReport | None,
+        reused: bool,
+    ) -> None:
+        self.folder = folder
+        self.key = key
+        self.interpreter = interpreter
+        self.locked = locked
+        self.report = report
+        self.reused = reused
+
+    def __repr__(self) -> str:
+        return f"BuiltEnvironment({self.folder!r})"
+
+
+class Environment:
+    """Packages that a worker is to have, from a lock, from requirements or from a script.
+
+    Making one reads the files; `build` (or the first `Runtime` with it) makes the folder. All
+    constructors take these options:
+
+    Args:
+        python: the interpreter of the environment; the host's own by default.
+        index: the package index that the build may reach: a URL, or ``"default"`` for uv's own.
+            The jail of the build then shares the host's network, its loopback too. By default there
+            is no network, and packages come from *wheelhouse*, or without one from uv's cache.
+        wheelhouse: a folder of wheels, or several.
+        cache: without an index and a wheelhouse, let the build read the user's own uv cache.
+        hashes: ``"required"``: each requirement must come with one. ``"resolve"``: where some do
+            not, take those that the wheelhouse or index gives for what it resolves to; they are
+            kept with the environment, which never changes afterwards.
+        wheels_only: refuse packages that have no wheel. Others run code of their own to be built,
+            in the jail of the build, which has the network if there is an *index*.
+        uv: the program; the first that is found by default.
+        timeout: seconds that the build may take.
+        progress: gets a line of text for each step of the build.
+
+    Raises:
+        PolicyError: a file is missing or malformed, or asks for what cannot be done.
+    """
+
+    def __init__(self, request: Request, **options: Any) -> None:
+        self._request = request
+        self._set(**options)
+
+    def _set(
+        self,
+        *,
+        python: AnyPath | None = None,
+        index: str | None = None,
+        wheelhouse: AnyPath | Sequence[AnyPath] = (),
+        cache: bool = True,
+        hashes: str = "required",
+        wheels_only: bool = True,
+        uv: AnyPath | None = None,
+        timeout: float = BUILD_SECONDS,
+        progress: Callable[[str], None] | None = None,
+    ) -> None:
+        if hashes not in ("required", "resolve"):
+            raise ValueError(f'hashes: "required" or "resolve", not {hashes!r}')
+        if not timeout > 0:
+            raise ValueError(f"timeout: {timeout!r} is not a positive number of seconds")
+        if index is not None and (not isinstance(index, str) or not index):
+            raise TypeError('index: a URL, "default", or None for no network')
+        self._python = python
+        self._uv = uv
+        self._timeout = timeout
+        self._progress = progress or (lambda _: None)
+        folders = [wheelhouse] if isinstance(wheelhouse, (str, os.PathLike)) else wheelhouse
+        self._sources = Sources(
+            index=index,
+            wheelhouses=tuple(_folder(folder) for folder in folders),
+            cache=cache,
+            wheels_only=wheels_only,
+            resolve=hashes == "resolve",
+        )
+        if self._request.hashed is False and hashes == "required":
+            raise PolicyError(
+                f"environment: {self._request.label} has requirements without a hash; add them "
+                '(--hash=sha256:...), or take those of the wheelhouse or index by hashes="resolve"',
+                field="environment",
+            )
+
+    @classmethod
+    def from_project(
+        cls,
+        folder: AnyPath,
+        *,
+        extras: Sequence[str] = (),
+        groups: Sequence[str] = (),
+        editable: bool = True,
+        **options: Any,
+    ) -> Self:
+        """Take what the ``uv.lock`` of the project in *folder* holds.
+
+        Args:
+            extras: optional dependencies to have too.
+            groups: dependency groups to have too; none by default, not even ``dev``.
+            editable: find the code of the project and of its workspace where it stands. A guest
+                imports it only where its policy grants reading it.
+        """
+        place = os.path.realpath(os.fspath(folder))
+        request = of_project(place, extras=extras, groups=groups, editable=editable)
+        return cls(request, **options)
+
+    @classmethod
+    def from_requirements(
+        cls, requirements: Iterable[str] | os.PathLike[str], **options: Any
+    ) -> Self:
+        """Take requirements: a list of texts, or the path of a file of them (as a `Path`)."""
+        if isinstance(requirements, str):
+            raise TypeError("requirements: a list of texts or a Path, not one text")
+        if isinstance(requirements, os.PathLike):
+            path = os.path.abspath(os.fspath(requirements))
+            lines: Iterable[str] = read_requirements(path)
+            request = of_requirements(lines, label=path, add=f"{PACKAGE} in {path}")
+        else:
+            request = of_requirements(
+                requirements, label="the requirements", add=f"{PACKAGE} among the requirements"
+            )
+        return cls(request, **options)
+
+    @classmethod
+    def from_script(cls, script: AnyPath | bytes, **options: Any) -> Self:
+        """Take what the metadata of a script asks for (PEP 723); *script* is its path or its text.
+
+        The lock beside it, which ``uv lock --script`` makes, is used where there is one.
+
+        Raises:
+            PolicyError: it asks for nothing, or as the class says.
+        """
+        source, path = script, None
+        if not isinstance(source, bytes):
+            path = os.path.abspath(os.fspath(source))
+            source = "\n".join(read_requirements(path)).encode()
+        request = of_script(source, path)
+        if request is None:
+            raise PolicyError(
+                f"environment: {path or 'the script'} asks for no packages in its metadata",
+                field="environment",
+            )
+        return cls(request, **options)
+
+    def __repr__(self) -> str:
+        return f"Environment({self._request.label})"
+
+    def build(self) -> BuiltEnvironment:
+        """Return the environment, built now if it is not there yet.
+
+        Builders that want the same at the same time wait for one of them.
+
+        Raises:
+            EnvironmentNotBuilt: uv could not make it; nothing of it is kept.
+            PolicyError: the interpreter is not one that can be used.
+        """
+        from visruntime._runtime_interpreter import probe_in_jail
+
+        return self._build((), probe_in_jail)
+
+    def how_to_add(self, module: str) -> str:
+        """Say how a guest of this environment would have *module*; a text for people."""
+        for path in self._request.paths:
+            # The name is a guest's claim: it is compared with a listing, never used as a path.
+            try:
+                beside = os.listdir(path)
+            except OSError:
+                continue
+            if module in beside or f"{module}.py" in beside:
+                return f"{module} stands in {path}, which is not granted; add it to read= (--read)"
+        add = self._request.add.replace(PACKAGE, shlex.quote(module))
+        return f"{self._request.label} has no {module}; to add its package: {add}"
+
+    def _build(self, write: Sequence[str], probe: Probe) -> BuiltEnvironment:
+        interpreter, version = self._base(write, probe)
+        store = Store()
+        key = self._key(interpreter)
+        found = folder = store.find(key)
+        report = None
+        if folder is None:
+            with store.locked(key, self._timeout):
+                found = folder = store.find(key)
+                if folder is None:
+                    folder, report = self._make(store, key, interpreter, version)
+        with open(os.path.join(folder, LOCKED), encoding="utf-8", errors="replace") as file:
+            locked = file.read()
+        return BuiltEnvironment(
+            folder=folder,
+            key=key,
+            interpreter=interpreter_in(interpreter, folder, write),
+            locked=locked,
+            report=report,
+            reused=found is not None,
+        )
+
+    def _base(self, write: Sequence[str], probe: Probe) -> tuple[Interpreter, tuple[int, int, int]]:
+        """Return the interpreter that the environment is for, and its version in numbers."""
+        found = find_interpreter(self._python, write=write, probe=probe)
+        wanted = self._request.requires_python
+        version = release(found.version)
+        try:
+            fits = wanted is None or satisfies(version, wanted)
+        except ValueError as problem:
+            raise PolicyError(
+                f"environment: {self._request.label}: {problem}", field="environment"
+            ) from None
+        if not fits:
+            raise PolicyError(
+                f"environment: {self._request.label} needs Python {wanted}, and {found.name} is "
+                f"{found.version.split()[0]}; give another with python=",
+                field="environment",
+            )
+        return found, version
+
+    def _key(self, interpreter: Interpreter) -> str:
+        """Name the environment by all that decides what is in it."""
+        import hashlib
+        import json
+
+        request, sources = self._request, self._sources
+        hashed = request.hashed is True and not sources.resolve
+        facts = {
+            "format": FORMAT,
+            "files": {
+                name: hashlib.sha256(content).hexdigest() for name, content in request.files.items()
+            },
+            "export": request.export,
+            "paths": request.paths,
+            "python": [interpreter.program, interpreter.version],
+            "platform": list(os.uname()[0::4]),
+            "wheels_only": sources.wheels_only,
+            # Where everything has a hash it does not matter where it comes from.
+            "resolve": None if hashed or not sources.resolve else _resolved_from(sources),
+        }
+        text = json.dumps(facts, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:40]
+
+    def _make(
+        self, store: Store, key: str, interpreter: Interpreter, version: tuple[int, int, int]
+    ) -> tuple[str, EnforcementReport | None]:
+        report, locked = None, b""
+        with store.staging(key) as staging:
+            work = os.path.join(staging, "work")
+            os.mkdir(work, 0o700)
+            if self._request.is_empty:
+                make_empty(work, version)
+            else:
+                build = Build(
+                    work,
+                    self._request,
+                    self._sources,
+                    interpreter,
+                    uv=find_uv(self._uv),
+                    seconds=self._timeout,
+                    progress=self._progress,
+                )
+                build.run()
+                report, locked = build.report, build.locked
+            tree = os.path.join(staging, "environment")
+            assemble(
+                os.path.join(work, "venv"),
+                tree,
+                interpreter.program,
+                version,
+                locked=locked,
+                paths=self._request.paths,
+            )
+            return store.keep(tree, key), report
+
+
+def _resolved_from(sources: Sources) -> list[Any]:
+    """What decides to which versions requirements resolve, as far as it can be told."""
+    wheels = []
+    for folder in sources.wheelhouses:
+        with os.scandir(folder) as entries:
+            wheels.append([folder, sorted((e.name, e.stat().st_size) for e in entries)])
+    return [sources.index, wheels]
+
+
+def _folder(path: AnyPath) -> str:
+    real = os.path.realpath(os.fspath(path))
+    if not os.path.isdir(real):
+        raise PolicyError(f"environment: {real} is no folder", field="environment", value=real)
+    return real

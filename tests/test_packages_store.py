@@ -1,0 +1,159 @@
+"""Where environments are kept: nobody else's folder, one builder at a time, no leftovers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from visruntime._packages_store import Store, remove_tree
+from visruntime.errors import EnvironmentNotBuilt, PolicyError
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Keep the environments of a test below its own folder."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "visruntime"
+
+
+def test_a_deep_and_closed_tree_is_removed(tmp_path: Path) -> None:
+    """What a build left must go, however deep it is and whatever its modes are."""
+    top = tmp_path / "top"
+    top.mkdir()
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "file").touch()
+    (top / "link").symlink_to(kept)
+    (top / "00000001").write_text("a file where a folder is to be moved")
+    here = os.open(top, os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("d", dir_fd=here)
+        below = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.symlink(kept, "l", dir_fd=below)
+        os.close(here)
+        here = below
+    os.close(here)
+    (top / "closed" / "in").mkdir(parents=True)
+    (top / "closed" / "in" / "file").touch()
+    (top / "closed" / "in").chmod(0)
+    (top / "closed").chmod(0)
+    remove_tree(str(top))
+    assert not top.exists()
+    assert (kept / "file").exists()
+    (tmp_path / "link").symlink_to(kept)
+    with pytest.raises(OSError, match="link"):
+        remove_tree(str(tmp_path / "link"))
+    assert (kept / "file").exists()
+
+
+def test_the_folders_are_private(cache: Path) -> None:
+    """Nobody else may read or change what is kept."""
+    Store()
+    for folder in (cache, *cache.iterdir()):
+        assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_folder_of_others_is_not_used(cache: Path) -> None:
+    """What others could have put there must not run in a worker."""
+    Store()
+    (cache / "environments" / "key").mkdir(mode=0o755)
+    assert Store().find("key") == str(cache / "environments" / "key")
+    (cache / "environments" / "key").chmod(0o777)
+    with pytest.raises(PolicyError, match="only you can write"):
+        Store().find("key")
+    (cache / "environments").chmod(0o770)
+    with pytest.raises(PolicyError, match="only you can write"):
+        Store()
+
+
+def test_a_link_to_elsewhere_is_not_followed(cache: Path, tmp_path: Path) -> None:
+    """A guest that could plant a link must not choose where environments come from."""
+    cache.parent.mkdir()
+    (tmp_path / "theirs").mkdir(mode=0o700)
+    cache.symlink_to(tmp_path / "theirs")
+    with pytest.raises(PolicyError, match="a guest could have made"):
+        Store()
+    assert list((tmp_path / "theirs").iterdir()) == []
+
+
+def test_a_link_instead_of_an_environment_is_refused(cache: Path, tmp_path: Path) -> None:
+    """Only a folder is an environment."""
+    Store()
+    (cache / "environments" / "key").symlink_to(tmp_path)
+    with pytest.raises(PolicyError, match="only you can write"):
+        Store().find("key")
+
+
+def test_one_builder_at_a_time() -> None:
+    """Two builders of the same must not meet; the second waits, and gives up in time."""
+    first, second = Store(), Store()
+    inside = threading.Event()
+    leave = threading.Event()
+
+    def hold() -> None:
+        with first.locked("key", 5):
+            inside.set()
+            leave.wait(10)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert inside.wait(5)
+    with pytest.raises(EnvironmentNotBuilt, match="another process"), second.locked("key", 0.2):
+        pytest.fail("two builders at once")
+    with second.locked("another", 0.2):
+        pass
+    leave.set()
+    with second.locked("key", 5):
+        pass
+    holder.join()
+
+
+def test_a_forked_child_does_not_keep_the_lock() -> None:
+    """A child that the host forked during a build must not hold others up after it."""
+    with Store().locked("key", 1):
+        child = os.fork()
+        if child == 0:
+            time.sleep(30)
+            os._exit(0)
+    try:
+        with Store().locked("key", 1):
+            assert os.waitpid(child, os.WNOHANG) == (0, 0)  # it lives, with its copy
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def test_what_a_killed_builder_left_is_swept(cache: Path) -> None:
+    """Of a builder that is gone nothing stays; that of a living one is left alone."""
+    store = Store()
+    gone, living = cache / "building" / "gone", cache / "building" / "living"
+    for folder in (gone, living):
+        (folder / "work").mkdir(parents=True)
+    with store.locked("living", 1), Store().locked("mine", 1):
+        with Store().staging("mine") as staging:
+            assert Path(staging).is_dir()
+            assert not gone.exists()
+            assert living.exists()
+        assert not Path(staging).exists()
+    with Store().locked("living", 1), Store().staging("living") as staging:
+        assert list(Path(staging).iterdir()) == []
+    assert list((cache / "building").iterdir()) == []
+
+
+def test_a_build_that_fails_leaves_nothing(cache: Path) -> None:
+    """Neither the folder of the build nor an environment may stay."""
+
+    def fail() -> None:
+        with Store().staging("key") as staging:
+            (Path(staging) / "tree").mkdir()
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert list((cache / "building").iterdir()) == []
+    assert Store().find("key") is None
