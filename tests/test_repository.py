@@ -113,7 +113,7 @@ def test_ci_runs_the_readme_commands() -> None:
     assert readme.commands()[1] == "uv run pytest"
     assert len(re.findall(r"^\s*(as_ordinary )?uv run --frozen pytest -q$", ci, re.MULTILINE)) == 2
     for script in ("scripts/check.sh", "scripts/test_native.sh"):
-        assert f"\n{script}\n" in ci
+        assert re.search(rf"^\s*{re.escape(script)}$", ci, re.MULTILINE), script
         assert f"`{script}`" in contributing
     for command in (".ci/run", "scripts/check.sh", "scripts/test_native.sh"):
         assert os.access(ROOT / command, os.X_OK), command
