@@ -13,10 +13,11 @@ import visruntime
 
 PUBLIC = """
 Canary Clause CommandError CommandFailed CommandNotExecutable CommandNotFound CommandResult
-CommandTimeout Decision Denial DoctorReport Egress EnforcementReport Grant GuestError Jail JailClosed
-JailPolicy JailProcess JailUnavailable LimitExceeded Limits OutputLimitExceeded PathDenied
-PolicyError PolicyUnsupported ProcessInfo ProtocolViolation Rule RunResult Runtime Secret
-TerminalPreview TerminalSession TrustedRuntime Usage Violation VisRuntimeError WorkerDied doctor
+CommandTimeout CrashReport Decision Denial DoctorReport Egress EnforcementReport Grant
+GuestError HostCalls Jail JailClosed JailPolicy JailProcess JailUnavailable LimitExceeded Limits
+OutputLimitExceeded PathDenied PolicyError PolicyUnsupported ProcessInfo ProtocolViolation Rule
+RunResult Rung Runtime Secret Stop TerminalPreview TerminalSession Timeouts TrustedRuntime Usage
+Violation VisRuntimeError WorkerDied doctor
 """.split()
 
 HEAVY = ("asyncio", "argparse", "dataclasses", "inspect", "sqlite3", "typing", "re", "hashlib")

@@ -203,6 +203,11 @@ class Runtime(RuntimeSession):
     def _explain_act(self, right: str, errno: int, path: str) -> Violation | None:
         return self._jail._explainer.of_act(right, errno, path)
 
+    def _secrets(self) -> tuple[str, ...]:
+        from visruntime.policy import Secret
+
+        return tuple(v.reveal() for v in self._policy.env.values() if isinstance(v, Secret))
+
     def _limits(self) -> Limits | None:
         return self._policy.limits
 
