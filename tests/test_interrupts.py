@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 from runtime_helpers import runtime
 
+from visruntime._worker_control import STACKS_SECONDS, Control
 from visruntime.errors import (
     CommandTimeout,
 )
-from visruntime.worker import STACKS_SECONDS, Worker
 
 if TYPE_CHECKING:
     from runtime_helpers import AnyRuntime
@@ -138,10 +138,10 @@ def test_stacks_end_though_the_worker_writes_without_end(
     assert "Thread" in runtime.stacks()
     started = time.monotonic()
 
-    def flood(_worker: Worker, _timeout: float) -> bytes:
+    def flood(_control: Control, _timeout: float) -> bytes:
         return b"x" if time.monotonic() - started < 20 else b""
 
-    monkeypatch.setattr(Worker, "_read_control", flood)
+    monkeypatch.setattr(Control, "_read", flood)
     with pytest.raises(TimeoutError):
         runtime.stacks()
     assert time.monotonic() - started < STACKS_SECONDS + 1

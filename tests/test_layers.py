@@ -30,7 +30,7 @@ LAYERS = {
         "_wall", "_why",
     ),
 }  # fmt: skip
-PREFIXES = {"jail": ("_jail",), "runtime": ("_packages", "_runtime", "_worker")}
+PREFIXES = {"jail": ("_jail",), "runtime": ("_callback", "_packages", "_runtime", "_worker")}
 ORDER = list(LAYERS)
 COMPILED = ("_visjail", "_viscore")
 ALLOWED_OUTSIDE = {"cffi"}

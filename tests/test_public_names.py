@@ -13,10 +13,11 @@ import visruntime
 
 PUBLIC = """
 BuiltEnvironment Canary Clause CommandError CommandFailed CommandNotExecutable CommandNotFound
-CommandResult CommandTimeout Decision Denial DoctorReport Egress EnforcementReport Environment
-EnvironmentNotBuilt Grant GuestError Jail JailClosed JailPolicy JailProcess JailUnavailable
-LimitExceeded Limits OutputLimitExceeded PathDenied PolicyError PolicyUnsupported ProcessInfo
-ProtocolViolation Rule RunResult Runtime Secret TerminalPreview TerminalSession TrustedRuntime Usage
+CommandResult CommandTimeout CrashReport Decision Denial DoctorReport Egress EnforcementReport
+Environment EnvironmentNotBuilt Grant GuestError HostCalls Jail JailClosed JailPolicy JailProcess
+JailUnavailable LimitExceeded Limits OutputLimitExceeded PathDenied PolicyError PolicyUnsupported
+ProcessInfo ProtocolViolation Rule RunResult Rung Runtime Secret Stop TerminalPreview
+TerminalSession Timeouts TrustedRuntime Usage
 Violation VisRuntimeError WorkerDied doctor
 """.split()
 

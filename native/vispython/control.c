@@ -15,8 +15,9 @@
 
 // Packet of the host: one letter and the number of the run it is about.
 typedef struct __attribute__((packed)) {
-    char order; // 'I' interrupt that run, 'D' write all stacks to the control socket
-    uint64_t run;
+    char order;   // 'I' interrupt that run, 'D' write all stacks to the control socket,
+                  // 'H' send this packet back
+    uint64_t run; // with 'H' any number
 } control_packet;
 
 static struct sigaction interrupt_action; // as the bootstrap installed it
@@ -56,9 +57,11 @@ static void *obey(void *unused) {
             if (size < 0 && errno != EAGAIN && errno != EINTR) return NULL;
             if (size != sizeof packet) continue;
             if (packet.order == 'D') write_stacks();
-            if (packet.order != 'I') continue;
-            target = packet.run;
+            if (packet.order == 'H') // a heartbeat; nobody waits for one that is dropped
+                (void)!send(wait.fd, &packet, sizeof packet, MSG_NOSIGNAL | MSG_DONTWAIT);
+            if (packet.order == 'I') target = packet.run;
         }
+        // After any other order too: many of them must not put an interrupt off.
         pause = interrupt(target);
     }
 }

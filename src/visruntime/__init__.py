@@ -17,8 +17,12 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from visruntime._callback_budget import HostCalls
     from visruntime._jail_processes import ProcessInfo
     from visruntime._jail_terminal import TerminalPreview, TerminalSession
+    from visruntime._runtime_stop import Rung, Stop
+    from visruntime._runtime_timeouts import Timeouts
+    from visruntime._worker_crash import CrashReport
     from visruntime.denials import Denial
     from visruntime.doctor import DoctorReport, doctor
     from visruntime.errors import (
@@ -57,6 +61,7 @@ __all__ = [
     "CommandNotFound",
     "CommandResult",
     "CommandTimeout",
+    "CrashReport",
     "Decision",
     "Denial",
     "DoctorReport",
@@ -66,6 +71,7 @@ __all__ = [
     "EnvironmentNotBuilt",
     "Grant",
     "GuestError",
+    "HostCalls",
     "Jail",
     "JailClosed",
     "JailPolicy",
@@ -81,10 +87,13 @@ __all__ = [
     "ProtocolViolation",
     "Rule",
     "RunResult",
+    "Rung",
     "Runtime",
     "Secret",
+    "Stop",
     "TerminalPreview",
     "TerminalSession",
+    "Timeouts",
     "TrustedRuntime",
     "Usage",
     "Violation",
@@ -94,6 +103,10 @@ __all__ = [
 ]
 
 _HOMES = {
+    "_callback_budget": ("HostCalls",),
+    "_runtime_stop": ("Rung", "Stop"),
+    "_runtime_timeouts": ("Timeouts",),
+    "_worker_crash": ("CrashReport",),
     "_jail_processes": ("ProcessInfo",),
     "_jail_terminal": ("TerminalPreview", "TerminalSession"),
     "denials": ("Denial",),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from visruntime._callback_budget import HostCalls
 from visruntime._jail_violations import bounded, of_output
 from visruntime.denials import denials_of
 from visruntime.errors import ProtocolViolation
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from visruntime._policy_values import Limits
+    from visruntime._worker_crash import CrashReport
     from visruntime.denials import ExplainAct
     from visruntime.events import Violation
     from visruntime.results import Explain
@@ -41,6 +43,7 @@ class Run:
         "_span",
         "_started",
         "_worker_run",
+        "host_calls",
         "worker",
     )
 
@@ -60,6 +63,7 @@ class Run:
         self._explain_act = explain_act
         self._limits = limits
         self._worker_run = worker.run_number
+        self.host_calls = HostCalls()
         self._span = worker.process.span()
         self._cpu = worker.process.cpu_seconds()
         self._started = time.monotonic()
@@ -68,6 +72,29 @@ class Run:
     def sent(self) -> bool:
         """Whether the request has left."""
         return self.worker.run_number != self._worker_run
+
+    def cpu_spent(self) -> float | None:
+        """Processor seconds of the run so far, as far as they are counted."""
+        if self._span is not None:
+            counted = self._span.read()
+            if counted.source != "wait":
+                return float(counted.user_seconds + counted.system_seconds)
+        cpu = self.worker.process.cpu_seconds()
+        if cpu is None or self._cpu is None:
+            return None
+        children = self.worker.process.children_cpu_seconds() - self.worker.children_cpu_seconds
+        return max(cpu - self._cpu, 0.0) + max(children, 0.0)
+
+    def proven(self, crash: CrashReport) -> CrashReport:
+        """Add to the report what the jail's cgroup counted, if it has one."""
+        if crash.out_of_memory or self._span is None:
+            return crash
+        kills = self._span.read().kills
+        if kills == 0:
+            return crash.replace(out_of_memory=False, proof="the jail's cgroup counted none")
+        return crash.replace(
+            out_of_memory=True, proof=f"the kernel ended {kills} processes of the jail for memory"
+        )
 
     def result(
         self,
@@ -112,6 +139,8 @@ class Run:
             late_stderr=self._late[1],
             dropped=(streams[0].capture.dropped, streams[1].capture.dropped),
             stopped_by=stopped_by,
+            stop=self.worker.stop,
+            host_calls=self.host_calls,
             session_lost=session_lost,
             violations=violations,
             violations_dropped=violations_dropped,

@@ -8,8 +8,10 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
+from visruntime._callback_budget import Budget
 from visruntime._runtime_missing import explain_missing
 from visruntime._runtime_run import Run
+from visruntime._runtime_timeouts import as_timeouts
 from visruntime._worker_confinement import WorkerConfinement
 from visruntime._worker_limit import Timeout
 from visruntime.callbacks import Callbacks
@@ -23,9 +25,10 @@ from visruntime.errors import (
 from visruntime.worker import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from visruntime._policy_values import Limits
+    from visruntime._runtime_timeouts import Timeouts
     from visruntime._worker_start import Start
     from visruntime._worker_tls import TlsSettings
     from visruntime.environments import Interpreter
@@ -50,6 +53,7 @@ class RuntimeSession:
 
     def __init__(self) -> None:
         self._callbacks = Callbacks()
+        self._timeouts: Timeouts | None = None
         self._worker: Worker | None = None
         self._lock = threading.Lock()
         self._closed = False
@@ -73,7 +77,7 @@ class RuntimeSession:
         code: str,
         *,
         inputs: Mapping[str, Any] | None = None,
-        timeout: float | None = None,
+        timeout: float | Timeouts | None = None,
         check: bool = False,
         filename: str | None = None,
         argv: list[str] | None = None,
@@ -86,7 +90,7 @@ class RuntimeSession:
         Args:
             code: source text.
             inputs: names to bind before the code runs; values cross as data.
-            timeout: seconds until the code is interrupted.
+            timeout: seconds until the code is interrupted, or `Timeouts`.
             check: raise when the code raised or left with an exit code other than 0.
             filename: what tracebacks call the code; also becomes ``__file__``.
             argv: becomes ``sys.argv``.
@@ -115,7 +119,11 @@ class RuntimeSession:
         return result
 
     def exec(
-        self, code: str, *, inputs: Mapping[str, Any] | None = None, timeout: float | None = None
+        self,
+        code: str,
+        *,
+        inputs: Mapping[str, Any] | None = None,
+        timeout: float | Timeouts | None = None,
     ) -> None:
         """Run *code* for its effects.
 
@@ -126,7 +134,11 @@ class RuntimeSession:
         self._value(request | {"filename": None, "argv": None}, timeout)
 
     def eval(
-        self, code: str, *, inputs: Mapping[str, Any] | None = None, timeout: float | None = None
+        self,
+        code: str,
+        *,
+        inputs: Mapping[str, Any] | None = None,
+        timeout: float | Timeouts | None = None,
     ) -> Any:
         """Evaluate one expression and return its value, a claim of the guest.
 
@@ -157,16 +169,100 @@ class RuntimeSession:
         """Bind a name in the session."""
         self._value({"op": "set", "inputs": _names({name: value})}, None)
 
-    def expose(self, name: str, function: Callable[..., Any]) -> None:
+    def set_timeouts(self, timeouts: float | Timeouts | None) -> None:
+        """Choose the limits of each later call that brings no ``timeout=`` of its own."""
+        self._timeouts = as_timeouts(timeouts)
+
+    # Functions of the host.
+
+    def expose(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        *,
+        check: bool = True,
+        error_data: Iterable[str] = (),
+    ) -> None:
         """Let the guest call *function* by *name*, now and in every later worker.
 
-        It runs in the thread that is in ``run``. It may be async: then it gets an event loop
-        of its own. Its exceptions cross as type name and message.
+        A dotted name, ``"tools.add"``, is that of a function in a module: the guest imports
+        ``tools``. It runs in the thread that is in ``run``, or, where ``Timeouts(callback=)`` limits
+        it, in one of its own. It may be async: then it gets an event loop of its own. Its exceptions
+        cross as type name and message.
+
+        Args:
+            name: what the guest calls.
+            function: what is called.
+            check: check the arguments against the type hints before the call: another type, also
+                deep in a list or dict, is a TypeError in the guest, and nothing is called. A bool
+                is no int here, and an int is a float.
+            error_data: names of attributes of its exceptions that the guest may have, as far as
+                they are data, in ``data`` of the error.
+
+        Raises:
+            ValueError: *name* is no name, or would hide another one or the standard library.
+            TypeError: *function* cannot be called, or has a type hint that cannot be checked.
         """
-        self._callbacks.add(name, function)
+        self._expose_all({name: function}, check=check, error_data=error_data)
+
+    def expose_module(
+        self,
+        name: str,
+        functions: Mapping[str, Callable[..., Any]],
+        *,
+        check: bool = True,
+        error_data: Iterable[str] = (),
+    ) -> None:
+        """Let the guest import a module *name* that holds *functions*; otherwise as :meth:`expose`.
+
+        It hides an installed module of that name.
+        """
+        members = {f"{name}.{member}": function for member, function in functions.items()}
+        self._expose_all(members, check=check, error_data=error_data)
+
+    def _expose_all(
+        self,
+        functions: Mapping[str, Callable[..., Any]],
+        *,
+        check: bool,
+        error_data: Iterable[str],
+    ) -> None:
+        for name, function in functions.items():
+            self._callbacks.add(name, function, check=check, error_data=error_data)
         with self._exclusive():
             if self._worker is not None:
-                self._expose(self._worker, [name])
+                self._expose(self._worker, list(functions))
+
+    def stubs(self, module: str | None = None) -> str:
+        """Return the text of a stub file (``.pyi``) for the exposed functions.
+
+        Args:
+            module: a module of host functions; by default those that are in no module.
+        """
+        from visruntime._callback_stubs import stub_text
+
+        return stub_text(self._callbacks.functions(module))
+
+    def limit_callbacks(
+        self,
+        *,
+        calls: int | None = None,
+        bytes: int | None = None,
+        seconds: float | None = None,
+    ) -> None:
+        """Limit what the guest's calls may take in each later run; ``None`` is no limit.
+
+        A call over the budget is refused with ``LimitExceeded``, without calling anything. A guest
+        that goes on in spite of very many refusals breaks the protocol.
+
+        Args:
+            calls: how many there may be.
+            bytes: what they and their answers may carry, as encoded.
+            seconds: time of the host's functions.
+        """
+        self._callbacks.budget = Budget(calls=calls, bytes=bytes, seconds=seconds)
+
+    # Control, from any thread.
 
     @property
     def tls_strict(self) -> bool | None:
@@ -176,11 +272,50 @@ class RuntimeSession:
     def interrupt(self) -> None:
         """Break the run under way, from another thread; the session lives on.
 
-        The guest sees ``VisInterrupt``; ``run`` returns with ``error.interrupted``.
+        The guest sees ``VisInterrupt``; a task that waits is cancelled first. An async function of
+        the host that the guest waits for is cancelled, and one that ``Timeouts(callback=)`` limits
+        is no longer waited for. ``run`` returns with ``error.interrupted`` and with ``stop``.
         """
         worker = self._worker
         if worker is not None:
-            worker.interrupt()
+            worker.ask_to_stop()
+
+    def kill(self) -> None:
+        """End the worker at once, from any thread; the next call starts a fresh one.
+
+        A call under way raises `WorkerDied` with ``stopped_by`` "killed". The session is lost.
+        """
+        worker = self._worker
+        if worker is not None:
+            worker.end()
+
+    def pause(self) -> None:
+        """Stop the worker and all that it started (SIGSTOP), from any thread, until :meth:`resume`.
+
+        A call under way goes on waiting, and no limit of `Timeouts` counts that time. Those of the
+        policy do: ``wall_seconds`` ends a paused worker, too.
+
+        Raises:
+            WorkerDied: there is no worker.
+        """
+        self._running_worker().suspend(suspended=True)
+
+    def resume(self) -> None:
+        """Let a paused worker go on.
+
+        Raises:
+            WorkerDied: there is no worker.
+        """
+        self._running_worker().suspend(suspended=False)
+
+    def ping(self, timeout: float = 2.0) -> float:
+        """Return in how many seconds the worker answered, whatever its Python code is doing.
+
+        Raises:
+            TimeoutError: it did not within *timeout* seconds: it is paused, or gone.
+            WorkerDied: there is no worker.
+        """
+        return self._running_worker().control.ping(timeout)
 
     def stacks(self) -> str:
         """Every Python thread of the worker as text; works while C code runs.
@@ -189,10 +324,13 @@ class RuntimeSession:
             TimeoutError: the worker did not answer.
             WorkerDied: there is no worker.
         """
+        return self._running_worker().stacks()
+
+    def _running_worker(self) -> Worker:
         worker = self._worker
         if worker is None:
             raise WorkerDied("there is no worker now; the next call starts one")
-        return worker.stacks()
+        return worker
 
     def reset(self) -> None:
         """Forget every name of the session; exposed functions stay."""
@@ -247,6 +385,8 @@ class RuntimeSession:
             raise
 
     def _live_worker(self) -> Worker:
+        if self._worker is not None and self._worker.ended_by_host:
+            self._discard()
         if self._worker is not None:
             return self._worker
         worker = Worker(
@@ -267,17 +407,19 @@ class RuntimeSession:
         if worker is not None:
             worker.kill()
 
-    def _value(self, request: dict[str, Any], timeout: float | None) -> Any:
+    def _value(self, request: dict[str, Any], timeout: float | Timeouts | None) -> Any:
         result = self._request(request, timeout, None)
         if result.error is not None:
             raise result.error.to_exception(result)
         return result.value
 
     def _request(
-        self, request: dict[str, Any], timeout: float | None, on_output: OutputSink | None
+        self,
+        request: dict[str, Any],
+        timeout: float | Timeouts | None,
+        on_output: OutputSink | None,
     ) -> RunResult:
-        if timeout is not None and not timeout > 0:
-            raise ValueError(f"timeout: {timeout!r} is not a positive number of seconds")
+        timeouts = self._timeouts if timeout is None else as_timeouts(timeout)
         with self._exclusive():
             try:
                 worker = self._live_worker()
@@ -288,18 +430,28 @@ class RuntimeSession:
             run = Run(
                 worker, late, self._report(), self._explain, self._limits(), self._explain_act
             )
-            result = self._finish(run, request, timeout)
+            result = self._finish(run, request, timeouts)
             if result.error is not None:
                 explain_missing(result.error, self._how_to_add)
             return result
 
-    def _finish(self, run: Run, request: dict[str, Any], timeout: float | None) -> RunResult:
+    def _finish(self, run: Run, request: dict[str, Any], timeouts: Timeouts | None) -> RunResult:
         try:
-            reply = run.worker.request(request, callbacks=self._callbacks, timeout=timeout)
+            try:
+                reply = run.worker.request(
+                    request,
+                    callbacks=self._callbacks,
+                    timeouts=timeouts,
+                    cpu_spent=run.cpu_spent,
+                )
+            finally:
+                run.host_calls = self._callbacks.spending.total()
             return run.result(reply)
         except Timeout as late:
-            self._raise_timeout(run, late.reply, timeout)
+            self._raise_timeout(run, late.reply)
         except WorkerDied as death:
+            if death.report is not None:
+                death.report = run.proven(death.report).redacted(self._secrets())
             death.result = run.result(None, stopped_by=death.stopped_by, session_lost=True)
             self._discard()
             raise
@@ -312,9 +464,7 @@ class RuntimeSession:
             self._discard()
             raise
 
-    def _raise_timeout(
-        self, run: Run, reply: dict[str, Any] | None, timeout: float | None
-    ) -> NoReturn:
+    def _raise_timeout(self, run: Run, reply: dict[str, Any] | None) -> NoReturn:
         lost = reply is None
         try:
             result = run.result(reply, stopped_by="timeout", session_lost=lost)
@@ -328,7 +478,8 @@ class RuntimeSession:
             if lost
             else "it was interrupted and the session is kept"
         )
-        raise CommandTimeout(f"the code ran longer than {timeout} s: {state}", result=result)
+        assert result.stop is not None
+        raise CommandTimeout(f"{result.stop.sentence()}: {state}", result=result)
 
     def _report(self) -> Any:
         """What enforces the policy of this runtime."""
@@ -349,6 +500,10 @@ class RuntimeSession:
     def _how_to_add(self, module: str) -> str:
         """Say how the worker would have a module that it lacks."""
         return f"the interpreter of this worker has no {module}; install its package there"
+
+    def _secrets(self) -> tuple[str, ...]:
+        """Texts that no report may show."""
+        return ()
 
     def _limits(self) -> Limits | None:
         """The limits of the policy of this runtime."""

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+__all__ = ["LOOK_MILLISECONDS", "Limit", "Timeout"]
 
-__all__ = ["Limit", "Timeout"]
-
-GRACE_SECONDS = 0.5
-"""How long a worker that was interrupted may take to reply."""
-_LOOK_MILLISECONDS = 250.0
+LOOK_MILLISECONDS = 250.0
+"""How long a wait for a worker lasts at most before it looks around."""
 
 
 class Timeout(Exception):
@@ -24,29 +20,19 @@ class Timeout(Exception):
 
 
 class Limit:
-    """How long a worker may go on. It holds while we wait, and while we send.
+    """How long a worker may go on where there is nothing to interrupt.
 
-    ``tell`` is called when the time is over; then there is a moment more, and after that, or at
-    once where there is nobody to tell, the next question raises :class:`Timeout`.
+    It holds while we wait, and while we send; when it is over, asking raises :class:`Timeout`.
     """
 
-    __slots__ = ("_end", "_tell", "told")
+    __slots__ = ("_end",)
 
-    def __init__(self, seconds: float | None, tell: Callable[[], object] | None = None) -> None:
-        self._end = None if seconds is None else time.monotonic() + seconds
-        self._tell = tell
-        self.told = False
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
 
     def milliseconds(self) -> float:
         """How long to wait for something to happen."""
-        if self._end is None:
-            return _LOOK_MILLISECONDS
         left = self._end - time.monotonic()
         if left <= 0:
-            if self._tell is None or self.told:
-                raise Timeout(None)
-            self.told = True
-            self._tell()
-            left = GRACE_SECONDS
-            self._end = time.monotonic() + left
-        return min(left * 1000, _LOOK_MILLISECONDS)
+            raise Timeout(None)
+        return min(left * 1000, LOOK_MILLISECONDS)

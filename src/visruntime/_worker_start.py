@@ -42,6 +42,15 @@ class Process(Protocol):
     def kill(self) -> None:
         """End the process and everything that it started; returns when that is done."""
 
+    def end(self) -> None:
+        """As :meth:`kill`, but gives nothing back and waits for nothing: for any other thread."""
+
+    def suspend(self, *, suspended: bool) -> None:
+        """Stop the process and what it started, or let them go on."""
+
+    def signal_descendants(self, number: int) -> int:
+        """Signal all that descends from the process, but not itself; return how many there were."""
+
     def wait(self, timeout: float) -> int | None:
         """Wait up to *timeout* seconds; the same answer as :meth:`poll`."""
 

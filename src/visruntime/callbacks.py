@@ -2,116 +2,229 @@
 
 from __future__ import annotations
 
-import threading
-from typing import TYPE_CHECKING, Any
+import sys
+import time
+from keyword import iskeyword
+from typing import TYPE_CHECKING, Any, Protocol
 
 from visruntime import _native
+from visruntime._callback_budget import Spending
+from visruntime._callback_run import Call, calls_around
+from visruntime._callback_schema import schema_of
 from visruntime.errors import ProtocolViolation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-__all__ = ["Callbacks"]
+    from visruntime._callback_budget import Budget
+    from visruntime._callback_schema import Schema
+
+__all__ = ["Callbacks", "Waiter"]
 
 MAX_MESSAGE = 16_384
 """Longest message of an exception that the guest gets, in characters."""
 MAX_NAME = 500
 """Longest name of its type, in characters."""
+MAX_ABANDONED = 16
+"""Functions that nobody waits for any longer and that still run; a call beyond is refused."""
+
+
+class Waiter(Protocol):
+    """Who waits for the functions of the host."""
+
+    @property
+    def threads(self) -> bool:
+        """Whether each function is to have a thread, so that waiting for it can end before it."""
+
+    def call_begins(self, call: Call) -> None:
+        """A function is going to run."""
+
+    def wait(self, call: Call) -> None:
+        """Return once *call* is done, or is not worth waiting for any longer."""
+
+    def call_ends(self) -> None:
+        """It has run, or nobody waits for it any longer."""
+
+
+class _Exposed:
+    """One function, and how it may be called."""
+
+    __slots__ = ("error_data", "function", "schema")
+
+    def __init__(
+        self, function: Callable[..., Any], schema: Schema | None, error_data: tuple[str, ...]
+    ) -> None:
+        self.function = function
+        self.schema = schema
+        self.error_data = error_data
 
 
 class Callbacks:
     """The functions that one runtime exposes, and the answers to the guest's calls.
 
     Arguments and results cross as data. An exception of the function crosses as the name of
-    its type and its message; the guest sees no traceback of the host.
+    its type and its message, and the attributes that ``error_data`` names; the guest sees no
+    traceback of the host.
+
+    ``budget`` holds for each run. ``submit``, where it is set, runs an awaitable in a loop of its
+    owner and returns a `concurrent.futures.Future`; else each gets a thread and a loop.
     """
 
-    __slots__ = ("_functions", "_threads")
+    __slots__ = ("_abandoned", "_functions", "budget", "spending", "submit")
 
     def __init__(self) -> None:
-        self._functions: dict[str, Callable[..., Any]] = {}
-        self._threads: set[int] = set()
+        self._functions: dict[str, _Exposed] = {}
+        self._abandoned: list[Call] = []
+        self.budget: Budget | None = None
+        self.spending = Spending(None)
+        self.submit: Callable[[Any], Any] | None = None
 
     @property
     def names(self) -> list[str]:
         """The exposed names."""
         return list(self._functions)
 
-    def add(self, name: str, function: Callable[..., Any]) -> None:
+    def functions(self, module: str | None) -> dict[str, Callable[..., Any]]:
+        """The functions of one module, by their names in it; of none for ``None``."""
+        found = {}
+        for name, exposed in self._functions.items():
+            home, _, last = name.rpartition(".")
+            if home == (module or ""):
+                found[last] = exposed.function
+        return found
+
+    def add(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        *,
+        check: bool = True,
+        error_data: Iterable[str] = (),
+    ) -> None:
         """Expose *function* as *name*, replacing an earlier one of that name.
 
+        A dotted name is that of a function in a module, which the guest imports.
+
+        Args:
+            name: what the guest calls it.
+            function: what is called; it may be async.
+            check: check arguments against its type hints before it is called.
+            error_data: attributes of its exceptions that the guest may have.
+
         Raises:
-            ValueError: *name* is no Python identifier.
-            TypeError: *function* cannot be called.
+            ValueError: *name* is no Python name, or its module is one of the standard library.
+            TypeError: *function* cannot be called, or a type hint cannot be checked.
         """
-        if not name.isidentifier():
-            raise ValueError(f"{name!r} is not a Python name, so the guest could not call it")
+        self._check_name(name)
         if not callable(function):
             raise TypeError(f"{name}: not callable: {function!r}")
-        self._functions[name] = function
+        if isinstance(error_data, str):
+            raise TypeError(f"error_data: give a list of names, not the text {error_data!r}")
+        schema = schema_of(name, function) if check else None
+        self._functions[name] = _Exposed(function, schema, tuple(error_data))
+
+    def _check_name(self, name: str) -> None:
+        parts = name.split(".")
+        if not all(part.isidentifier() and not iskeyword(part) for part in parts):
+            raise ValueError(f"{name!r} is not a Python name, so the guest could not call it")
+        if len(parts) == 1:
+            return
+        if parts[0] in sys.stdlib_module_names:
+            raise ValueError(f"{name!r}: {parts[0]} is a module of the standard library")
+        for known in self._functions:
+            # A module and a function of one name would hide each other.
+            if name.startswith(f"{known}.") or known.startswith(f"{name}."):
+                raise ValueError(f"{name!r}: {known} is exposed already, and would be in its way")
 
     def in_callback(self) -> bool:
-        """Whether the calling thread is inside a function that a guest called."""
-        return threading.get_ident() in self._threads
+        """Whether the calling code runs inside a function that a guest of ours called."""
+        return any(call.owner is self for call in calls_around())
 
-    def answer(self, payload: bytes) -> bytes:
+    def begin_run(self) -> None:
+        """Count anew."""
+        self.spending = Spending(self.budget)
+
+    def answer(self, payload: bytes, waiter: Waiter) -> bytes:
         """Answer one CALLBACK frame: run the function, encode its reply.
 
         Raises:
-            ProtocolViolation: the frame has not the agreed shape.
+            ProtocolViolation: the frame has not the agreed shape, or comes too late too often.
         """
         number, name, arguments, keywords = _read_call(payload)
+        spending = self.spending
+        exposed = None
         try:
-            value = self._call(name, arguments, keywords)
-            return _native.encode({"id": number, "value": value, "error": None})
+            spending.begin(len(payload))
+            exposed = self._functions.get(name)
+            if exposed is None:
+                raise NameError(f"the host exposes no function {name[:100]!r}")
+            if exposed.schema is not None:
+                exposed.schema.check(arguments, keywords)
+            value = self._call(name, exposed.function, arguments, keywords, waiter)
+            answer = _native.encode({"id": number, "value": value, "error": None})
+        except ProtocolViolation:
+            raise
+        except _GivenUp as problem:
+            answer = _refusal(number, TimeoutError(str(problem)), (), interrupted=True)
         except Exception as problem:  # noqa: BLE001 (whatever it is, it is the guest's answer)
-            error = _describe(problem)
-        return _native.encode({"id": number, "value": None, "error": error})
+            answer = _refusal(number, problem, () if exposed is None else exposed.error_data)
+        spending.bytes += len(answer)
+        return answer
 
-    def _call(self, name: str, arguments: list[Any], keywords: dict[str, Any]) -> Any:
-        function = self._functions.get(name)
-        if function is None:
-            raise NameError(f"the host exposes no function {name[:100]!r}")
-        thread = threading.get_ident()
-        self._threads.add(thread)
+    def _call(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        arguments: list[Any],
+        keywords: dict[str, Any],
+        waiter: Waiter,
+    ) -> Any:
+        if self._abandoned:
+            self._abandoned = [call for call in self._abandoned if not call.done]
+            if len(self._abandoned) >= MAX_ABANDONED:
+                raise RuntimeError(
+                    f"{MAX_ABANDONED} functions of the host that were given up still run"
+                )
+        call = Call(name, lambda: function(*arguments, **keywords), owner=self, submit=self.submit)
+        waiter.call_begins(call)
+        started = time.monotonic()
         try:
-            result = function(*arguments, **keywords)
-            if hasattr(type(result), "__await__"):
-                return self._finish(result)
-            return result
+            if not call.start(in_thread=waiter.threads):
+                waiter.wait(call)
+            if call.given_up:
+                raise _GivenUp(f"the host's function {name} was given up, as its run is")
+            return call.value()
         finally:
-            self._threads.discard(thread)
+            if not call.done:
+                call.cancel()
+                self._abandoned.append(call)
+            call.let_go()
+            self.spending.seconds += time.monotonic() - started
+            waiter.call_ends()
 
-    def _finish(self, awaitable: Any) -> Any:
-        """Run an async function's awaitable to its end.
 
-        It gets a thread and an event loop of its own: the calling thread may be running a
-        loop already, and that one must not be blocked by nesting.
-        """
-        import asyncio
+class _GivenUp(Exception):
+    """The run is being stopped, and the call with it."""
 
-        outcome: list[Any] = []
 
-        async def finish() -> Any:
-            return await awaitable
-
-        def run() -> None:
-            thread = threading.get_ident()
-            self._threads.add(thread)
-            try:
-                outcome.append((asyncio.run(finish()), None))
-            except BaseException as problem:  # noqa: BLE001 (raised again in the calling thread)
-                outcome.append((None, problem))
-            finally:
-                self._threads.discard(thread)
-
-        thread = threading.Thread(target=run, name="visruntime-callback")
-        thread.start()
-        thread.join()
-        value, problem = outcome[0]
-        if problem is not None:
-            raise problem
-        return value
+def _refusal(
+    number: int, problem: Exception, wanted: tuple[str, ...], *, interrupted: bool = False
+) -> bytes:
+    """Encode the exception that the guest gets."""
+    data: dict[str, Any] = {}
+    for name in wanted:
+        try:
+            value = getattr(problem, name)
+            _native.encode(value)
+        except Exception:  # noqa: BLE001, S112 (it has none, or one that is no data)
+            continue
+        data[name] = value
+    reply: dict[str, Any] = {"id": number, "value": None, "interrupted": interrupted}
+    name, message = _describe(problem)
+    try:
+        return _native.encode(reply | {"error": (name, message, data)})
+    except (TypeError, ValueError):  # each is small enough, and all together are not
+        return _native.encode(reply | {"error": (name, message, {})})
 
 
 def _describe(problem: Exception) -> tuple[str, str]:

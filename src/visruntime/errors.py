@@ -185,7 +185,8 @@ class WorkerDied(VisRuntimeError):
     """The Python worker ended during the call; its session state is lost.
 
     ``result`` carries the output so far, ``exit_code`` or ``signal`` the measured end, and
-    ``stopped_by`` the limit or act that ended it, if one did.
+    ``stopped_by`` the limit or act that ended it, if one did. ``report`` is a `CrashReport`, which
+    says what is known of the reason; ``None`` where the worker was ended between two calls.
     """
 
     def __init__(
@@ -196,12 +197,14 @@ class WorkerDied(VisRuntimeError):
         signal: int | None = None,
         stopped_by: str | None = None,
         result: Any = None,
+        report: Any = None,
     ) -> None:
         super().__init__(message)
         self.exit_code = exit_code
         self.signal = signal
         self.stopped_by = stopped_by
         self.result = result
+        self.report = report
 
 
 class ProtocolViolation(VisRuntimeError):

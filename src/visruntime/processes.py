@@ -6,11 +6,13 @@ import os
 import signal
 import subprocess
 import time
+from _thread import allocate_lock
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from visruntime import _native
 from visruntime._worker_threads import thread_variables
+from visruntime._worker_tree import signal_descendants
 from visruntime.errors import CommandTimeout, JailClosed
 
 if TYPE_CHECKING:
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["JailedProcess", "JailedStart", "TrustedProcess", "TrustedStart"]
 
+_STILL_TURNS = 100
+_STILL_SECONDS = 0.001
+"""How often, and how far apart, it is looked whether a process stands still."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -33,9 +38,10 @@ class _Meter:
     What it says is a lower bound: a process can hide its children and reset its peak.
     """
 
-    __slots__ = ("_clock", "_peak", "_stat", "_status")
+    __slots__ = ("_clock", "_peak", "_pid", "_stat", "_status")
 
     def __init__(self, pid: int) -> None:
+        self._pid = pid
         # The kernel's per-process clock, see clock_getcpuclockid(3).
         self._clock = (~pid << 3) | 2
         self._peak = 0
@@ -72,6 +78,21 @@ class _Meter:
             self._peak = max(self._peak, int(rest.split(None, 1)[0]) * 1024)
         return self._peak or None
 
+    def signal_descendants(self, number: int) -> int:
+        """Signal all that descends from the process, but not itself; return how many there were."""
+        try:
+            held = os.pidfd_open(self._pid)
+        except OSError:
+            return 0
+        try:
+            # What was opened long ago can be read for as long as the number is that process's own.
+            os.pread(self._stat, 1, 0)
+            return signal_descendants(self._pid, held, number)
+        except ProcessLookupError:
+            return 0
+        finally:
+            os.close(held)
+
     def close(self) -> None:
         """Give the descriptors back."""
         os.close(self._stat)
@@ -83,6 +104,7 @@ class TrustedProcess:
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
+        self._gate = allocate_lock()  # between `end` of any thread and the end of the descriptor
         self._usage: _Meter | None = _Meter(process.pid)
         try:
             self._pidfd: int | None = os.pidfd_open(process.pid)
@@ -120,9 +142,34 @@ class TrustedProcess:
         if self._usage is not None:
             self._usage.close()
             self._usage = None
-        if self._pidfd is not None:
-            os.close(self._pidfd)
-            self._pidfd = None
+        with self._gate:
+            if self._pidfd is not None:
+                os.close(self._pidfd)
+                self._pidfd = None
+
+    def end(self) -> None:
+        """End the process; may come from any thread, and gives nothing back."""
+        with self._gate:
+            if self._pidfd is not None:
+                with suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+
+    def suspend(self, *, suspended: bool) -> None:
+        """Stop the process group, or let it go on."""
+        if self._process.poll() is not None:
+            return
+        pid = self._process.pid
+        with suppress(ProcessLookupError, ChildProcessError):  # it has ended just now
+            os.killpg(pid, signal.SIGSTOP if suspended else signal.SIGCONT)
+            # The kernel tells when the last thread stands still.
+            for _ in range(_STILL_TURNS if suspended else 0):
+                if os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOHANG):
+                    break
+                time.sleep(_STILL_SECONDS)
+
+    def signal_descendants(self, number: int) -> int:
+        """Signal all that descends from the process, but not itself; return how many there were."""
+        return 0 if self._usage is None else self._usage.signal_descendants(number)
 
     def cpu_seconds(self) -> float | None:
         """Processor seconds of the process itself so far."""
@@ -271,6 +318,23 @@ class JailedProcess:
             if self._usage is not None:
                 self._usage.close()
                 self._usage = None
+
+    def end(self) -> None:
+        """End the process and its whole tree; may come from any thread, and gives nothing back."""
+        with suppress(JailClosed, _native.NativeError):
+            self._process.kill()
+
+    def suspend(self, *, suspended: bool) -> None:
+        """Stop the whole tree, or let it go on."""
+        with suppress(JailClosed, _native.NativeError):  # then there is nothing left to stop
+            if suspended:
+                self._process.suspend()
+            else:
+                self._process.resume()
+
+    def signal_descendants(self, number: int) -> int:
+        """Signal all that descends from the process, but not itself; return how many there were."""
+        return 0 if self._usage is None else self._usage.signal_descendants(number)
 
     def cpu_seconds(self) -> float | None:
         """Processor seconds of the process itself so far."""

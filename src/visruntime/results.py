@@ -6,12 +6,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from visruntime._callback_budget import HostCalls
 from visruntime.errors import GuestError, ProtocolViolation
 from visruntime.guest.values import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from visruntime._runtime_stop import Stop
     from visruntime.denials import Denial
     from visruntime.events import Violation
 
@@ -163,10 +165,12 @@ class GuestFailure:
     ``type_name`` is qualified (builtins are not), ``cause``, ``context`` and ``exceptions`` are
     failures too, and ``traceback`` is the text that CPython would print. ``errno`` and ``path`` are
     those of an ``OSError``; ``explanation`` is the host's own: what the policy says of them.
-    ``violation`` is the same as data. ``interrupted`` says that the host's interrupt ended the run.
+    ``violation`` is the same as data. ``interrupted`` says that the host's interrupt ended the run,
+    ``cancelled`` that it did so by cancelling the task that the run was waiting in.
     """
 
     __slots__ = (
+        "cancelled",
         "cause",
         "context",
         "errno",
@@ -191,6 +195,7 @@ class GuestFailure:
         self.context = GuestFailure(context, explain) if context is not None else None
         self.exceptions = tuple(GuestFailure(member, explain) for member in claim["exceptions"])
         self.interrupted: bool = claim.get("interrupted", False) is True
+        self.cancelled: bool = claim.get("cancelled", False) is True
         self.errno: int | None = claim["errno"]
         self.path: str | None = claim["path"]
         self.violation: Violation | None = None
@@ -356,11 +361,13 @@ class RunResult:
     ``stdout`` and ``stderr`` say.
 
     Measured by the host: ``usage``, ``stopped_by`` (``None``, ``"timeout"``, ``"killed"`` or the
-    limit that ended the run), the exact ones of ``violations`` (see `Violation`; hints rest on the
-    guest's word; ``violations_dropped`` counts those beyond a bound), ``truncated`` and
-    ``dropped`` (bytes of stdout and stderr that were over the limit and are gone),
-    ``late_stdout`` and ``late_stderr`` (written after the run before this one had ended),
-    ``session_lost`` (the worker was ended, so the next
+    limit that ended the run), ``stop`` (a `Stop`: which limit was over, or that somebody interrupted
+    the run, and what was done to end it; ``None`` if nothing was), ``host_calls`` (a `HostCalls`:
+    how many functions of the host it called, and what that took), the exact ones of ``violations``
+    (see `Violation`; hints rest on the guest's word; ``violations_dropped`` counts those beyond a
+    bound), ``truncated`` and ``dropped`` (bytes of stdout and stderr that were over the limit and
+    are gone), ``late_stdout`` and ``late_stderr`` (written after the run before this one had
+    ended), ``session_lost`` (the worker was ended, so the next
     call starts a fresh one), ``report`` (what enforced the policy; ``None`` without a jail).
 
     Hints, for they rest on the guest's word: ``denials``, what the worker's audit hook refused
@@ -374,12 +381,14 @@ class RunResult:
         "dropped",
         "error",
         "exit_code",
+        "host_calls",
         "late_stderr",
         "late_stdout",
         "report",
         "session_lost",
         "stderr",
         "stdout",
+        "stop",
         "stopped_by",
         "trips",
         "usage",
@@ -403,6 +412,8 @@ class RunResult:
         late_stderr: bytes = b"",
         dropped: tuple[int, int] = (0, 0),
         stopped_by: str | None = None,
+        stop: Stop | None = None,
+        host_calls: HostCalls | None = None,
         session_lost: bool = False,
         violations: tuple[Violation, ...] = (),
         violations_dropped: int = 0,
@@ -422,6 +433,8 @@ class RunResult:
         self.late_stderr = late_stderr
         self.dropped = dropped
         self.stopped_by = stopped_by
+        self.stop = stop
+        self.host_calls = host_calls if host_calls is not None else HostCalls()
         self.session_lost = session_lost
         self.violations = violations
         self.violations_dropped = violations_dropped

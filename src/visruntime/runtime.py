@@ -209,6 +209,11 @@ class Runtime(RuntimeSession):
     def _how_to_add(self, module: str) -> str:
         return how_to_add(self._environment, module)
 
+    def _secrets(self) -> tuple[str, ...]:
+        from visruntime.policy import Secret
+
+        return tuple(v.reveal() for v in self._policy.env.values() if isinstance(v, Secret))
+
     def _limits(self) -> Limits | None:
         return self._policy.limits
 

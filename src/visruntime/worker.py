@@ -17,8 +17,13 @@ import time
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
+from visruntime._runtime_timeouts import Timeouts
+from visruntime._worker_control import STACKS_SECONDS, Control
+from visruntime._worker_crash import describe_end
 from visruntime._worker_exchange import CALL, GREETING, READY, REPLY, Exchange
+from visruntime._worker_ladder import Ladder
 from visruntime._worker_limit import Limit, Timeout
+from visruntime._worker_pauses import Pauses
 from visruntime._worker_start import LOAD, bootstrap
 from visruntime._worker_streams import CHUNK, Stream
 from visruntime.environments import worker_argv
@@ -28,10 +33,14 @@ from visruntime.results import printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from visruntime._callback_run import Call
+    from visruntime._runtime_stop import Stop
     from visruntime._worker_exchange import Event
     from visruntime._worker_start import Process, Start
     from visruntime.callbacks import Callbacks
     from visruntime.environments import Interpreter
+
+    AnyLimit = Limit | Ladder
 
 __all__ = ["Worker"]
 
@@ -39,16 +48,11 @@ START_SECONDS = 30.0
 """How long a worker may take until it is ready."""
 SEND_SECONDS = 5.0
 """How long a worker may leave unread what it is sent."""
-ASIDE_SECONDS = 5.0
+_ASIDE = Timeouts(wall=5.0)
 """How long a worker may take for a request that runs no code of the guest."""
-STACKS_SECONDS = 2.0
-"""How long a worker may take to write its stacks."""
-MAX_STACKS = 1024 * 1024
-"""Bytes of stack text that are kept."""
 _FAREWELL_SECONDS = 0.5
 _PIPE_SIZE = 1024 * 1024
 _CREDENTIALS = struct.Struct("iII")
-_CONTROL = struct.Struct("<cQ")
 _SO_PASSRIGHTS = 83
 """Of asm-generic/socket.h, which x86 and arm64 use; Python has no name for it yet."""
 
@@ -92,6 +96,11 @@ class Worker:
             ProtocolViolation: it is not what was started (no hook before initialisation).
         """
         self.children_cpu_seconds = 0.0
+        self.last_output = 0.0
+        self.stop: Stop | None = None
+        self._ladder: Ladder | None = None
+        self._pauses = Pauses()
+        self.ended_by_host = False
         self.hello: dict[str, Any] = {}
         self._exchange = Exchange()
         self._poll = select.poll()
@@ -99,8 +108,9 @@ class Worker:
         self._owned: list[int] = []
         self._process: Process | None = None
         self._channel, channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._control, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        for end in (self._channel, channel, self._control, control):
+        ours, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.control = Control(ours)
+        for end in (self._channel, channel, ours, control):
             _refuse_descriptors(end)
         # The first frame is to carry the worker's process number, as the kernel sees it here.
         self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
@@ -207,7 +217,7 @@ class Worker:
 
     # Frames.
 
-    def _send(self, data: bytes, limit: Limit) -> None:
+    def _send(self, data: bytes, limit: AnyLimit) -> None:
         try:
             try:
                 sent = self._channel.send(data, socket.MSG_DONTWAIT)
@@ -218,7 +228,7 @@ class Worker:
         except (BrokenPipeError, ConnectionResetError):
             self._raise_died("the worker ended")
 
-    def _send_rest(self, rest: memoryview, limit: Limit) -> None:
+    def _send_rest(self, rest: memoryview, limit: AnyLimit) -> None:
         """Send while reading the output, so that a worker that prints meanwhile is not stuck.
 
         Raises:
@@ -227,28 +237,30 @@ class Worker:
         """
         self._poll.modify(self._channel, select.POLLOUT)
         channel = self._channel.fileno()
-        deadline = time.monotonic() + SEND_SECONDS
+        deadline = time.monotonic() - self.paused_seconds() + SEND_SECONDS
         try:
             while rest:
                 for descriptor, _ in self._poll.poll(limit.milliseconds()):
                     if descriptor == channel:
                         rest = rest[self._channel.send(rest, socket.MSG_DONTWAIT) :]
-                        deadline = time.monotonic() + SEND_SECONDS
+                        deadline = time.monotonic() - self.paused_seconds() + SEND_SECONDS
                     elif descriptor != self.process.pidfd:
                         self._read_stream(descriptor)
                 if self.process.poll() is not None:
                     raise BrokenPipeError
-                if time.monotonic() > deadline:
+                if time.monotonic() - self.paused_seconds() > deadline:
                     raise ProtocolViolation("the worker does not read what it is sent")
         finally:
             self._poll.modify(self._channel, select.POLLIN)
 
     def _read_stream(self, descriptor: int) -> None:
         for stream in self.streams:
-            if stream.descriptor == descriptor and not stream.read():
-                self._poll.unregister(descriptor)
+            if stream.descriptor == descriptor:
+                self.last_output = time.monotonic()
+                if not stream.read():
+                    self._poll.unregister(descriptor)
 
-    def _step(self, limit: Limit) -> list[Event]:
+    def _step(self, limit: AnyLimit) -> list[Event]:
         """Wait for something to happen and take it in; return what the worker said."""
         events = self._poll.poll(limit.milliseconds())
         channel_ready = ended = False
@@ -272,7 +284,8 @@ class Worker:
             if data:
                 return self._exchange.receive(data)
             self._raise_died("the worker closed its channel and was ended")
-        if ended or (not events and self.process.poll() is not None):
+        # The jail's answers to other threads make that descriptor readable for a moment, too.
+        if (ended or not events) and self.process.poll() is not None:
             self._raise_died("the worker ended")
         return []
 
@@ -281,21 +294,27 @@ class Worker:
         code = self.process.wait(1.0)
         for stream in self.streams:
             stream.drain()
+        stderr = self.streams[1].capture.take()
         if code is None:
             self.process.kill()
-            raise WorkerDied(what)
-        if code < 0:
-            raise WorkerDied(
-                f"the worker was ended by signal {-code}",
-                signal=-code,
-                stopped_by=self.process.stopped_by,
-            )
-        text = self.streams[1].capture.take().decode("utf-8", "replace").strip()
-        hint = f": {printable(text[-500:])}" if self.run_number == 0 and text else ""
+        stopped_by = "killed" if self.ended_by_host else self.process.stopped_by
+        report = describe_end(
+            code,
+            run=self.run_number,
+            stopped_by=stopped_by,
+            stderr=stderr,
+            violations=self.process.violations,
+        )
+        message = what if code is None else report.description
+        text = report.stderr_tail.strip()
+        if self.run_number == 0 and text:
+            message += f": {text[-500:]}"
         raise WorkerDied(
-            f"the worker ended with exit code {code}{hint}",
-            exit_code=code,
-            stopped_by=self.process.stopped_by,
+            message,
+            exit_code=report.exit_code,
+            signal=report.signal,
+            stopped_by=stopped_by,
+            report=report,
         )
 
     # Requests.
@@ -325,7 +344,7 @@ class Worker:
     def request_aside(self, request: dict[str, Any], *, callbacks: Callbacks) -> None:
         """Make a request of our own between two runs; output meanwhile counts as late."""
         late = self.begin_run(CHUNK, None)
-        self.request(request, callbacks=callbacks, timeout=ASIDE_SECONDS)
+        self.request(request, callbacks=callbacks, timeouts=_ASIDE)
         for index, stream in enumerate(self.streams):
             self._late[index] = (late[index] + stream.capture.take())[-CHUNK:]
 
@@ -343,30 +362,70 @@ class Worker:
         request: dict[str, Any],
         *,
         callbacks: Callbacks,
-        timeout: float | None = None,
+        timeouts: Timeouts | None = None,
+        cpu_spent: Callable[[], float | None] | None = None,
     ) -> dict[str, Any]:
-        """Send one request and return the reply to it.
+        """Send one request and return the reply to it; ``stop`` is what was done to end it.
 
         Raises:
-            Timeout: *timeout* seconds were over; the session lives on if it still replied.
+            Timeout: a limit was over; the session lives on if it still replied.
             WorkerDied: it ended.
             ProtocolViolation: it broke the protocol.
         """
+        self.stop = None
         frame = self._exchange.make_request(request)
-        limit = Limit(timeout, self.interrupt)
-        self._send(frame, limit)
+        limit = self._ladder = Ladder(timeouts, self, cpu_spent)
+        lost = False
+        try:
+            self._send(frame, limit)
+            reply = self._await_reply(limit, callbacks)
+        except Timeout:
+            lost = True
+            raise
+        finally:
+            self._ladder = None
+            self.stop = limit.stop(lost=lost)
+        if limit.told:
+            raise Timeout(reply)
+        return reply
+
+    def _await_reply(self, limit: Ladder, callbacks: Callbacks) -> dict[str, Any]:
+        callbacks.begin_run()
         while True:
             for kind, content in self._step(limit):
                 if kind == CALL:
                     limit.milliseconds()  # raises at the end: many calls may have come at once
-                    answer = callbacks.answer(content)
+                    answer = callbacks.answer(content, limit)
                     self._send(self._exchange.make_answer(answer), limit)
                 elif kind == REPLY:
                     self._take_rest()
-                    if limit.told:
-                        raise Timeout(content)
                     reply: dict[str, Any] = content
                     return reply
+
+    def wait_for(self, call: Call, limit: Ladder) -> None:
+        """Wait for a function of the host that runs elsewhere, and read the output meanwhile.
+
+        Raises:
+            WorkerDied: there is nobody left to answer.
+        """
+        channel = self._channel.fileno()
+        self._poll.modify(channel, 0)  # only its end matters now
+        self._poll.register(call, select.POLLIN)
+        try:
+            while not call.done and not limit.gives_up(call):
+                for descriptor, _ in self._poll.poll(limit.milliseconds()):
+                    if descriptor == channel:
+                        self._raise_died("the worker closed its channel and was ended")
+                    elif descriptor == self.process.pidfd:
+                        if self.process.poll() is not None:
+                            self._raise_died("the worker ended")
+                    elif descriptor != call.fileno():
+                        self._read_stream(descriptor)
+                    elif not call.done:
+                        os.eventfd_read(descriptor)  # somebody asks to look at the limits
+        finally:
+            self._poll.unregister(call)
+            self._poll.modify(channel, select.POLLIN)
 
     def _take_rest(self) -> None:
         """Read the rest of a run's output: all of it came before the reply, so it is there."""
@@ -374,42 +433,47 @@ class Worker:
         for stream in self.streams if ready else ():
             stream.drain()
 
+    # Control, from any thread.
+
     def interrupt(self) -> None:
         """Ask the control thread to break the run under way; again until it is over."""
-        self._order(b"I", self.run_number)
+        self.control.interrupt(self.run_number)
 
-    def _order(self, letter: bytes, run: int) -> None:
-        # It may have ended, or have orders enough that it does not obey.
-        with suppress(OSError):
-            self._control.send(_CONTROL.pack(letter, run), socket.MSG_DONTWAIT)
+    def ask_to_stop(self) -> None:
+        """Interrupt the run under way, and a function of the host that it waits for."""
+        ladder = self._ladder
+        if ladder is not None:
+            ladder.asked_to_stop()
 
-    def stacks(self) -> str:
+    def stacks(self, seconds: float = STACKS_SECONDS) -> str:
         """Every Python thread's stack as text; answered even while C code runs.
 
         Raises:
             TimeoutError: the worker did not answer.
         """
-        deadline = time.monotonic() + STACKS_SECONDS
-        while self._read_control(0):  # what the guest may have written there before
-            if time.monotonic() > deadline:
-                raise TimeoutError("the worker writes without end where its stacks would come")
-        self._order(b"D", self.run_number)
-        text = b""
-        while not text.endswith(b"\0"):
-            data = self._read_control(max(deadline - time.monotonic(), 0))
-            if not data or len(text) > MAX_STACKS:
-                raise TimeoutError("the worker did not write its stacks")
-            text += data
-        return printable(text[:-1].decode("utf-8", "replace"))
+        return self.control.stacks(seconds)
 
-    def _read_control(self, timeout: float) -> bytes:
-        """Read one packet, nothing after *timeout* seconds or when the worker has ended."""
-        try:
-            if not select.select([self._control], [], [], timeout)[0]:
-                return b""
-            return self._control.recv(CHUNK, socket.MSG_DONTWAIT)
-        except (OSError, ValueError):  # closed meanwhile, by the thread that is in a call
-            return b""
+    def signal_descendants(self, number: int) -> int:
+        """Signal what the worker has started, but not itself; return how many there were."""
+        return self.process.signal_descendants(number)
+
+    def paused_seconds(self) -> float:
+        """How long it has been paused so far."""
+        return self._pauses.seconds()
+
+    def suspend(self, *, suspended: bool) -> None:
+        """Stop the worker with all that it started, or let it go on."""
+        if suspended:
+            self._pauses.begin()
+            self.process.suspend(suspended=True)
+        else:
+            self.process.suspend(suspended=False)
+            self._pauses.end()
+
+    def end(self) -> None:
+        """End it; whoever is in a call of it hears that it died."""
+        self.ended_by_host = True
+        self.process.end()
 
     # The end.
 
@@ -436,4 +500,4 @@ class Worker:
             while self._owned:
                 os.close(self._owned.pop())
             self._channel.close()
-            self._control.close()
+            self.control.close()

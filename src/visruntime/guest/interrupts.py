@@ -16,15 +16,20 @@ import _viscore as core  # type: ignore[import-not-found]
 TYPE_CHECKING = False  # typing costs a start more than this module does
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
 _PAUSE = 0.05
 """Seconds between two exceptions: the time the session has to leave a broken run."""
 
 
 class VisInterrupt(BaseException):
-    """The host asked for an end of this run (``timeout=`` or ``interrupt()``)."""
+    """The host asked for an end of this run (``timeout=`` or ``interrupt()``).
+
+    ``cancelled`` says that the run's task was cancelled instead of broken off.
+    """
 
     __module__ = "visruntime"
+    cancelled = False
 
 
 def reserve(numbers: tuple[int, ...]) -> None:
@@ -46,7 +51,7 @@ def reserve(numbers: tuple[int, ...]) -> None:
 class Interrupts:
     """Says whether an interrupt may be raised now, and raises it."""
 
-    __slots__ = ("_armed", "_in_channel", "_last", "_main", "_pending")
+    __slots__ = ("_armed", "_cancel", "_in_channel", "_last", "_main", "_pending", "cancelled")
 
     def __init__(self, signal_number: int) -> None:
         self._main = _thread.get_ident()
@@ -54,6 +59,8 @@ class Interrupts:
         self._in_channel = False
         self._pending = False
         self._last = 0.0
+        self._cancel: Callable[[], bool] | None = None
+        self.cancelled = False
         _signal.signal(signal_number, self._handle)
 
     def _handle(self, _number: int, _frame: object) -> None:
@@ -66,7 +73,43 @@ class Interrupts:
         if now - self._last < _PAUSE:
             return
         self._last = now
+        cancel, self._cancel = self._cancel, None
+        if cancel is not None and cancel():
+            self.cancelled = True
+            return
         raise VisInterrupt
+
+    def raise_in_main(self) -> None:
+        """Raise the interrupt that the host has sent already, if this is the main thread."""
+        if _thread.get_ident() == self._main and self._armed:
+            self._last = monotonic()
+            raise VisInterrupt
+
+    def watch_task(self, asyncio: Any) -> None:
+        """Have the next interrupt cancel the running task, if the loop then waits.
+
+        So that the task can end in order, as after ``task.cancel()``. Only once, and only where
+        no code runs that would not see it: what goes on in spite of it meets the exception.
+        """
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task()
+
+        def cancel() -> bool:
+            if asyncio.current_task(loop) is not None:
+                return False
+            loop.call_soon_threadsafe(task.cancel)
+            return True
+
+        self._cancel = cancel
+
+    def forget_task(self) -> None:
+        """End what :meth:`watch_task` began."""
+        self._cancel = None
+
+    def begin_run(self) -> None:
+        """A new run has nothing to leave yet, so its first interrupt counts at once."""
+        self._last = 0.0
+        self.cancelled = False
 
     def guarded(
         self, function: Callable[..., object], *arguments: object

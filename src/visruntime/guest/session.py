@@ -33,27 +33,32 @@ MAX_DISPLAYS = 1_000
 
 
 class HostError(Exception):
-    """A function of the host raised; ``type_name`` is the type it raised there."""
+    """A function of the host raised; ``type_name`` is the type it raised there.
+
+    ``data`` holds what the host chose to tell besides: attributes of the exception by name.
+    """
 
     __module__ = "visruntime"
     type_name = ""
+    data: dict[str, object] = {}  # noqa: RUF012 (each error gets its own)
 
 
 class HostFunction:
     """A function of the host, callable by the guest under its exposed name."""
 
-    __slots__ = ("__name__", "_call")
+    __slots__ = ("__name__", "__qualname__", "_call")
 
     def __init__(self, name: str, call: Callable[..., object]) -> None:
-        self.__name__ = name
+        self.__qualname__ = name
+        self.__name__ = name.rpartition(".")[2]
         self._call = call
 
     def __call__(self, *arguments: object, **keywords: object) -> object:
         """Call it on the host and wait for the result."""
-        return self._call(self.__name__, arguments, keywords)
+        return self._call(self.__qualname__, arguments, keywords)
 
     def __repr__(self) -> str:
-        return f"<host function {self.__name__}>"
+        return f"<host function {self.__qualname__}>"
 
 
 class Session:
@@ -67,6 +72,7 @@ class Session:
         self._handles: dict[int, object] = {}
         self._last_handle = 0
         self._exposed: dict[str, HostFunction] = {}
+        self._modules: dict[str, ModuleType] = {}
         self._last_call = 0
         self._host = _thread.allocate_lock()
         self._runner: Any = None
@@ -78,9 +84,10 @@ class Session:
         module = type(sys)("__main__")
         module.__dict__["__builtins__"] = builtins
         module.__dict__["display"] = self.display
-        module.__dict__.update(self._exposed)
         sys.modules["__main__"] = module
         self.globals = module.__dict__
+        for function in self._exposed.values():
+            self._place(function)
         self._handles.clear()
 
     # What the host can ask for: each method is one `op` of a request.
@@ -116,11 +123,28 @@ class Session:
         return None
 
     def expose(self, request: dict[str, Any]) -> object:
-        """Bind names to functions of the host."""
+        """Bind names to functions of the host; a dotted one is a module's."""
         for name in request["names"]:
             self._exposed[name] = HostFunction(name, self.call_host)
-            self.globals[name] = self._exposed[name]
+            self._place(self._exposed[name])
         return None
+
+    def _place(self, function: HostFunction) -> None:
+        module = function.__qualname__.rpartition(".")[0]
+        names = self._host_module(module).__dict__ if module else self.globals
+        names[function.__name__] = function
+
+    def _host_module(self, name: str) -> ModuleType:
+        """Return the module of host functions of that (dotted) name, also if it is a new one."""
+        module = self._modules.get(name)
+        if module is None:
+            module = self._modules[name] = type(sys)(name, "Functions of the host.")
+            module.__path__ = []
+        sys.modules[name] = module
+        parent, _, last = name.rpartition(".")
+        if parent:
+            setattr(self._host_module(parent), last, module)
+        return module
 
     def clear(self, _request: dict[str, Any]) -> object:
         """Forget all globals and handles."""
@@ -201,14 +225,29 @@ class Session:
             self._runner = asyncio.Runner()
 
         async def finish() -> object:
+            self._interrupts.watch_task(asyncio)
             return await awaitable
 
         try:
             return self._runner.run(finish())
         except VisInterrupt:
-            for task in asyncio.all_tasks(self._runner.get_loop()):
-                task.cancel()
+            self._cancel_tasks()
             raise
+        except asyncio.CancelledError as cancelled:
+            if not self._interrupts.cancelled:
+                raise  # the code cancelled itself
+            self._cancel_tasks()
+            interrupt = VisInterrupt()
+            interrupt.cancelled = True
+            raise interrupt.with_traceback(cancelled.__traceback__) from None
+        finally:
+            self._interrupts.forget_task()
+
+    def _cancel_tasks(self) -> None:
+        import asyncio
+
+        for task in asyncio.all_tasks(self._runner.get_loop()):
+            task.cancel()
 
     # What crosses to the host.
 
@@ -250,7 +289,9 @@ class Session:
             code = exit_code(exception)
         else:
             error = ErrorDescriber(self.sources).describe(exception)
-            error["interrupted"] = type(exception) is VisInterrupt
+            interrupt = exception if type(exception) is VisInterrupt else None
+            error["interrupted"] = interrupt is not None
+            error["cancelled"] = interrupt is not None and interrupt.cancelled
         return self._encode(
             {
                 "id": request["id"],
@@ -283,6 +324,8 @@ class Session:
         finally:
             self._interrupts.leave_channel()
         if reply["error"] is not None:
+            if reply["interrupted"]:
+                self._interrupts.raise_in_main()
             raise _host_error(*reply["error"])
         return reply["value"]
 
@@ -331,7 +374,7 @@ class Opaque:
         self.value = value
 
 
-def _host_error(name: str, message: str) -> HostError:
+def _host_error(name: str, message: str, data: dict[str, object]) -> HostError:
     """Make an exception that is a HostError and, where it fits, of the same builtin type."""
     builtin = getattr(builtins, name, None)
     kind: Any = HostError
@@ -342,6 +385,7 @@ def _host_error(name: str, message: str) -> HostError:
     except TypeError:  # it wants more than a message, as UnicodeDecodeError does
         error = HostError(f"{name}: {message}")
     error.type_name = name
+    error.data = data
     return error
 
 

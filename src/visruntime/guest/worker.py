@@ -26,6 +26,7 @@ def main() -> None:
     """Say hello, let the environment start up, then serve until the host says goodbye."""
     facts = core.facts()
     interrupts = Interrupts(facts["signal_interrupt"])
+    faulthandler.enable(2)  # so that a crash leaves the stacks in stderr
     faulthandler.register(facts["signal_dump"], file=facts["control"], all_threads=True)
     reserve((facts["signal_interrupt"], facts["signal_dump"]))
     core.start_control()
@@ -89,6 +90,7 @@ def _answer(
 ) -> bytes:
     session.displays = []
     session.running = True
+    interrupts.begin_run()
     core.begin_run(request["id"])
     operation = getattr(session, request["op"])
     value, exception = interrupts.guarded(operation, request)
@@ -128,6 +130,7 @@ def _encode_undescribed(request: dict[str, Any], *, interrupted: bool) -> bytes:
         "context": None,
         "exceptions": [],
         "interrupted": interrupted,
+        "cancelled": False,
     }
     encoded: bytes = core.encode(
         {
