@@ -13,10 +13,13 @@ import visruntime
 
 PUBLIC = """
 Canary Clause CommandError CommandFailed CommandNotExecutable CommandNotFound CommandResult
-CommandTimeout Decision Denial DoctorReport Egress EnforcementReport Grant GuestError Jail JailClosed
+CommandTimeout ConfinementReport Decision Denial DoctorReport Egress EnforcementReport Grant
+GuestError Jail JailClosed
 JailPolicy JailProcess JailUnavailable LimitExceeded Limits OutputLimitExceeded PathDenied
 PolicyError PolicyUnsupported ProcessInfo ProtocolViolation Rule RunResult Runtime Secret
-TerminalPreview TerminalSession TrustedRuntime Usage Violation VisRuntimeError WorkerDied doctor
+TerminalPreview TerminalSession TrustedRuntime Usage Violation VisRuntimeError WorkerDied
+check_confinement
+doctor
 """.split()
 
 HEAVY = ("asyncio", "argparse", "dataclasses", "inspect", "sqlite3", "typing", "re", "hashlib")

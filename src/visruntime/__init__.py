@@ -19,6 +19,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from visruntime._jail_processes import ProcessInfo
     from visruntime._jail_terminal import TerminalPreview, TerminalSession
+    from visruntime.confinement.examine import check_confinement
+    from visruntime.confinement.report import ConfinementReport
     from visruntime.denials import Denial
     from visruntime.doctor import DoctorReport, doctor
     from visruntime.errors import (
@@ -54,6 +56,7 @@ __all__ = [
     "CommandNotFound",
     "CommandResult",
     "CommandTimeout",
+    "ConfinementReport",
     "Decision",
     "Denial",
     "DoctorReport",
@@ -85,12 +88,15 @@ __all__ = [
     "Violation",
     "VisRuntimeError",
     "WorkerDied",
+    "check_confinement",
     "doctor",
 ]
 
 _HOMES = {
     "_jail_processes": ("ProcessInfo",),
     "_jail_terminal": ("TerminalPreview", "TerminalSession"),
+    "confinement.examine": ("check_confinement",),
+    "confinement.report": ("ConfinementReport",),
     "denials": ("Denial",),
     "doctor": ("DoctorReport", "doctor"),
     "events": ("Canary", "Clause", "EnforcementReport", "Usage", "Violation"),
