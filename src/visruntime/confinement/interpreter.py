@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from visruntime.confinement.attempt import Attempt
 
 __all__ = ["ATTEMPTS"]
@@ -20,7 +22,8 @@ MEMORY = (
     "del reader\n"
     "filler = [None] * (4096 // 8 - 2)\n"
     "words = held.cast('P')\n"
-    "aliased = sum(1 for word in words if word == id(None))\n"
+    "if id(None) not in words:\n"
+    "    raise ModuleNotFoundError('this version hands out no freed memory')\n"
 )
 NATIVE = (
     "import importlib.util, shutil\n"
@@ -72,8 +75,10 @@ ATTEMPTS = (
     Attempt("interpreter.raw_call", "open a file by a raw system call (ctypes)",
         "on_path(lambda: os.close(raw('openat', -100, os.fsencode(S.secret), 0)), S.secret)"),
     Attempt("interpreter.memory", "alias freed memory (bpo-15994), then open a file by a raw call",
-        MEMORY + "on_path(lambda: os.close(raw('openat', -100, os.fsencode(S.secret), 0)), S.secret)"
-        " | {'aliased': aliased}"),
+        "def after_aliasing():\n"
+        + textwrap.indent(MEMORY, "    ")
+        + "    os.close(raw('openat', -100, os.fsencode(S.secret), 0))\n"
+        "on_path(after_aliasing, S.secret)"),
     Attempt("interpreter.sub_interpreter", "open a file in a sub-interpreter",
         INSIDE + "on_path(in_another, S.secret)"),
     _sqlite("sqlite_attach", "make a file by ATTACH of sqlite",

@@ -65,6 +65,11 @@ ATTEMPTS = (
         "room = (ctypes.c_uint64 * 8)()\n"
         "by_call(lambda: raw('listmount', request, room, 8, 0),"
         " lambda: raw('listmount', None, None, 0, 0xff))"),
+    Attempt("privileges.device", "make a file for a device of the kernel",
+        "import stat\n"
+        "by_call(lambda: os.mknod(S.work + '/null', stat.S_IFCHR | 0o600, os.makedev(1, 3)),"
+        " lambda: raw('mknodat', -100, ctypes.c_void_p(1), stat.S_IFCHR | 0o600, 0x103))",
+        control_needs_root=True),
     Attempt("privileges.bpf", "load a program into the kernel (bpf)",
         "attribute = ctypes.create_string_buffer(128)\n"
         "attribute[0:16] = b''.join(n.to_bytes(4, 'little') for n in (2, 4, 4, 1))\n"
