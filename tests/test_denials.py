@@ -128,14 +128,19 @@ def by_descriptor(path):
 def by_opener(path):
     open(path, opener=lambda _, flags: os.open(granted, flags)).close()
 def closed(path): open(path).close()
-[seen(closed, "/tmp/link"), seen(closed, "/tmp/deep/away/file"), seen(by_descriptor, ""),
- seen(by_opener, "/srv/not/there"), seen(os.listdir, parent),
+def handle(path): os.close(os.open(path, os.O_PATH))
+[seen(handle, "/"), seen(handle, denied), seen(closed, "/tmp/link"),
+ seen(closed, "/tmp/deep/away/file"), seen(by_descriptor, ""), seen(by_opener, "/srv/not/there"), seen(os.listdir, parent),
  seen(closed, "/proc/self/status"), seen(closed, "/dev/null")]
 """
     result = place.run(
-        code, granted=place.read / "file", folder=place.read, parent=place.read.parent
+        code,
+        granted=place.read / "file",
+        denied=place.denied,
+        folder=place.read,
+        parent=place.read.parent,
     )
-    assert result.value == [None] * 7
+    assert result.value == [None] * 9
     assert result.denials == ()
 
 

@@ -71,7 +71,9 @@ static int ask_open(const char *path, int flags) {
     int failed = fstat(handle, &status);
     close(handle);
     // Opening a FIFO, a terminal or a device may have effects; and O_EXCL is about names.
-    if (failed || !(S_ISREG(status.st_mode) || S_ISDIR(status.st_mode)) ||
+    // O_PATH opens no file, and asks for no right to one.
+    if (failed || (flags & O_PATH) ||
+        !(S_ISREG(status.st_mode) || S_ISDIR(status.st_mode)) ||
         ((flags & O_CREAT) && (flags & O_EXCL)))
         return 0;
     handle = open(path, (flags & (O_ACCMODE | O_NOFOLLOW | O_DIRECTORY)) | O_CLOEXEC |

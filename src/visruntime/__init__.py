@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from visruntime._runtime_stop import Rung, Stop
     from visruntime._runtime_timeouts import Timeouts
     from visruntime._worker_crash import CrashReport
+    from visruntime.confinement.examine import check_confinement
+    from visruntime.confinement.report import ConfinementReport
     from visruntime.denials import Denial
     from visruntime.doctor import DoctorReport, doctor
     from visruntime.errors import (
@@ -61,6 +63,7 @@ __all__ = [
     "CommandNotFound",
     "CommandResult",
     "CommandTimeout",
+    "ConfinementReport",
     "CrashReport",
     "Decision",
     "Denial",
@@ -99,6 +102,7 @@ __all__ = [
     "Violation",
     "VisRuntimeError",
     "WorkerDied",
+    "check_confinement",
     "doctor",
 ]
 
@@ -109,6 +113,8 @@ _HOMES = {
     "_worker_crash": ("CrashReport",),
     "_jail_processes": ("ProcessInfo",),
     "_jail_terminal": ("TerminalPreview", "TerminalSession"),
+    "confinement.examine": ("check_confinement",),
+    "confinement.report": ("ConfinementReport",),
     "denials": ("Denial",),
     "doctor": ("DoctorReport", "doctor"),
     "events": ("Canary", "Clause", "EnforcementReport", "Usage", "Violation"),

@@ -39,8 +39,8 @@ MAX_CONFIG_BYTES = 1024**2
 NO_LIMIT = "none"
 """How a file writes that there is no limit; TOML has no null."""
 
-SCHEMAS = ("policy", "report", "doctor")
-"""What a JSON Schema is shipped for: policy files, ``--report`` and ``doctor --json``."""
+SCHEMAS = ("policy", "report", "doctor", "confinement")
+"""What a JSON Schema is shipped for: policy files, ``--report``, and ``doctor`` with ``--json``."""
 
 UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
 SIZE_LIMITS = ("memory", "file_size", "scratch", "output")

@@ -18,6 +18,7 @@ EXAMPLES = """\
   visruntime schema policy       of visruntime.toml and [tool.visruntime]
   visruntime schema report       of what --report writes
   visruntime schema doctor       of what doctor --json prints
+  visruntime schema confinement  of what doctor --confinement --json prints
 """
 
 
