@@ -130,7 +130,8 @@ def by_opener(path):
 def closed(path): open(path).close()
 def handle(path): os.close(os.open(path, os.O_PATH))
 [seen(handle, "/"), seen(handle, denied), seen(closed, "/tmp/link"),
- seen(closed, "/tmp/deep/away/file"), seen(by_descriptor, ""), seen(by_opener, "/srv/not/there"), seen(os.listdir, parent),
+ seen(closed, "/tmp/deep/away/file"), seen(by_descriptor, ""),
+ seen(by_opener, "/srv/not/there"), seen(os.listdir, parent),
  seen(closed, "/proc/self/status"), seen(closed, "/dev/null")]
 """
     result = place.run(
