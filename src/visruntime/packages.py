@@ -260,7 +260,7 @@ class Environment:
 
     def _base(self, write: Sequence[str], probe: Probe) -> tuple[Interpreter, tuple[int, int, int]]:
         """Return the interpreter that the environment is for, and its version in numbers."""
-        found = find_interpreter(self._python, write=write, probe=probe)
+        found = find_interpreter(self._python, write=write, probe=probe, remember=True)
         wanted = self._request.requires_python
         version = release(found.version)
         try:
