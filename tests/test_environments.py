@@ -39,7 +39,9 @@ def installed_interpreters() -> list[str]:
 INTERPRETERS = installed_interpreters()
 
 
-def refuse_probe(argv: list[str], grants: Sequence[tuple[str, str]]) -> tuple[int, bytes]:
+def refuse_probe(
+    argv: list[str], grants: Sequence[tuple[str, str]], data: bytes
+) -> tuple[int, bytes]:
     """Fail the test: this interpreter needed no probe."""
     pytest.fail(f"probed {argv[0]}")
 
@@ -426,7 +428,7 @@ def test_a_link_chooses_no_interpreter(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "alias").symlink_to(project)
     asked: list[str] = []
 
-    def probe(argv: list[str], _: Sequence[tuple[str, str]]) -> tuple[int, bytes]:
+    def probe(argv: list[str], _: Sequence[tuple[str, str]], data: bytes) -> tuple[int, bytes]:
         asked.append(argv[0])
         return 0, VERSION_ANSWER
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from visruntime._packages_request import (
+    _blocks,
     of_project,
     of_requirements,
     of_script,
@@ -99,6 +103,32 @@ def test_the_lock_beside_a_script_is_used(tmp_path: Path) -> None:
     more = of_script(SCRIPT, str(script), ["third"])
     assert more is not None
     assert more.export is None
+
+
+REFERENCE = re.compile(r"(?m)^# /// (?P<type>[a-zA-Z0-9-]+)$\s(?P<content>(^#(| .*)$\s)+)^# ///$")
+"""The expression that PEP 723 gives."""
+LINES = st.sampled_from(
+    ["# /// script", "# /// other", "# ///", "#", "# a = 1", "#x", "x", "", " # ///", "# /// "]
+)
+
+
+@given(st.lists(LINES, max_size=12))
+def test_blocks_are_found_as_the_standard_finds_them(lines: list[str]) -> None:
+    """No script may have other metadata here than for other tools."""
+    text = "\n".join(lines)
+    expected = [
+        match["content"].splitlines()
+        for match in REFERENCE.finditer(text)
+        if match["type"] == "script"
+    ]
+    assert _blocks(text.encode()) == expected
+
+
+def test_a_script_made_to_be_slow_is_read_at_once() -> None:
+    """Many beginnings without an end must not take the square of their number."""
+    assert _blocks(b"# /// script\n" * 500_000) == []
+    with pytest.raises(PolicyError, match="more than 16 parts"):
+        script_metadata(b"# /// script\n# " + b"a." * 60_000 + b"a = 1\n# ///\n", "s")
 
 
 def make_project(folder: Path, *sources: str) -> None:

@@ -25,18 +25,19 @@ __all__ = [
     "of_requirements",
     "of_script",
     "read_requirements",
+    "read_script",
     "script_metadata",
 ]
 
 PACKAGE = "\0"
 """Stands for a package's name in `Request.add`."""
-MAX_FILE_BYTES = 32 * 1024**2
+MAX_FILE_BYTES = 16 * 1024**2
 """Largest lock, project file or script that is read, in bytes."""
 MAX_REQUIREMENTS = 10_000
 """Most requirements of one environment."""
 
-# The regular expression of PEP 723, as its text gives it.
-_BLOCK = re.compile(r"(?m)^# /// (?P<type>[a-zA-Z0-9-]+)$\s(?P<content>(^#(| .*)$\s)+)^# ///$")
+_OPEN = re.compile(r"# /// ([a-zA-Z0-9-]+)")
+_CLOSE = "# ///"
 _HASH = re.compile(r"\s--hash[=\s]")
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 _EXPORT = ("--frozen", "--no-emit-local", "--no-header", "--no-annotate")
@@ -137,6 +138,11 @@ def of_requirements(lines: Iterable[str], *, label: str, add: str) -> Request:
     )
 
 
+def read_script(path: str) -> bytes:
+    """Return the bytes of the script at *path*."""
+    return _read(path, f"{path} cannot be read")
+
+
 def read_requirements(path: str) -> list[str]:
     """Return the lines of the file of requirements at *path*."""
     return _text(_read(path, f"{path} cannot be read"), path).splitlines()
@@ -193,28 +199,48 @@ def script_metadata(source: bytes, name: str) -> dict[str, Any]:
     Raises:
         PolicyError: it is malformed, or there are two.
     """
-    blocks = [block for block in _blocks(source) if block["type"] == "script"]
+    blocks = _blocks(source)
     if len(blocks) > 1:
         raise _error(f"{name} has {len(blocks)} blocks of metadata, and one is allowed")
-    if not blocks:
-        return {}
-    lines = blocks[0]["content"].splitlines()
-    text = "\n".join(line[2:] if line.startswith("# ") else line[1:] for line in lines)
-    return _toml(text.encode(), name)
+    return _toml("\n".join(line[2:] for line in blocks[0]).encode(), name) if blocks else {}
 
 
-def _blocks(source: bytes) -> list[re.Match[str]]:
+def _blocks(source: bytes) -> list[list[str]]:
+    """Return the lines of each block for scripts, without the two around them.
+
+    As the expression of PEP 723 finds them, but looking at each line once: the script may have
+    been written to be long in the reading.
+    """
     if b"# ///" not in source:
         return []
-    text = source.decode("utf-8", "replace").replace("\r\n", "\n")
-    return list(_BLOCK.finditer(text))
+    lines = source.decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
+    found = []
+    at = 0
+    while at < len(lines):
+        opened = _OPEN.fullmatch(lines[at])
+        at += 1
+        if opened is None:
+            continue
+        start, last = at, None
+        while at < len(lines) and (lines[at] == "#" or lines[at].startswith("# ")):
+            if lines[at] == _CLOSE and at > start:
+                last = at
+            at += 1
+        # Without an end there is none further down either, up to where the comments stop.
+        if last is not None:
+            at = last + 1
+            if opened[1] == "script":
+                found.append(lines[start:last])
+    return found
 
 
 def _only_metadata(source: bytes) -> bytes:
     """Return the script without its code, which the build has no need of."""
-    return b"".join(
-        block[0].encode() + b"\n" for block in _blocks(source) if block["type"] == "script"
+    text = "".join(
+        "".join(f"{line}\n" for line in ("# /// script", *block, _CLOSE))
+        for block in _blocks(source)
     )
+    return text.encode()
 
 
 def _script_lock(path: str | None) -> bytes | None:
@@ -297,8 +323,14 @@ def _text(content: bytes, path: str) -> str:
 def _toml(content: bytes, path: str) -> dict[str, Any]:
     import tomllib
 
+    from visruntime._config_cost import too_expensive
+
+    text = _text(content, path)
+    cost = too_expensive(text)
+    if cost is not None:
+        raise _error(f"{path}, line {cost[0]}: {cost[1]}")
     try:
-        return tomllib.loads(_text(content, path))
+        return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as problem:
         raise _error(f"{path}: {problem}") from None
 

@@ -34,12 +34,13 @@ class Store:
         PolicyError: the folder is not this user's alone.
     """
 
-    __slots__ = ("_building", "_locks", "environments")
+    __slots__ = ("_building", "_locks", "environments", "interpreters")
 
     def __init__(self) -> None:
         root = _private(state_folder())
         self.environments = _private(os.path.join(root, ENVIRONMENTS))
         self._building = _private(os.path.join(root, "building"))
+        self.interpreters = _private(os.path.join(root, "interpreters"))
         self._locks = _private(os.path.join(root, "locks"))
 
     def find(self, key: str) -> str | None:

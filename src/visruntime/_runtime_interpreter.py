@@ -31,7 +31,9 @@ def jailed_interpreter(
         EnvironmentNotBuilt: uv could not make the environment.
     """
     if environment is None or isinstance(environment, (str, os.PathLike)):
-        return find_interpreter(python, environment=environment, write=write, probe=probe_in_jail)
+        return find_interpreter(
+            python, environment=environment, write=write, probe=probe_in_jail, remember=True
+        )
     from visruntime.packages import Environment
 
     if not isinstance(environment, Environment):
@@ -72,12 +74,12 @@ def how_to_add(environment: str | os.PathLike[str] | Environment | None, module:
     return environment.how_to_add(module)
 
 
-def probe_in_jail(argv: list[str], grants: Sequence[Grant]) -> tuple[int, bytes]:
+def probe_in_jail(argv: list[str], grants: Sequence[Grant], data: bytes) -> tuple[int, bytes]:
     """Ask a foreign interpreter in a jail that lets it read itself and nothing else."""
     from visruntime.jail import Jail
     from visruntime.policy import JailPolicy
 
     with Jail(JailPolicy(), implicit_read=grants) as jail:
-        result = jail.run(argv, timeout=START_SECONDS)
+        result = jail.run(argv, input=data, timeout=START_SECONDS)
     code = result.exit_code
     return (128 + (result.signal or 0) if code is None else code), result.stdout

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 
 TYPE_CHECKING = False
@@ -13,8 +12,9 @@ if TYPE_CHECKING:
 
 __all__ = ["explain_missing", "lacking_module"]
 
-# Of a part of a package CPython names the whole; then the package is there.
-_MESSAGE = re.compile(r"No module named '(\w{1,100})'")
+_BEFORE, _AFTER = "No module named '", "'"
+_LONGEST = 100
+"""Of the name of a module that is taken up, in characters."""
 
 
 def explain_missing(error: GuestFailure, how_to_add: Callable[[str], str]) -> None:
@@ -35,8 +35,11 @@ def lacking_module(type_name: str, message: str) -> str | None:
     """Return the module that an import error of a guest names, if it is one of that kind."""
     if type_name != "ModuleNotFoundError":
         return None
-    found = _MESSAGE.fullmatch(message)
-    return found[1] if found is not None and found[1].isidentifier() else None
+    if not (message.startswith(_BEFORE) and message.endswith(_AFTER)):
+        return None
+    # Of a part of a package CPython names the whole, with dots; then the package is there.
+    name = message[len(_BEFORE) : -len(_AFTER)]
+    return name if name.isidentifier() and len(name) <= _LONGEST else None
 
 
 def _explain(module: str, how_to_add: Callable[[str], str]) -> str:

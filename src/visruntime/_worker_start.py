@@ -7,11 +7,14 @@ import os
 from collections.abc import Callable
 from functools import cache
 from importlib.machinery import SourceFileLoader
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from visruntime.guest import frames
 
-__all__ = ["LOAD", "MakeArgv", "Process", "Start", "bootstrap"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["LOAD", "MakeArgv", "Process", "Start", "bootstrap", "bootstrap_compiled", "sources"]
 
 _GUEST_MODULES = ("values", "describe", "interrupts", "confine", "session", "worker")
 _FRAME_TYPES = ("HELLO", "RUN", "CALLBACK", "CALLBACK_REPLY", "RESULT", "BYE")
@@ -22,7 +25,9 @@ LOAD = (
     "F='__future__';f=sys.modules[F]=m(F);f.annotations=0\n"
     "for n,s in marshal.loads(c.receive()[1]):\n"
     " t=sys.modules[P+'.'+n]=m(P+'.'+n);t.__package__=P\n"
-    " exec(s if type(s) is not bytes else compile(s,n+'.py','exec'),t.__dict__)\n"
+    " if type(s) is bytes:s=compile(s,n+'.py','exec')\n"
+    " if type(s) is tuple:s=marshal.loads(s[0])\n"
+    " exec(s,t.__dict__)\n"
     "del sys.modules[F]\n"
     "t.main()"
 )
@@ -88,6 +93,15 @@ Start = Callable[[MakeArgv, int, int, int, int], Process]
 
 
 @cache
+def sources() -> tuple[tuple[str, bytes], ...]:
+    """The source of each module that every worker has, in the order in which they are run."""
+    # The worker's core does the framing; of that module only the numbers are needed.
+    numbers = "\n".join(f"{name} = {getattr(frames, name)}" for name in _FRAME_TYPES)
+    rest = ((name, _loader(name, path).get_data(path)) for name, path in _files())
+    return (("frames", numbers.encode()), *rest)
+
+
+@cache
 def bootstrap(
     same_as_host: bool,  # noqa: FBT001 (a cache key)
     extra: tuple[tuple[str, str], ...] = (),
@@ -96,18 +110,34 @@ def bootstrap(
 
     *extra* are further ones, (name, file), executed before the others.
     """
-    # The worker's core does the framing; of that module only the numbers are needed.
-    numbers = "\n".join(f"{name} = {getattr(frames, name)}" for name in _FRAME_TYPES)
-    source: Any = numbers.encode()
+    if not same_as_host:
+        return _join(sources(), extra)
     # A first compilation costs a worker more than all of its other modules.
-    first = compile(source, "frames.py", "exec", dont_inherit=True) if same_as_host else source
-    modules = [("frames", first)]
-    folder = os.path.dirname(frames.__file__)
-    files = [(name, os.path.join(folder, f"{name}.py")) for name in _GUEST_MODULES]
-    for name, path in (*extra, *files):
-        loader = SourceFileLoader(f"_visguest.{name}", path)
-        modules.append(
-            (name, loader.get_code(loader.name) if same_as_host else loader.get_data(path))
-        )
+    first = compile(sources()[0][1], "frames.py", "exec", dont_inherit=True)
+    modules: list[tuple[str, Any]] = [("frames", first)]
+    modules += [(n, _loader(n, path).get_code(f"_visguest.{n}")) for n, path in (*extra, *_files())]
+    return marshal.dumps(modules)
+
+
+def bootstrap_compiled(compiled: Mapping[str, bytes], extra: tuple[tuple[str, str], ...]) -> bytes:
+    """The same of what another version of Python compiled for its own workers.
+
+    The host only passes it on: a tuple says that the worker is to unmarshal it.
+    """
+    return _join(((name, (compiled[name],)) for name, _ in sources()), extra)
+
+
+def _join(modules: Iterable[tuple[str, Any]], extra: tuple[tuple[str, str], ...]) -> bytes:
+    first, *rest = modules
+    more = [(name, _loader(name, path).get_data(path)) for name, path in extra]
     # Format 2 is one that every CPython reads.
-    return marshal.dumps(modules, marshal.version if same_as_host else 2)
+    return marshal.dumps([first, *more, *rest], 2)
+
+
+def _files() -> list[tuple[str, str]]:
+    folder = os.path.dirname(frames.__file__)
+    return [(name, os.path.join(folder, f"{name}.py")) for name in _GUEST_MODULES]
+
+
+def _loader(name: str, path: str) -> SourceFileLoader:
+    return SourceFileLoader(f"_visguest.{name}", path)

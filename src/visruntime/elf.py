@@ -27,7 +27,7 @@ class Program:
     """The dynamic section of a 64-bit ELF file.
 
     ``needed`` are the libraries it names, ``search`` the directories it wants them searched in
-    (``$ORIGIN`` replaced), ``dynamic`` whether a loader starts it.
+    (``$ORIGIN`` replaced), ``loader`` the path of what starts it (``None``: nothing does).
 
     Raises:
         ValueError: with a reason, when the file is no such program for this machine.
@@ -48,7 +48,7 @@ class Program:
             if fields[2] != _MACHINES.get(os.uname().machine, fields[2]):
                 raise ValueError(f"it is made for another processor than {os.uname().machine}")
             self._segments = self._read_segments(fields[5], fields[10])
-            self.dynamic = any(kind == _INTERPRETER for kind, *_ in self._segments)
+            self.loader = self._read_loader()
             self._strings = b""
             self.needed, self.search = self._read_dynamic()
 
@@ -69,6 +69,13 @@ class Program:
             )
             segments.append((kind, start, address, size))
         return segments
+
+    def _read_loader(self) -> str | None:
+        for kind, start, _, size in self._segments:
+            if kind == _INTERPRETER:
+                text = os.pread(self._descriptor, min(size, _MAX_TEXT), start)
+                return os.fsdecode(text.partition(b"\0")[0])
+        return None
 
     def _offset(self, address: int) -> int:
         for kind, start, base, size in self._segments:

@@ -9,30 +9,24 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
 
 from visruntime import _native
 from visruntime._links import Resolver, untrusted_link
+from visruntime._worker_probe import Grant, Probe, ask
+from visruntime._worker_search import nearest, version_managers
 from visruntime.elf import Program
 from visruntime.errors import PolicyError
 
-__all__ = ["Grant", "Interpreter", "find_interpreter", "interpreter_in", "worker_argv"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
-Grant = tuple[str, str]
-"""A path that a worker has to read, and the reason, in words for the report."""
-Probe = Callable[[list[str], Sequence[Grant]], tuple[int, bytes]]
-"""Runs a program that may be hostile, seeing only these grants; returns exit code and stdout."""
+__all__ = ["Grant", "Interpreter", "Probe", "find_interpreter", "interpreter_in", "worker_argv"]
 
 CORE = os.path.realpath(str(_native._viscore.__file__))  # type: ignore[attr-defined]
 """The shared object that the loader puts into the interpreter."""
 LOADER = os.path.join(os.path.dirname(CORE), "vispython")
 """The program that starts a worker."""
-OLDEST = (3, 11)
-_PROBE_CODE = (
-    "import sys;v=sys.version_info;sys.stdout.write(repr((sys.implementation.name,"
-    "v[:2],sys.version,getattr(sys,'_is_gil_enabled',lambda:True)())))"
-)
-_MAX_PROBE_OUTPUT = 4096
 _INSTALLATION_ENTRIES = frozenset(
     (
         "bin",
@@ -59,10 +53,20 @@ class Interpreter:
 
     ``name`` becomes ``sys.executable`` (a venv's own path, unresolved), ``program`` is the real file,
     ``version`` its ``sys.version``, ``mode`` the boot mode, ``library`` the libpython of mode L,
-    ``grants`` what must be readable, ``same_as_host`` whether code compiled here runs there.
+    ``grants`` what must be readable, ``same_as_host`` whether code compiled here runs there,
+    ``compiled`` the guest modules by name as it compiled them itself, bytes for its workers only.
     """
 
-    __slots__ = ("grants", "library", "mode", "name", "program", "same_as_host", "version")
+    __slots__ = (
+        "compiled",
+        "grants",
+        "library",
+        "mode",
+        "name",
+        "program",
+        "same_as_host",
+        "version",
+    )
 
     def __init__(
         self,
@@ -73,6 +77,7 @@ class Interpreter:
         library: str | None,
         grants: tuple[Grant, ...],
         same_as_host: bool,
+        compiled: Mapping[str, bytes] | None = None,
     ) -> None:
         self.name = name
         self.program = program
@@ -81,6 +86,7 @@ class Interpreter:
         self.mode = "L" if library is not None else "P"
         self.grants = grants
         self.same_as_host = same_as_host
+        self.compiled = compiled
 
     def __repr__(self) -> str:
         return f"Interpreter({self.name!r}, mode={self.mode!r}, {self.version.split()[0]})"
@@ -92,6 +98,7 @@ def find_interpreter(
     environment: str | os.PathLike[str] | None = None,
     write: Sequence[str] = (),
     probe: Probe,
+    remember: bool = False,
 ) -> Interpreter:
     """Say how to start *python*, the one of a venv, or by default the host's own.
 
@@ -101,6 +108,7 @@ def find_interpreter(
         write: the write grants of the policy; no file and no link inside one is trusted, as
             is no link that an earlier guest could have made.
         probe: asks an interpreter that is not the host's for its version.
+        remember: keep its answer for the next time; only for a probe in a jail.
 
     Raises:
         PolicyError: ``field`` says which argument; the message says why it cannot be used and
@@ -134,11 +142,15 @@ def find_interpreter(
         elf = Program(program)
         library = _find_library(elf, write)
     except (OSError, ValueError) as problem:
-        raise PolicyError(
-            f"{field}: {name} cannot be a worker: {problem}", field=field, value=name
-        ) from None
+        raise _unusable(field, name, problem) from None
     grants = _grants(program, library, environment, write)
-    version = sys.version if own else _ask_version(name, program, grants, probe, field)
+    version, compiled = sys.version, None
+    if not own:
+        try:
+            answer = ask(program, library, grants, probe, remember=remember)
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as problem:
+            raise _unusable(field, name, problem) from None
+        version, compiled = answer.version, answer.compiled
     return Interpreter(
         name=name,
         program=program,
@@ -146,6 +158,7 @@ def find_interpreter(
         library=library,
         grants=grants,
         same_as_host=version == sys.version,
+        compiled=compiled,
     )
 
 
@@ -161,6 +174,7 @@ def interpreter_in(base: Interpreter, folder: str, write: Sequence[str]) -> Inte
         library=base.library,
         grants=_grants(base.program, base.library, folder, write),
         same_as_host=base.same_as_host,
+        compiled=base.compiled,
     )
 
 
@@ -176,8 +190,27 @@ def worker_argv(
         argv += ["--library", interpreter.library, "--expect", interpreter.version]
     else:
         argv += ["--executable", interpreter.program]
-    # Isolated, without site: the bootstrap runs first and starts site itself.
-    return [*argv, "--", "-I", "-S", "-B", "-X", "utf8", "-c", code]
+    # Isolated, without site: the bootstrap runs first and starts site itself. Python 3.14 lets a
+    # debugger run code in it (PEP 768); what is no option of an older one is ignored there.
+    options = ["-I", "-S", "-B", "-X", "utf8", "-X", "disable-remote-debug"]
+    return [*argv, "--", *options, "-c", code]
+
+
+def _unusable(field: str, name: str, problem: BaseException) -> PolicyError:
+    """Say why *name* cannot be a worker, and which interpreter could."""
+    other = nearest(_seems_usable)
+    fix = f"; {other} can" if other is not None else ""
+    return PolicyError(
+        f"{field}: {name} cannot be a worker: {problem}{fix}", field=field, value=name
+    )
+
+
+def _seems_usable(path: str) -> bool:
+    try:
+        library = _find_library(Program(os.path.realpath(path)), ())
+    except (OSError, ValueError):
+        return False
+    return library is None or not library.endswith("t.so.1.0")  # a free-threaded build
 
 
 def _inside(path: str, trees: Sequence[str]) -> str | None:
@@ -233,7 +266,7 @@ def _refuse_link(name: str, program: str, link: str, *, own: bool, field: str) -
     Those are the interpreter that runs here, the system's, and what a manager of versions has
     installed for the caller: an environment leads to one of them by a link, as a rule.
     """
-    if own or _is_system(program) or _inside(program, _version_managers()) is not None:
+    if own or _is_system(program) or _inside(program, version_managers()) is not None:
         return
     raise PolicyError(
         f"{field}: {name} leads to {program} through {link}, so an earlier guest may have chosen "
@@ -242,14 +275,6 @@ def _refuse_link(name: str, program: str, link: str, *, own: bool, field: str) -
         field=field,
         value=name,
     )
-
-
-def _version_managers() -> list[str]:
-    """The folders in which uv and pyenv install interpreters for this user."""
-    data = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
-    uv = os.environ.get("UV_PYTHON_INSTALL_DIR") or os.path.join(data, "uv", "python")
-    pyenv = os.environ.get("PYENV_ROOT") or os.path.expanduser("~/.pyenv")
-    return [os.path.realpath(uv), os.path.realpath(os.path.join(pyenv, "versions"))]
 
 
 def _is_system(program: str) -> bool:
@@ -272,16 +297,14 @@ def _refuse_written(name: str, program: str, write: Sequence[str], field: str) -
 
 def _find_library(elf: Program, write: Sequence[str]) -> str | None:
     """The libpython that *elf* is linked with; None when it contains its interpreter."""
-    if not elf.dynamic:
+    if elf.loader is None:
         raise ValueError("it is statically linked, so nothing can be loaded into it")
+    if "ld-musl" in elf.loader:
+        raise ValueError("it is built for musl, and the worker's core needs glibc")
     names = [needed for needed in elf.needed if needed.startswith("libpython3.")]
     if not names:
-        if elf.names("PySys_AddAuditHook") and elf.names("PyImport_AppendInittab"):
-            return None
-        raise ValueError(
-            "it neither uses a libpython nor exports the interpreter's functions; install a "
-            "CPython that was built with --enable-shared"
-        )
+        _require_interpreter(elf)
+        return None
     if "/" in names[0]:
         raise ValueError(f"the name of its library is a path: {names[0]!a:.100}")
     places = [*elf.search, os.path.join(os.path.dirname(os.path.dirname(elf.path)), "lib")]
@@ -302,11 +325,32 @@ def _find_library(elf: Program, write: Sequence[str]) -> str | None:
             )
         try:
             Program(candidate)
-        except (OSError, ValueError) as problem:
+        except OSError as problem:
+            tried.append(f"{candidate} ({problem.strerror})")
+        except ValueError as problem:
             tried.append(f"{candidate} ({problem})")
         else:
             return candidate
     raise ValueError(f"no usable {names[0]}; tried: {'; '.join(tried)}")
+
+
+def _require_interpreter(elf: Program) -> None:
+    """Refuse a program without a libpython 3 that does not contain a usable interpreter either."""
+    if elf.names("PySys_AddAuditHook") and elf.names("PyImport_AppendInittab"):
+        return
+    others = [needed for needed in elf.needed if needed.startswith(("libpython", "libpypy"))]
+    if any(needed.startswith("libpypy") for needed in others):
+        raise ValueError("it is PyPy, and only CPython can be a worker")
+    if others:
+        raise ValueError(
+            f"it uses {others[0]!a:.60}, and CPython 3.11 is the oldest that can be one"
+        )
+    if elf.names("Py_Main"):
+        raise ValueError("it contains an interpreter older than 3.8, and 3.11 is the oldest")
+    raise ValueError(
+        "it neither uses a libpython nor exports the interpreter's functions; install a "
+        "CPython that was built with --enable-shared"
+    )
 
 
 def _grants(
@@ -357,33 +401,3 @@ def _installation(program: str) -> list[str]:
     if standard and entries <= _INSTALLATION_ENTRIES:
         return [prefix]
     return standard
-
-
-def _ask_version(
-    name: str, program: str, grants: tuple[Grant, ...], probe: Probe, field: str
-) -> str:
-    """Ask a foreign interpreter for its version: a claim, used to compare and to refuse."""
-    code, output = probe([program, "-I", "-S", "-c", _PROBE_CODE], grants)
-    try:
-        return _read_answer(code, output)
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as problem:
-        raise PolicyError(
-            f"{field}: {name} cannot be a worker: {problem}", field=field, value=name
-        ) from None
-
-
-def _read_answer(code: int, output: bytes) -> str:
-    from ast import literal_eval
-
-    if code != 0 or len(output) > _MAX_PROBE_OUTPUT:
-        raise ValueError(f"it ended with {code}")
-    implementation, numbers, version, gil = literal_eval(output.decode())
-    if implementation != "cpython":
-        raise ValueError(f"it is {implementation!s:.40}, and only CPython can be a worker")
-    if tuple(numbers) < OLDEST:
-        raise ValueError(f"it is older than {OLDEST[0]}.{OLDEST[1]}")
-    if not gil:
-        raise ValueError("it is a free-threaded build, which needs a core of its own")
-    if type(version) is not str:
-        raise ValueError("it gives no version")
-    return version

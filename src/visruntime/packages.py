@@ -22,6 +22,7 @@ from visruntime._packages_request import (
     of_requirements,
     of_script,
     read_requirements,
+    read_script,
 )
 from visruntime._packages_store import Store
 from visruntime._packages_tree import LOCKED, assemble, make_empty
@@ -198,7 +199,7 @@ class Environment:
         source, path = script, None
         if not isinstance(source, bytes):
             path = os.path.abspath(os.fspath(source))
-            source = "\n".join(read_requirements(path)).encode()
+            source = read_script(path)
         request = of_script(source, path)
         if request is None:
             raise PolicyError(
@@ -260,7 +261,7 @@ class Environment:
 
     def _base(self, write: Sequence[str], probe: Probe) -> tuple[Interpreter, tuple[int, int, int]]:
         """Return the interpreter that the environment is for, and its version in numbers."""
-        found = find_interpreter(self._python, write=write, probe=probe)
+        found = find_interpreter(self._python, write=write, probe=probe, remember=True)
         wanted = self._request.requires_python
         version = release(found.version)
         try:

@@ -231,11 +231,11 @@ class TrustedStart:
             raise
 
     @staticmethod
-    def probe(argv: list[str], _grants: Sequence[tuple[str, str]]) -> tuple[int, bytes]:
+    def probe(
+        argv: list[str], _grants: Sequence[tuple[str, str]], data: bytes
+    ) -> tuple[int, bytes]:
         """Run an interpreter that the host trusts, to ask for its version."""
-        done = subprocess.run(
-            argv, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=30
-        )
+        done = subprocess.run(argv, input=data, capture_output=True, check=False, timeout=30)
         return done.returncode, done.stdout
 
 

@@ -24,7 +24,7 @@ from visruntime._worker_exchange import CALL, GREETING, READY, REPLY, Exchange
 from visruntime._worker_ladder import Ladder
 from visruntime._worker_limit import Limit, Timeout
 from visruntime._worker_pauses import Pauses
-from visruntime._worker_start import LOAD, bootstrap
+from visruntime._worker_start import LOAD, bootstrap, bootstrap_compiled
 from visruntime._worker_streams import CHUNK, Stream
 from visruntime.environments import worker_argv
 from visruntime.errors import ProtocolViolation, WorkerDied
@@ -120,7 +120,10 @@ class Worker:
                 stream.begin(CHUNK, None)
             # Compiled only now, while the interpreter starts.
             limit = Limit(START_SECONDS)
-            payload = bootstrap(interpreter.same_as_host, modules)
+            if interpreter.same_as_host or interpreter.compiled is None:
+                payload = bootstrap(interpreter.same_as_host, modules)
+            else:
+                payload = bootstrap_compiled(interpreter.compiled, modules)
             self._send(self._exchange.make_bootstrap(payload), limit)
             self._send(self._exchange.make_settings(settings), limit)
             self._await_ready(interpreter, limit)
