@@ -74,11 +74,12 @@ def test_header_layout() -> None:
 def test_type_numbers() -> None:
     """No frame type changes its number."""
     names = (
-        "HELLO RUN CALL CALLBACK CALLBACK_REPLY STREAM RESULT DENIED INTERRUPT RESET FORK DUMP LOG BYE"
+        "HELLO RUN CALL CALLBACK CALLBACK_REPLY STREAM RESULT DENIED INTERRUPT RESET FORK DUMP LOG "
+        "BYE DISPLAY INPUT"
     ).split()
-    assert [getattr(protocol, name) for name in names] == list(range(1, 15))
+    assert [getattr(protocol, name) for name in names] == list(range(1, 17))
     assert list(protocol.NAMES[1:]) == names
-    assert set(range(1, 15)) == HOST_TYPES | GUEST_TYPES
+    assert set(range(1, 17)) == HOST_TYPES | GUEST_TYPES
 
 
 def test_cut_at_every_byte() -> None:
@@ -120,7 +121,7 @@ def test_any_cuts(payloads: list[bytes], sizes: list[int]) -> None:
         (header(version=0), "frame version 0"),
         (header(version=2), "frame version 2"),
         (header(kind=0), "type 0 frame is not allowed"),
-        (header(kind=15), "type 15 frame is not allowed"),
+        (header(kind=17), "type 17 frame is not allowed"),
         (header(kind=RUN), "RUN frame is not allowed"),
         (header(flags=1), "unknown frame flags 0x0001"),
         (header(flags=0x8000), "unknown frame flags 0x8000"),

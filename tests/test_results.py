@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -9,17 +10,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from runtime_helpers import runtime
 
+from visruntime._runtime_traceback import MAX_TRACEBACK, printable
 from visruntime.errors import GuestError, ProtocolViolation
 from visruntime.protocol import Record
 from visruntime.results import (
     MAX_FAILURES,
     MAX_TEXT,
     MAX_TOTAL,
-    MAX_TRACEBACK,
     GuestFailure,
     RunResult,
     RunUsage,
-    printable,
 )
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def test_claims_out_of_bounds_are_violations(changes: dict[str, Any]) -> None:
 
 def nested(depth: int, character: str) -> dict[str, Any]:
     """Return a group in a group in a group, with as much text as is let through."""
-    text = character * MAX_TEXT
+    text = (character * MAX_TEXT)[:MAX_TEXT]
     inner = claim(message=text, notes=[text] * (MAX_TOTAL // MAX_TEXT - 2))
     for _ in range(depth):
         inner = claim(message="", exceptions=[inner])
@@ -104,6 +104,26 @@ def test_groups_are_indented() -> None:
         "  |   +---------------- 1 ----------------\n"
         "  |   | E: m\n"
     )
+
+
+def test_colours_are_ours_alone() -> None:
+    """Colours change no character of a traceback, and none of a guest's own gets through."""
+    hostile = "\x1b[31mred\x1b[0m\nnext"
+    frame = ("\x1b]0;t\x07.py", 3, "g\x9b1m", "    a = source\x1b[5m + b", 8, 3, 14)
+    taken = failure(
+        message=hostile,
+        notes=[hostile],
+        frames=[frame, FRAME],
+        context=claim(message=hostile),
+        exceptions=[claim(frames=[frame])],
+    )
+    coloured = taken.render(colour=True)
+    sequences = set(re.findall(r"\x1b\[[0-9;]*m", coloured))
+    assert sequences == {"\x1b[35m", "\x1b[1;35m", "\x1b[1;31m", "\x1b[0m"}
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == taken.render() == taken.traceback
+    assert not set(taken.traceback) & {"\x1b", "\x07", "\x9b"}
+    long = failure(**nested(MAX_FAILURES - 1, "x\n")).render(colour=True)
+    assert len(long) < MAX_TRACEBACK * 1.01
 
 
 def test_printable_replaces_what_a_terminal_obeys() -> None:
@@ -138,22 +158,24 @@ def test_the_repr_of_a_result_is_short_and_never_raises(value: Any) -> None:
 @pytest.mark.parametrize(
     "forged",
     [
-        "displays=[{}] * 1001",
+        "tasks=['x'] * 101",
+        "tasks=['x' * 201]",
+        "tasks=[1]",
         "trips={'x' * 101: 1}",
         "trips={'x': 10**6000}",
         "trips={str(n): 1 for n in range(101)}",
     ],
 )
 def test_replies_out_of_bounds_are_violations(runtime: AnyRuntime, forged: str) -> None:
-    """Displays and trips have a count and a length."""
+    """Names of tasks and trips have a count and a length."""
     forge = (
         "import _viscore as c, time\n"
-        "reply = dict(id=1, value=None, error=None, exit_code=None, displays=[], trips={{}})\n"
+        "reply = dict(id=1, value=None, error=None, exit_code=None, tasks=[], trips={{}})\n"
         "c.send(7, c.encode(reply | dict({})))\ntime.sleep(30)"
     )
     with pytest.raises(ProtocolViolation):
         runtime.run(forge.format(forged))
-    assert runtime.run(forge.format("displays=[{}] * 1000")).error is None
+    assert runtime.run(forge.format("tasks=['x'] * 100")).error is None
 
 
 CHAIN = """

@@ -95,8 +95,8 @@ def test_a_forged_result_is_a_claim_and_changes_nothing_measured(runtime: AnyRun
         "import _viscore as c, time, sys, marshal\n"
         "time.sleep(.2)\n"
         "s = sys.modules['_visguest.session']\n"
-        "s.Session.encode_success = lambda self, request, value: c.encode(dict(id=request['id'], "
-        "value='lie', error=None, exit_code=None, displays=[], trips={}, usage=0, stopped_by='x'))"
+        "s.Session.encode_success = lambda self, request, *_: c.encode(dict(id=request['id'], "
+        "value='lie', error=None, exit_code=None, tasks=[], trips={}, usage=0, stopped_by='x'))"
     )
     assert result.value == "lie"
     assert result.usage.wall_seconds >= 0.2
@@ -109,14 +109,14 @@ def test_a_forged_result_is_a_claim_and_changes_nothing_measured(runtime: AnyRun
         "7",
         "{}",
         "dict(id=request['id'])",
-        "dict(id=request['id']+1, value=1, error=None, exit_code=None, displays=[], trips={})",
-        "dict(id=request['id'], value=1, error={'type': 1}, exit_code=None, displays=[], trips={})",
-        "dict(id=request['id'], value=1, error=None, exit_code='0', displays=[], trips={})",
-        "dict(id=request['id'], value=1, error=None, exit_code=2**40, displays=[], trips={})",
-        "dict(id=request['id'], value=1, error=None, exit_code=None, displays=[1], trips={})",
-        "dict(id=request['id'], value=1, error=None, exit_code=None, displays=[], trips={1: 1})",
-        "dict(id=request['id'], value=1, error=DEEP, exit_code=None, displays=[], trips={})",
-        "dict(id=request['id'], value=1, error=LONG, exit_code=None, displays=[], trips={})",
+        "dict(id=request['id']+1, value=1, error=None, exit_code=None, tasks=[], trips={})",
+        "dict(id=request['id'], value=1, error={'type': 1}, exit_code=None, tasks=[], trips={})",
+        "dict(id=request['id'], value=1, error=None, exit_code='0', tasks=[], trips={})",
+        "dict(id=request['id'], value=1, error=None, exit_code=2**40, tasks=[], trips={})",
+        "dict(id=request['id'], value=1, error=None, exit_code=None, tasks=[1], trips={})",
+        "dict(id=request['id'], value=1, error=None, exit_code=None, tasks=[], trips={1: 1})",
+        "dict(id=request['id'], value=1, error=DEEP, exit_code=None, tasks=[], trips={})",
+        "dict(id=request['id'], value=1, error=LONG, exit_code=None, tasks=[], trips={})",
     ],
 )
 def test_replies_of_another_shape_are_violations(runtime: AnyRuntime, reply: str) -> None:
@@ -129,7 +129,7 @@ def test_replies_of_another_shape_are_violations(runtime: AnyRuntime, reply: str
             "LONG = E | {'message': 'x' * 10**6}\nDEEP = E\n"
             "for _ in range(40): DEEP = E | {'cause': DEEP}\n"
             "s = sys.modules['_visguest.session']\n"
-            f"s.Session.encode_success = lambda self, request, value: c.encode({reply})"
+            f"s.Session.encode_success = lambda self, request, *_: c.encode({reply})"
         )
     assert runtime.eval("1+1") == 2
 
@@ -158,7 +158,7 @@ def test_the_timeout_holds_while_the_host_sends(runtime: AnyRuntime, sent: str) 
     assert runtime.run("len(x)", inputs={"x": large}, timeout=5).value == len(large)
     call = "c.send(4, c.encode(dict(id=1, name='large', args=[], kwargs={})))\nignore()"
     forge = (
-        "c.send(7, c.encode(dict(id=4, value=None, error=None, exit_code=None, displays=[],"
+        "c.send(7, c.encode(dict(id=4, value=None, error=None, exit_code=None, tasks=[],"
         " trips={})))\nignore()"
     )
     inputs = None
@@ -259,7 +259,7 @@ def test_close_leaves_no_process_and_no_descriptor() -> None:
 
 _FORGES_A_REPLY_AND_STOPS_READING = (
     "import _viscore as c, time\n"
-    "c.send(7, c.encode(dict(id=2, value=None, error=None, exit_code=None, displays=[], trips={})))"
+    "c.send(7, c.encode(dict(id=2, value=None, error=None, exit_code=None, tasks=[], trips={})))"
     "\ntime.sleep(30)"
 )
 

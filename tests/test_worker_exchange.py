@@ -9,13 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from visruntime import _native
-from visruntime._worker_exchange import CALL, GREETING, READY, REPLY, Exchange
+from visruntime._worker_exchange import ASK, CALL, GREETING, READY, REPLY, SHOW, Exchange
 from visruntime.errors import ProtocolViolation
 from visruntime.protocol import (
     CALLBACK,
+    DISPLAY,
     GUEST_TYPES,
     HELLO,
     HOST_TYPES,
+    INPUT,
     RESULT,
     FrameDecoder,
     FrameEncoder,
@@ -63,6 +65,8 @@ def test_an_exchange_in_order() -> None:
     assert host.running
     call = _native.encode({"id": 1})
     assert host.receive(guest.encoder.frame(CALLBACK, call)) == [(CALL, call)]
+    both = guest.encoder.frame(DISPLAY, b"d") + guest.encoder.frame(INPUT, b"i")
+    assert host.receive(both) == [(SHOW, b"d"), (ASK, b"i")]
     (answer,) = guest.decoder.feed(host.make_answer(b"payload"))
     assert answer.payload == b"payload"
     assert host.receive(guest.say(RESULT, {"id": 1})) == [(REPLY, {"id": 1})]
@@ -80,6 +84,8 @@ def test_an_exchange_in_order() -> None:
         ("started", HELLO, GREETS),
         ("started", RESULT, {"id": 1}),
         ("started", CALLBACK, {}),
+        ("started", DISPLAY, {}),
+        ("started", INPUT, {}),
         ("asked", HELLO, GREETS),
         ("asked", RESULT, {"id": 2}),
         ("asked", RESULT, {"id": 0}),
@@ -165,6 +171,6 @@ def test_whatever_a_worker_says_is_an_event_or_a_violation(
             broken = True
         else:
             assert not broken
-            assert all(kind in {CALL, REPLY} for kind, _ in events)
+            assert all(kind in {ASK, CALL, REPLY, SHOW} for kind, _ in events)
             if any(kind == REPLY for kind, _ in events):
                 assert not guest.host.running

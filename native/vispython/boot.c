@@ -139,6 +139,14 @@ static PyObject *vis_flush_stdio(PyObject *module, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
+// As on a terminal, so that lines of C code come in order with those of everything else.
+static PyObject *vis_buffer_lines(PyObject *module, PyObject *unused) {
+    (void)module;
+    (void)unused;
+    setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
+    Py_RETURN_NONE;
+}
+
 static PyObject *vis_forget_host(PyObject *module, PyObject *unused) {
     (void)module;
     (void)unused;
@@ -165,6 +173,8 @@ static PyMethodDef worker_methods[] = {
     {"begin_run", vis_begin_run, METH_O,
      PyDoc_STR("Let interrupts for the run of this number through.")},
     {"end_run", vis_end_run, METH_NOARGS, PyDoc_STR("Let no interrupt through.")},
+    {"buffer_lines", vis_buffer_lines, METH_NOARGS,
+     PyDoc_STR("Let C code write its stdout line by line.")},
     {"flush_stdio", vis_flush_stdio, METH_NOARGS, PyDoc_STR("Flush the streams of C.")},
     {"forget_host", vis_forget_host, METH_NOARGS,
      PyDoc_STR("Close the descriptors to the host (in a forked child).")},

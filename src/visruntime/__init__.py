@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from visruntime.packages import BuiltEnvironment, Environment
     from visruntime.policy import Decision, Egress, Grant, JailPolicy, Limits, Rule, Secret
     from visruntime.results import RunResult
-    from visruntime.runtime import Runtime, TrustedRuntime
+    from visruntime.runtime import Display, RunEvent, RunHandle, Runtime, TrustedRuntime
 
 __all__ = [
     "BuiltEnvironment",
@@ -67,6 +67,7 @@ __all__ = [
     "CrashReport",
     "Decision",
     "Denial",
+    "Display",
     "DoctorReport",
     "Egress",
     "EnforcementReport",
@@ -89,6 +90,8 @@ __all__ = [
     "ProcessInfo",
     "ProtocolViolation",
     "Rule",
+    "RunEvent",
+    "RunHandle",
     "RunResult",
     "Rung",
     "Runtime",
@@ -122,7 +125,7 @@ _HOMES = {
     "packages": ("BuiltEnvironment", "Environment"),
     "policy": ("Decision", "Egress", "Grant", "JailPolicy", "Limits", "Rule", "Secret"),
     "results": ("RunResult",),
-    "runtime": ("Runtime", "TrustedRuntime"),
+    "runtime": ("Display", "RunEvent", "RunHandle", "Runtime", "TrustedRuntime"),
 }
 
 

@@ -12,8 +12,8 @@ import time
 
 from visruntime._packages_store import remove_tree
 from visruntime._packages_uv import certificates, host_cache, variables
+from visruntime._runtime_traceback import printable
 from visruntime.errors import CommandTimeout, EnvironmentNotBuilt
-from visruntime.results import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

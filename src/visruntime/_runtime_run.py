@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from visruntime._callback_budget import HostCalls
 from visruntime._jail_violations import bounded, of_output
+from visruntime._runtime_traceback import printable
 from visruntime.denials import denials_of
 from visruntime.errors import ProtocolViolation
+from visruntime.guest.limits import MAX_TASK_NAME, MAX_TASKS
 from visruntime.results import GuestFailure, RunResult, RunUsage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from visruntime._policy_values import Limits
+    from visruntime._runtime_events import Feed
     from visruntime._worker_crash import CrashReport
     from visruntime.denials import ExplainAct
     from visruntime.events import Violation
@@ -24,8 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["Run"]
 
 _TICK_SECONDS = 0.005
-MAX_DISPLAYS = 1_000
-"""Displays of one run; workers keep no more."""
 _MAX_TRIPS = 100
 _MAX_TRIP_NAME = 100
 
@@ -43,6 +44,7 @@ class Run:
         "_span",
         "_started",
         "_worker_run",
+        "feed",
         "host_calls",
         "worker",
     )
@@ -55,8 +57,10 @@ class Run:
         explain: Explain,
         limits: Limits | None,
         explain_act: ExplainAct,
+        feed: Feed,
     ) -> None:
         self.worker = worker
+        self.feed = feed
         self._late = late
         self._report = report
         self._explain = explain
@@ -147,6 +151,8 @@ class Run:
             denials=denials,
             denials_dropped=denials_dropped,
             report=self._report,
+            displays=self.feed.displays.take(),
+            displays_dropped=self.feed.displays.dropped,
             **claims,
         )
 
@@ -165,12 +171,12 @@ class Run:
 
 def _claims(reply: dict[str, Any], explain: Explain) -> dict[str, Any]:
     error, code, trips = reply.get("error"), reply.get("exit_code"), reply.get("trips")
-    displays: Any = reply.get("displays")
+    tasks: Any = reply.get("tasks")
     right = (
         (code is None or (type(code) is int and -(2**31) <= code < 2**31))
-        and type(displays) is list
-        and len(displays) <= MAX_DISPLAYS
-        and all(type(display) is dict for display in displays)
+        and type(tasks) is list
+        and len(tasks) <= MAX_TASKS
+        and all(type(name) is str and len(name) <= MAX_TASK_NAME for name in tasks)
         and type(trips) is dict
         and len(trips) <= _MAX_TRIPS
         and all(type(name) is str and len(name) <= _MAX_TRIP_NAME for name in trips)
@@ -182,6 +188,6 @@ def _claims(reply: dict[str, Any], explain: Explain) -> dict[str, Any]:
         "value": reply.get("value"),
         "error": None if error is None else GuestFailure.from_claim(error, explain),
         "exit_code": code,
-        "displays": tuple(displays),
+        "tasks": tuple(printable(name) for name in tasks),
         "trips": trips,
     }

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from visruntime._callback_budget import Budget
+from visruntime._runtime_events import Feed, RunEvent
+from visruntime._runtime_handle import RunHandle
 from visruntime._runtime_missing import explain_missing
+from visruntime._runtime_request import names, run_request, text
 from visruntime._runtime_run import Run
 from visruntime._runtime_timeouts import as_timeouts
 from visruntime._worker_confinement import WorkerConfinement
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from visruntime._policy_values import Limits
+    from visruntime._runtime_request import Ask
     from visruntime._runtime_timeouts import Timeouts
     from visruntime._worker_start import Start
     from visruntime._worker_tls import TlsSettings
@@ -37,6 +41,8 @@ if TYPE_CHECKING:
 
 __all__ = ["OutputSink", "RuntimeSession"]
 
+EventSink = Callable[[RunEvent], object]
+"""Gets each event of a run as it comes."""
 OutputSink = Callable[[str, bytes], None]
 """Gets ``"stdout"`` or ``"stderr"`` and each chunk as it comes."""
 
@@ -57,6 +63,7 @@ class RuntimeSession:
         self._worker: Worker | None = None
         self._lock = threading.Lock()
         self._closed = False
+        self._started: RunHandle | None = None
         self._process_id = os.getpid()
 
     def __enter__(self) -> Self:
@@ -81,7 +88,13 @@ class RuntimeSession:
         check: bool = False,
         filename: str | None = None,
         argv: list[str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: str | bytes | Ask | None = None,
+        isolation: str = "session",
+        tasks: str = "keep",
         on_output: OutputSink | None = None,
+        on_event: EventSink | None = None,
     ) -> RunResult:
         """Run *code*; the value is that of its last statement if it is an expression.
 
@@ -93,8 +106,18 @@ class RuntimeSession:
             timeout: seconds until the code is interrupted, or `Timeouts`.
             check: raise when the code raised or left with an exit code other than 0.
             filename: what tracebacks call the code; also becomes ``__file__``.
-            argv: becomes ``sys.argv``.
+            argv: becomes ``sys.argv`` for this run.
+            cwd: working directory for this run, as the guest sees paths.
+            env: environment variables beside the others, for this run.
+            stdin: text or bytes that the code and its children read, or a function that answers
+                ``input()`` and ``getpass`` from the prompt and whether a password is asked for
+                (``None`` for end of file). By default what the runtime was given: nothing.
+            isolation: ``"session"`` keeps names between runs; with ``"fresh"`` this run has a
+                ``__main__`` of its own, which ends with it.
+            tasks: what happens to asyncio tasks that are left at the end: ``"keep"`` (they go on
+                when the session awaits again) or ``"cancel"``; ``result.tasks`` names them.
             on_output: gets output as it comes, in this thread.
+            on_event: gets each `RunEvent` as it comes, in this thread; the result is the last.
 
         Raises:
             CommandTimeout: time ran out; ``result`` holds the output so far.
@@ -104,19 +127,54 @@ class RuntimeSession:
             CommandFailed: with *check*, the code left with another exit code than 0.
             TypeError: an input cannot cross.
         """
-        request = {
-            "op": "run",
-            "code": _text(code, "code"),
-            "inputs": _names(inputs),
-            "filename": filename,
-            "argv": argv,
-        }
-        result = self._request(request, timeout, on_output)
+        request, ask = run_request(
+            code, inputs, filename, argv, cwd, env, stdin, isolation=isolation, tasks=tasks
+        )
+        feed = Feed(on_output=on_output, on_event=on_event, ask=ask)
+        result = self._request(request, timeout, feed)
+        feed.end(result)
         if check and result.error is not None:
             raise result.error.to_exception(result)
         if check and result.exit_code:
             raise CommandFailed(f"the code ended with exit code {result.exit_code}", result=result)
         return result
+
+    def start(
+        self,
+        code: str,
+        *,
+        inputs: Mapping[str, Any] | None = None,
+        timeout: float | Timeouts | None = None,
+        filename: str | None = None,
+        argv: list[str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: str | bytes | Ask | None = None,
+        isolation: str = "session",
+        tasks: str = "keep",
+    ) -> RunHandle:
+        """Begin to run *code* and return while it runs; the arguments are those of :meth:`run`.
+
+        The run is driven by a thread of its own, in which functions of the host are called, too.
+        Until it is over the runtime is busy: other calls wait, and so does this one for an earlier
+        run.
+
+        Raises:
+            TypeError, ValueError: an argument is wrong. Everything else comes from
+                :meth:`RunHandle.result`.
+        """
+        request, ask = run_request(
+            code, inputs, filename, argv, cwd, env, stdin, isolation=isolation, tasks=tasks
+        )
+        timeouts = self._timeouts if timeout is None else as_timeouts(timeout)
+        handle = RunHandle(self._callbacks, ask)
+        with ExitStack() as held:
+            held.enter_context(self._exclusive())
+            self._started = handle
+            handle.start(
+                lambda: self._perform(request, timeouts, handle.feed), held.pop_all().close
+            )
+        return handle
 
     def exec(
         self,
@@ -130,8 +188,8 @@ class RuntimeSession:
         Raises:
             GuestError: the code raised; otherwise as :meth:`run`.
         """
-        request = {"op": "exec", "code": _text(code, "code"), "inputs": _names(inputs)}
-        self._value(request | {"filename": None, "argv": None}, timeout)
+        request = {"op": "exec", "code": text(code, "code"), "inputs": names(inputs)}
+        self._value(request | {"filename": None}, timeout)
 
     def eval(
         self,
@@ -145,7 +203,7 @@ class RuntimeSession:
         Raises:
             GuestError: the expression raised; otherwise as :meth:`run`.
         """
-        request = {"op": "eval", "code": _text(code, "code"), "inputs": _names(inputs)}
+        request = {"op": "eval", "code": text(code, "code"), "inputs": names(inputs)}
         return self._value(request | {"filename": None}, timeout)
 
     def call(self, name: str, /, *args: Any, **kwargs: Any) -> Any:
@@ -154,7 +212,7 @@ class RuntimeSession:
         Raises:
             GuestError: the function raised, or there is none; otherwise as :meth:`run`.
         """
-        request = {"op": "call", "name": _text(name, "name"), "args": list(args), "kwargs": kwargs}
+        request = {"op": "call", "name": text(name, "name"), "args": list(args), "kwargs": kwargs}
         return self._value(request, None)
 
     def get(self, name: str) -> Any:
@@ -163,11 +221,11 @@ class RuntimeSession:
         Raises:
             GuestError: the name is not bound; otherwise as :meth:`run`.
         """
-        return self._value({"op": "get", "name": _text(name, "name")}, None)
+        return self._value({"op": "get", "name": text(name, "name")}, None)
 
     def set(self, name: str, value: Any) -> None:
         """Bind a name in the session."""
-        self._value({"op": "set", "inputs": _names({name: value})}, None)
+        self._value({"op": "set", "inputs": names({name: value})}, None)
 
     def set_timeouts(self, timeouts: float | Timeouts | None) -> None:
         """Choose the limits of each later call that brings no ``timeout=`` of its own."""
@@ -340,14 +398,19 @@ class RuntimeSession:
         self._value({"op": "clear"}, None)
 
     def close(self) -> None:
-        """End the worker, and the jail if the runtime opened it; it cannot be used afterwards."""
+        """End the worker, and the jail if the runtime opened it; it cannot be used afterwards.
+
+        A run that :meth:`start` began is cancelled; one that another thread is in is waited for.
+        """
         if self._callbacks.in_callback():
             raise RuntimeError("a host function cannot close the runtime that calls it")
         if os.getpid() != self._process_id:
             self._let_go()
             return
+        self._closed = True
+        if self._started is not None:
+            self._started.cancel()
         with self._lock:
-            self._closed = True
             worker, self._worker = self._worker, None
             try:
                 if worker is not None:
@@ -408,32 +471,39 @@ class RuntimeSession:
             worker.kill()
 
     def _value(self, request: dict[str, Any], timeout: float | Timeouts | None) -> Any:
-        result = self._request(request, timeout, None)
+        result = self._request(request, timeout, Feed())
         if result.error is not None:
             raise result.error.to_exception(result)
         return result.value
 
     def _request(
-        self,
-        request: dict[str, Any],
-        timeout: float | Timeouts | None,
-        on_output: OutputSink | None,
+        self, request: dict[str, Any], timeout: float | Timeouts | None, feed: Feed
     ) -> RunResult:
         timeouts = self._timeouts if timeout is None else as_timeouts(timeout)
         with self._exclusive():
-            try:
-                worker = self._live_worker()
-                late = worker.begin_run(self._output_limit, on_output)
-            except BaseException:
-                self._discard()
-                raise
-            run = Run(
-                worker, late, self._report(), self._explain, self._limits(), self._explain_act
-            )
-            result = self._finish(run, request, timeouts)
-            if result.error is not None:
-                explain_missing(result.error, self._how_to_add)
-            return result
+            return self._perform(request, timeouts, feed)
+
+    def _perform(self, request: dict[str, Any], timeouts: Timeouts | None, feed: Feed) -> RunResult:
+        """Make one request; the caller holds the runtime."""
+        try:
+            worker = self._live_worker()
+            late = worker.begin_run(self._output_limit, feed.sink)
+        except BaseException:
+            self._discard()
+            raise
+        for name, data in zip(("late_stdout", "late_stderr"), late, strict=True):
+            if data:
+                feed.emit(name, data)
+        run = Run(
+            worker, late, self._report(), self._explain, self._limits(), self._explain_act, feed
+        )
+        if feed.cancelled:
+            worker.stop = None
+            return run.result(None, stopped_by="cancelled")
+        result = self._finish(run, request, timeouts)
+        if result.error is not None:
+            explain_missing(result.error, self._how_to_add)
+        return result
 
     def _finish(self, run: Run, request: dict[str, Any], timeouts: Timeouts | None) -> RunResult:
         try:
@@ -441,6 +511,7 @@ class RuntimeSession:
                 reply = run.worker.request(
                     request,
                     callbacks=self._callbacks,
+                    feed=run.feed,
                     timeouts=timeouts,
                     cpu_spent=run.cpu_spent,
                 )
@@ -448,6 +519,8 @@ class RuntimeSession:
                 run.host_calls = self._callbacks.spending.total()
             return run.result(reply)
         except Timeout as late:
+            if run.worker.stop is not None and run.worker.stop.reason == "cancel":
+                return self._stopped(run, late.reply, "cancelled")
             self._raise_timeout(run, late.reply)
         except WorkerDied as death:
             if death.report is not None:
@@ -464,18 +537,22 @@ class RuntimeSession:
             self._discard()
             raise
 
-    def _raise_timeout(self, run: Run, reply: dict[str, Any] | None) -> NoReturn:
-        lost = reply is None
+    def _stopped(self, run: Run, reply: dict[str, Any] | None, word: str) -> RunResult:
+        """The result of a run that we ended; the worker goes with it where it did not obey."""
         try:
-            result = run.result(reply, stopped_by="timeout", session_lost=lost)
+            result = run.result(reply, stopped_by=word, session_lost=reply is None)
         except ProtocolViolation:
             self._discard()
             raise
-        if lost:
+        if reply is None:
             self._discard()
+        return result
+
+    def _raise_timeout(self, run: Run, reply: dict[str, Any] | None) -> NoReturn:
+        result = self._stopped(run, reply, "timeout")
         state = (
             "it did not stop when interrupted, so the worker was ended and its session is lost"
-            if lost
+            if reply is None
             else "it was interrupted and the session is kept"
         )
         assert result.stop is not None
@@ -508,16 +585,3 @@ class RuntimeSession:
     def _limits(self) -> Limits | None:
         """The limits of the policy of this runtime."""
         return None
-
-
-def _text(value: object, name: str) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{name}: expected text, not {type(value).__name__}")
-    return value
-
-
-def _names(inputs: Mapping[str, Any] | None) -> dict[str, Any]:
-    for name in inputs or ():
-        if not isinstance(name, str) or not name.isidentifier():
-            raise ValueError(f"inputs: {name!r} is not a Python name")
-    return dict(inputs or {})

@@ -43,10 +43,10 @@ class Rung(Frozen):
 class Stop(Frozen):
     """Why and how the host stopped a run; all of it is the host's own doing.
 
-    ``reason`` is the limit that was over (one of those of `Timeouts`), or "interrupt". ``limit`` is
-    its seconds and ``function`` the host function that was running, if one was. ``stacks`` are the
-    guest's own words about its threads and ``host_stack`` shows where the host's function was: both
-    were taken when a gentle stop had not helped, or "" where it had.
+    ``reason`` is the limit that was over (one of those of `Timeouts`), "interrupt", or "cancel".
+    ``limit`` is its seconds and ``function`` the host function that was running, if one was.
+    ``stacks`` are the guest's own words about its threads and ``host_stack`` shows where the host's
+    function was: both were taken when a gentle stop had not helped, or "" where it had.
     """
 
     __slots__ = ("function", "host_stack", "limit", "reason", "rungs", "stacks")

@@ -10,7 +10,7 @@ from _thread import allocate_lock
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from visruntime.results import printable
+from visruntime._runtime_traceback import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,7 @@ import signal as signals
 from typing import TYPE_CHECKING, Any
 
 from visruntime._policy_values import Frozen
-from visruntime.results import printable
+from visruntime._runtime_traceback import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,9 +15,11 @@ from visruntime.protocol import (
     BYE,
     CALLBACK,
     CALLBACK_REPLY,
+    DISPLAY,
     GUEST_TYPES,
     HELLO,
     HOST_TYPES,
+    INPUT,
     NAMES,
     RESULT,
     RUN,
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
     from visruntime.protocol import Frame
 
-__all__ = ["CALL", "GREETING", "READY", "REPLY", "Exchange"]
+__all__ = ["ASK", "CALL", "GREETING", "READY", "REPLY", "SHOW", "Exchange"]
 
 GREETING = "greeting"
 """The worker said hello; with what it says of itself (a dict)."""
@@ -39,11 +41,15 @@ READY = "ready"
 """The environment's start-up files have run; with the worker's word on it (a dict)."""
 CALL = "call"
 """A function of the host is asked for; with the payload, to be checked by who answers it."""
+SHOW = "show"
+"""A display; with the payload, to be checked by who keeps it."""
+ASK = "ask"
+"""A line of standard input is asked for; with the payload. It is answered as a call is."""
 REPLY = "reply"
 """The request is over; with the reply (a dict that has the right ``id``)."""
 
 Event = tuple[str, Any]
-"""One of the four words above, and what comes with it."""
+"""One of the words above, and what comes with it."""
 
 _STARTING, _BOOTING, _IDLE, _RUNNING = "starting", "booting", "idle", "running"
 _BROKEN = "broken"
@@ -95,7 +101,7 @@ class Exchange:
         return frame
 
     def make_answer(self, payload: bytes) -> bytes:
-        """The encoded answer to a call."""
+        """The encoded answer to a call, or to a question for input."""
         return self._encoder.frame(CALLBACK_REPLY, payload)
 
     def make_farewell(self) -> bytes:
@@ -136,10 +142,11 @@ class Exchange:
     def _take(self, frame: Frame) -> Event:
         kind, _, payload = frame
         if self._state is _RUNNING:
-            if kind == CALLBACK:
-                return CALL, payload
             if kind == RESULT:
                 return REPLY, self._read_reply(payload)
+            word = _DURING_A_RUN.get(kind)
+            if word is not None:
+                return word, payload
         elif self._state is _STARTING and kind == HELLO:
             self._state = _BOOTING
             return GREETING, _decode(payload)
@@ -157,6 +164,7 @@ class Exchange:
         return reply
 
 
+_DURING_A_RUN = {CALLBACK: CALL, DISPLAY: SHOW, INPUT: ASK}
 _WRONG = {
     _STARTING: "the worker did not say hello first, but sent a {} frame",
     _BOOTING: "the worker sent a {} frame before it was ready",

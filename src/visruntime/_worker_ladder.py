@@ -79,6 +79,7 @@ class Ladder:
         "_told_at",
         "_turn_began",
         "_worker",
+        "cancelled",
         "told",
     )
 
@@ -113,6 +114,7 @@ class Ladder:
         self._rungs: list[Rung] = []
         self._kept = ("", "")
         self._asked: float | None = None
+        self.cancelled = False
         self.told = False
 
     @property
@@ -126,11 +128,11 @@ class Ladder:
         Raises:
             Timeout: the worker did not stop in time.
         """
-        if not self._limits:
+        if not self._limits and not self.cancelled:
             return LOOK_MILLISECONDS
         now = self._now()
         if not self.told:
-            left = self._left(now)
+            left = 0.0 if self.cancelled else self._left(now)
             if left > 0:
                 return min(left * 1000, LOOK_MILLISECONDS)
             self._begin(now)
@@ -172,6 +174,16 @@ class Ladder:
             self._rungs.append(Rung("cancel", now - self._asked, call.name))
         self._worker.interrupt()
         self._rungs.append(Rung("signal", now - self._asked))
+
+    def cancel(self) -> None:
+        """End the run now, by all the rungs that it takes; from any thread."""
+        if self.told:
+            return
+        self.cancelled = True
+        self._reason = ("cancel", None, None)
+        self._grace = GRACE_SECONDS
+        # At once, since whoever waits for the worker looks here only now and then.
+        self.asked_to_stop()
 
     def stop(self, *, lost: bool) -> Stop | None:
         """What was done to stop the run, ``None`` if nothing was.

@@ -16,14 +16,17 @@ if TYPE_CHECKING:
 
 __all__ = ["LOAD", "MakeArgv", "Process", "Start", "bootstrap", "bootstrap_compiled", "sources"]
 
-_GUEST_MODULES = ("values", "describe", "interrupts", "confine", "session", "worker")
-_FRAME_TYPES = ("HELLO", "RUN", "CALLBACK", "CALLBACK_REPLY", "RESULT", "BYE")
+_GUEST_MODULES = ("values", "imports", "describe", "interrupts", "confine", "session", "worker")
+_LATE_MODULES = ("limits", "displays", "figures", "inputs", "sources", "surroundings", "tasks")
+"""Those that most workers never need; they come along and are run when they are imported."""
+_FRAME_TYPES = ("HELLO", "RUN", "CALLBACK", "CALLBACK_REPLY", "RESULT", "BYE", "DISPLAY", "INPUT")
 LOAD = (
     "import sys,marshal,_viscore as c;m=type(sys);"
     "P='_visguest';p=sys.modules[P]=m(P);p.__path__=[]\n"
     # Each guest module imports it for nothing but its effect on the compiler.
     "F='__future__';f=sys.modules[F]=m(F);f.annotations=0\n"
-    "for n,s in marshal.loads(c.receive()[1]):\n"
+    "a,p.late=marshal.loads(c.receive()[1])\n"
+    "for n,s in a:\n"
     " t=sys.modules[P+'.'+n]=m(P+'.'+n);t.__package__=P\n"
     " if type(s) is bytes:s=compile(s,n+'.py','exec')\n"
     " if type(s) is tuple:s=marshal.loads(s[0])\n"
@@ -116,7 +119,7 @@ def bootstrap(
     first = compile(sources()[0][1], "frames.py", "exec", dont_inherit=True)
     modules: list[tuple[str, Any]] = [("frames", first)]
     modules += [(n, _loader(n, path).get_code(f"_visguest.{n}")) for n, path in (*extra, *_files())]
-    return marshal.dumps(modules)
+    return marshal.dumps((modules, (_late(compiled=True), True)))
 
 
 def bootstrap_compiled(compiled: Mapping[str, bytes], extra: tuple[tuple[str, str], ...]) -> bytes:
@@ -131,12 +134,24 @@ def _join(modules: Iterable[tuple[str, Any]], extra: tuple[tuple[str, str], ...]
     first, *rest = modules
     more = [(name, _loader(name, path).get_data(path)) for name, path in extra]
     # Format 2 is one that every CPython reads.
-    return marshal.dumps([first, *more, *rest], 2)
+    return marshal.dumps(([first, *more, *rest], (_late(compiled=False), False)), 2)
 
 
-def _files() -> list[tuple[str, str]]:
+@cache
+def _late(*, compiled: bool) -> dict[str, bytes]:
+    """The modules that a worker may need later, as source or as marshalled code."""
+    found = {}
+    for name, path in _files(_LATE_MODULES):
+        loader = _loader(name, path)
+        found[name] = (
+            marshal.dumps(loader.get_code(loader.name)) if compiled else loader.get_data(path)
+        )
+    return found
+
+
+def _files(names: tuple[str, ...] = _GUEST_MODULES) -> list[tuple[str, str]]:
     folder = os.path.dirname(frames.__file__)
-    return [(name, os.path.join(folder, f"{name}.py")) for name in _GUEST_MODULES]
+    return [(name, os.path.join(folder, f"{name}.py")) for name in names]
 
 
 def _loader(name: str, path: str) -> SourceFileLoader:

@@ -11,6 +11,7 @@ from visruntime import _native
 from visruntime._callback_budget import Spending
 from visruntime._callback_run import Call, calls_around
 from visruntime._callback_schema import schema_of
+from visruntime._runtime_traceback import printable
 from visruntime.errors import ProtocolViolation
 
 if TYPE_CHECKING:
@@ -144,13 +145,17 @@ class Callbacks:
         """Count anew."""
         self.spending = Spending(self.budget)
 
-    def answer(self, payload: bytes, waiter: Waiter) -> bytes:
+    def answer(self, payload: bytes, waiter: Waiter, tell: Callable[[str, Any], object]) -> bytes:
         """Answer one CALLBACK frame: run the function, encode its reply.
+
+        *tell* gets "call" and "return" with the name that the guest used, cleaned and cut.
 
         Raises:
             ProtocolViolation: the frame has not the agreed shape, or comes too late too often.
         """
         number, name, arguments, keywords = _read_call(payload)
+        shown = printable(name[:MAX_NAME])
+        tell("call", shown)
         spending = self.spending
         exposed = None
         try:
@@ -169,7 +174,29 @@ class Callbacks:
         except Exception as problem:  # noqa: BLE001 (whatever it is, it is the guest's answer)
             answer = _refusal(number, problem, () if exposed is None else exposed.error_data)
         spending.bytes += len(answer)
+        tell("return", shown)
         return answer
+
+    def answer_question(
+        self,
+        number: int,
+        ask: Callable[..., Any],
+        prompt: str,
+        password: bool,  # noqa: FBT001 (as *ask* is called)
+        waiter: Waiter,
+    ) -> bytes:
+        """Answer an INPUT frame by what *ask* says; it runs as the exposed functions do."""
+        try:
+            line = self._call("stdin", ask, [prompt, password], {}, waiter)
+            if line is not None and not isinstance(line, str):
+                raise TypeError(
+                    f"the answer to a prompt is text or None, not {type(line).__name__}"
+                )
+            return _native.encode({"id": number, "value": line, "error": None})
+        except _GivenUp as problem:
+            return _refusal(number, TimeoutError(str(problem)), (), interrupted=True)
+        except Exception as problem:  # noqa: BLE001 (whatever it is, it is the guest's answer)
+            return _refusal(number, problem, ())
 
     def _call(
         self,

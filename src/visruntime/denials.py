@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from visruntime._policy_values import Frozen
+from visruntime._runtime_traceback import printable
 from visruntime.errors import ProtocolViolation
-from visruntime.results import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from visruntime._callback_budget import HostCalls
+from visruntime._runtime_traceback import printable, render_failure, render_frame
 from visruntime.errors import GuestError, ProtocolViolation
 from visruntime.guest.values import Record
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from visruntime._runtime_stop import Stop
     from visruntime.denials import Denial
+    from visruntime.displays import Display
     from visruntime.events import Violation
 
 __all__ = ["GuestFailure", "GuestFrame", "RunResult", "RunUsage"]
@@ -22,13 +24,6 @@ __all__ = ["GuestFailure", "GuestFrame", "RunResult", "RunUsage"]
 
 MAX_REPR = 10_000
 """About the longest ``repr`` of a value that is shown, in characters."""
-
-
-def printable(text: str) -> str:
-    """*text* of a guest without control characters, for messages and terminals."""
-    # A guest chooses the length, so no step here is taken for each character in Python.
-    unsafe = [c for c in set(text) if c not in "\n\t" and not c.isprintable()]
-    return text.translate(dict.fromkeys(map(ord, unsafe), "\ufffd")) if unsafe else text
 
 
 def brief(value: Any) -> str:
@@ -128,21 +123,12 @@ class GuestFrame:
     def __repr__(self) -> str:
         return f"GuestFrame({self.file!r}, {self.line}, {self.function!r})"
 
-    def render(self) -> str:
-        """Two or three lines as CPython prints them."""
-        place = f", in {self.function}" if self.function else ""
-        text = f'  File "{self.file}", line {self.line}{place}\n'
-        source = self.source.strip()
-        if not source:
-            return text
-        text += f"    {source}\n"
-        if self.column is None or self.end_column is None or self.end_line != self.line:
-            return text
-        indent = len(self.source) - len(self.source.lstrip())
-        start, end = self.column - indent, min(self.end_column - indent, len(source))
-        if 0 <= start < end and end - start < len(source):
-            text += f"    {' ' * start}{'^' * (end - start)}\n"
-        return text
+    def render(self, *, colour: bool = False) -> str:
+        """Two or three lines as CPython prints them, without control characters of the guest.
+
+        With *colour* they have ours: those of CPython 3.13, for a terminal.
+        """
+        return render_frame(self, colour=colour)
 
 
 MAX_TEXT = 20_000
@@ -153,8 +139,6 @@ MAX_FAILURES = 20
 """Most errors that are linked with one, itself included."""
 MAX_TOTAL = 1_000_000
 """Characters of all texts of one error together; workers stay below half of it."""
-MAX_TRACEBACK = 1_000_000
-"""Longest traceback that is built, in characters; the indentation of groups is in it."""
 Explain = Callable[[int, "str | None"], "Violation | None"]
 """What a policy has to say about an errno and the path it came with, if it had one."""
 
@@ -222,9 +206,14 @@ class GuestFailure:
     @property
     def traceback(self) -> str:
         """The traceback as CPython would print it, without control characters."""
-        sheet = _Sheet()
-        self._write(sheet, "")
-        return printable(sheet.text())
+        return self.render()
+
+    def render(self, *, colour: bool = False) -> str:
+        """The same; with *colour*, as CPython 3.13 prints it on a terminal.
+
+        What the guest wrote has no control characters in either.
+        """
+        return render_failure(self, colour=colour)
 
     def violations(self) -> Iterator[Violation]:
         """Yield what the policy may have refused, of this failure and those linked with it."""
@@ -233,32 +222,6 @@ class GuestFailure:
         for linked in (self.cause, self.context, *self.exceptions):
             if linked is not None:
                 yield from linked.violations()
-
-    def _write(self, sheet: _Sheet, indent: str) -> None:
-        if self.cause is not None:
-            self.cause._write(sheet, indent)
-            sheet.write(
-                "\nThe above exception was the direct cause of the following exception:\n\n", indent
-            )
-        elif self.context is not None:
-            self.context._write(sheet, indent)
-            sheet.write(
-                "\nDuring handling of the above exception, another exception occurred:\n\n", indent
-            )
-        if self.frames:
-            sheet.write("Traceback (most recent call last):\n", indent)
-        for frame in self.frames:
-            sheet.write(frame.render(), indent)
-        sheet.write(
-            f"{self.type_name}: {self.message}\n" if self.message else f"{self.type_name}\n", indent
-        )
-        for note in self.notes:
-            sheet.write(f"{note}\n", indent)
-        if self.explanation is not None:
-            sheet.write(f"({self.explanation})\n", indent)
-        for number, member in enumerate(self.exceptions, 1):
-            sheet.write(f"  +---------------- {number} ----------------\n", indent)
-            member._write(sheet, f"{indent}  | ")
 
     def to_exception(self, result: RunResult) -> GuestError:
         """The exception that stands for it on the host."""
@@ -269,34 +232,6 @@ class GuestFailure:
             traceback=self.traceback,
             result=result,
         )
-
-
-class _Sheet:
-    """The lines of a traceback, up to a total length."""
-
-    __slots__ = ("_parts", "_room")
-
-    def __init__(self) -> None:
-        self._parts: list[str] = []
-        self._room = MAX_TRACEBACK
-
-    def write(self, lines: str, indent: str) -> None:
-        """Add whole *lines*, each after *indent*."""
-        if self._room <= 0:
-            return
-        breaks = lines.count("\n")
-        if len(lines) + breaks * len(indent) > self._room:
-            # Cut such that what is left fits even if it is all line breaks.
-            lines = f"{lines[: self._room // (len(indent) + 1)]}\n... (the rest is too long)\n"
-            self._room = 0
-        if indent:
-            lines = indent + lines[:-1].replace("\n", f"\n{indent}") + "\n"
-        self._room -= len(lines)
-        self._parts.append(lines)
-
-    def text(self) -> str:
-        """All lines."""
-        return "".join(self._parts)
 
 
 class _Allowance:
@@ -357,12 +292,14 @@ class RunResult:
     """The outcome of one ``Runtime.run``.
 
     Claimed by the guest: ``value`` (of the last expression), ``error``, ``exit_code`` (after
-    ``SystemExit``), ``displays``, ``trips`` (noteworthy audit events and their counts), and what
-    ``stdout`` and ``stderr`` say.
+    ``SystemExit``), ``displays`` (each a `Display`, as it was last updated; ``displays_dropped`` counts
+    those beyond a bound), ``trips`` (noteworthy audit events and their counts), ``tasks`` (names of
+    asyncio tasks that it left behind), and what ``stdout`` and ``stderr`` say.
 
-    Measured by the host: ``usage``, ``stopped_by`` (``None``, ``"timeout"``, ``"killed"`` or the
-    limit that ended the run), ``stop`` (a `Stop`: which limit was over, or that somebody interrupted
-    the run, and what was done to end it; ``None`` if nothing was), ``host_calls`` (a `HostCalls`:
+    Measured by the host: ``usage``, ``stopped_by`` (``None``, ``"timeout"``, ``"cancelled"``,
+    ``"killed"`` or the limit that ended the run), ``stop`` (a `Stop`: which limit was over, or that
+    somebody interrupted or cancelled the run, and what was done to end it; ``None`` if nothing
+    was), ``host_calls`` (a `HostCalls`:
     how many functions of the host it called, and what that took), the exact ones of ``violations``
     (see `Violation`; hints rest on the guest's word; ``violations_dropped`` counts those beyond a
     bound), ``truncated`` and ``dropped`` (bytes of stdout and stderr that were over the limit and
@@ -378,6 +315,7 @@ class RunResult:
         "denials",
         "denials_dropped",
         "displays",
+        "displays_dropped",
         "dropped",
         "error",
         "exit_code",
@@ -390,6 +328,7 @@ class RunResult:
         "stdout",
         "stop",
         "stopped_by",
+        "tasks",
         "trips",
         "usage",
         "value",
@@ -404,7 +343,9 @@ class RunResult:
         value: Any = None,
         error: GuestFailure | None = None,
         exit_code: int | None = None,
-        displays: tuple[dict[str, Any], ...] = (),
+        displays: tuple[Display, ...] = (),
+        displays_dropped: int = 0,
+        tasks: tuple[str, ...] = (),
         trips: dict[str, int] | None = None,
         stdout: bytes = b"",
         stderr: bytes = b"",
@@ -426,6 +367,8 @@ class RunResult:
         self.error = error
         self.exit_code = exit_code
         self.displays = displays
+        self.displays_dropped = displays_dropped
+        self.tasks = tasks
         self.trips = trips if trips is not None else {}
         self.stdout = stdout
         self.stderr = stderr

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from visruntime import _native
 from visruntime._patterns import beginnings
+from visruntime._runtime_events import RunEvent
+from visruntime._runtime_handle import RunHandle
 from visruntime._runtime_interpreter import how_to_add, jailed_interpreter, refuse_built
 from visruntime._runtime_session import RuntimeSession
 from visruntime._worker_confinement import WorkerConfinement
 from visruntime._worker_tls import TlsSettings
+from visruntime.displays import Display
 from visruntime.environments import find_interpreter
 from visruntime.errors import PolicyError
 from visruntime.processes import JailedStart, TrustedStart
@@ -31,7 +34,17 @@ if TYPE_CHECKING:
     from visruntime.packages import Environment
     from visruntime.policy import JailPolicy
 
-__all__ = ["GuestFailure", "GuestFrame", "RunResult", "RunUsage", "Runtime", "TrustedRuntime"]
+__all__ = [
+    "Display",
+    "GuestFailure",
+    "GuestFrame",
+    "RunEvent",
+    "RunHandle",
+    "RunResult",
+    "RunUsage",
+    "Runtime",
+    "TrustedRuntime",
+]
 
 DEFAULT_OUTPUT = 16 * 1024 * 1024
 """Bytes of stdout, and of stderr, that are kept of one run where no policy says."""

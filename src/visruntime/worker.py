@@ -17,10 +17,20 @@ import time
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
+from visruntime._runtime_events import Feed
 from visruntime._runtime_timeouts import Timeouts
+from visruntime._runtime_traceback import printable
 from visruntime._worker_control import STACKS_SECONDS, Control
 from visruntime._worker_crash import describe_end
-from visruntime._worker_exchange import CALL, GREETING, READY, REPLY, Exchange
+from visruntime._worker_exchange import (
+    ASK,
+    CALL,
+    GREETING,
+    READY,
+    REPLY,
+    SHOW,
+    Exchange,
+)
 from visruntime._worker_ladder import Ladder
 from visruntime._worker_limit import Limit, Timeout
 from visruntime._worker_pauses import Pauses
@@ -28,7 +38,6 @@ from visruntime._worker_start import LOAD, bootstrap, bootstrap_compiled
 from visruntime._worker_streams import CHUNK, Stream
 from visruntime.environments import worker_argv
 from visruntime.errors import ProtocolViolation, WorkerDied
-from visruntime.results import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -347,7 +356,7 @@ class Worker:
     def request_aside(self, request: dict[str, Any], *, callbacks: Callbacks) -> None:
         """Make a request of our own between two runs; output meanwhile counts as late."""
         late = self.begin_run(CHUNK, None)
-        self.request(request, callbacks=callbacks, timeouts=_ASIDE)
+        self.request(request, callbacks=callbacks, feed=Feed(), timeouts=_ASIDE)
         for index, stream in enumerate(self.streams):
             self._late[index] = (late[index] + stream.capture.take())[-CHUNK:]
 
@@ -365,10 +374,13 @@ class Worker:
         request: dict[str, Any],
         *,
         callbacks: Callbacks,
+        feed: Feed,
         timeouts: Timeouts | None = None,
         cpu_spent: Callable[[], float | None] | None = None,
     ) -> dict[str, Any]:
-        """Send one request and return the reply to it; ``stop`` is what was done to end it.
+        """Send one request and return the reply to it; *feed* gets what else happens.
+
+        ``stop`` is what was done to end it.
 
         Raises:
             Timeout: a limit was over; the session lives on if it still replied.
@@ -379,31 +391,40 @@ class Worker:
         frame = self._exchange.make_request(request)
         limit = self._ladder = Ladder(timeouts, self, cpu_spent)
         lost = False
+        feed.begin(limit)
         try:
             self._send(frame, limit)
-            reply = self._await_reply(limit, callbacks)
+            reply = self._await_reply(limit, callbacks, feed)
         except Timeout:
             lost = True
             raise
         finally:
             self._ladder = None
+            feed.let_go()
             self.stop = limit.stop(lost=lost)
-        if limit.told:
+        if limit.told or limit.cancelled:
             raise Timeout(reply)
         return reply
 
-    def _await_reply(self, limit: Ladder, callbacks: Callbacks) -> dict[str, Any]:
+    def _await_reply(self, limit: Ladder, callbacks: Callbacks, feed: Feed) -> dict[str, Any]:
         callbacks.begin_run()
         while True:
             for kind, content in self._step(limit):
-                if kind == CALL:
-                    limit.milliseconds()  # raises at the end: many calls may have come at once
-                    answer = callbacks.answer(content, limit)
-                    self._send(self._exchange.make_answer(answer), limit)
-                elif kind == REPLY:
+                if kind == REPLY:
                     self._take_rest()
                     reply: dict[str, Any] = content
                     return reply
+                if feed.sink is not None:
+                    self._take_rest()  # what was written before comes before
+                limit.milliseconds()  # raises at the end: many may have come at once
+                if kind == CALL:
+                    answer = callbacks.answer(content, limit, feed.emit)
+                    self._send(self._exchange.make_answer(answer), limit)
+                elif kind == ASK:
+                    answer = feed.answer(content, callbacks, limit)
+                    self._send(self._exchange.make_answer(answer), limit)
+                elif kind == SHOW:
+                    feed.display(content)
 
     def wait_for(self, call: Call, limit: Ladder) -> None:
         """Wait for a function of the host that runs elsewhere, and read the output meanwhile.
@@ -431,7 +452,7 @@ class Worker:
             self._poll.modify(channel, select.POLLIN)
 
     def _take_rest(self) -> None:
-        """Read the rest of a run's output: all of it came before the reply, so it is there."""
+        """Read what is in the pipes: all that was written before the frame that has come."""
         ready = self._poll.poll(0)
         for stream in self.streams if ready else ():
             stream.drain()

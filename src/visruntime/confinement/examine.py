@@ -7,6 +7,7 @@ import tempfile
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
+from visruntime._runtime_traceback import printable
 from visruntime.confinement import (
     files,
     interpreter,
@@ -21,7 +22,6 @@ from visruntime.confinement.report import ConfinementReport, Outcome
 from visruntime.confinement.scene import Scene
 from visruntime.errors import VisRuntimeError
 from visruntime.policy import JailPolicy
-from visruntime.results import printable
 from visruntime.runtime import Runtime, TrustedRuntime
 
 if TYPE_CHECKING:

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from types import CodeType, TracebackType
 
 _RUNTIME_PACKAGE = __name__.rpartition(".")[0]
+_ENTRIES = ("finish", "_execute_awaiting")
+"""Functions of the session by which an event loop comes to the guest's code; its own frames, before
+them, say nothing either."""
 MAX_TEXT = 16_384
 """Longest message that is sent, in characters."""
 MAX_LINE = 500
@@ -30,15 +33,6 @@ MAX_LINKED = 16
 """Causes, contexts and group members described beside the exception itself."""
 MAX_TOTAL = 400_000
 """Characters of all texts of one exception together; the host takes little more than twice that."""
-_MIME_METHODS = (
-    ("text/html", "_repr_html_"),
-    ("text/markdown", "_repr_markdown_"),
-    ("text/latex", "_repr_latex_"),
-    ("image/svg+xml", "_repr_svg_"),
-    ("image/png", "_repr_png_"),
-    ("image/jpeg", "_repr_jpeg_"),
-    ("application/json", "_repr_json_"),
-)
 
 
 def cut(text: str, limit: int = MAX_TEXT) -> str:
@@ -61,18 +55,6 @@ def bounded_repr(value: object) -> str:
         return cut(repr(value), MAX_REPR)
     except Exception as exception:
         return f"<{type_name(type(value))}: repr raised {type_name(type(exception))}>"
-
-
-def bundle(value: object) -> dict[str, object]:
-    """Describe *value* for display: media type to text, bytes or JSON data."""
-    formats: dict[str, object] = {"text/plain": bounded_repr(value)}
-    for media_type, method in _MIME_METHODS:
-        function = getattr(type(value), method, None)
-        if function is not None:
-            content = function(value)
-            if content is not None:
-                formats[media_type] = content
-    return formats
 
 
 class ErrorDescriber:
@@ -119,7 +101,7 @@ class ErrorDescriber:
                 described
                 for member in getattr(exception, "exceptions", ())
                 if isinstance(exception, BaseExceptionGroup)
-                and (described := self._link(member)) is not None
+                and (described := self._link(member, again=True)) is not None
             ],
         }
 
@@ -128,18 +110,26 @@ class ErrorDescriber:
         self._room = max(self._room - len(text), 0)
         return text
 
-    def _link(self, exception: BaseException | None) -> dict[str, object] | None:
-        if exception is None or id(exception) in self._seen or self._linked >= MAX_LINKED:
+    def _link(
+        self, exception: BaseException | None, *, again: bool = False
+    ) -> dict[str, object] | None:
+        # A member of a group is shown again, as CPython does, or the group would lack it.
+        if exception is None or self._linked >= MAX_LINKED:
+            return None
+        if id(exception) in self._seen and not again:
             return None
         self._linked += 1
         return self.describe(exception)
 
     def _frames(self, traceback: TracebackType | None) -> list[tuple[object, ...]]:
-        entries = []
+        entries: list[tuple[CodeType, int, int]] = []
         while traceback is not None:
             code = traceback.tb_frame.f_code
             # The runtime's own frames say nothing to the reader of a traceback.
-            if traceback.tb_frame.f_globals.get("__package__") != _RUNTIME_PACKAGE:
+            if traceback.tb_frame.f_globals.get("__package__") == _RUNTIME_PACKAGE:
+                if code.co_name in _ENTRIES:
+                    entries.clear()
+            else:
                 entries.append((code, traceback.tb_lasti, traceback.tb_lineno))
             traceback = traceback.tb_next
         if len(entries) > MAX_FRAMES:

@@ -48,18 +48,22 @@ FORK: Final = 11
 DUMP: Final = 12
 LOG: Final = 13
 BYE: Final = 14
+DISPLAY: Final = 15
+INPUT: Final = 16
 
 NAMES: Final = (
     *("", "HELLO", "RUN", "CALL", "CALLBACK", "CALLBACK_REPLY", "STREAM", "RESULT"),
-    *("DENIED", "INTERRUPT", "RESET", "FORK", "DUMP", "LOG", "BYE"),
+    *("DENIED", "INTERRUPT", "RESET", "FORK", "DUMP", "LOG", "BYE", "DISPLAY", "INPUT"),
 )
 """Name of each frame type; the number is the index, 0 is no type."""
 
 HOST_TYPES: Final = frozenset({HELLO, RUN, CALL, CALLBACK_REPLY, INTERRUPT, RESET, FORK, DUMP, BYE})
 """What the host may send."""
-GUEST_TYPES: Final = frozenset({HELLO, CALLBACK, STREAM, RESULT, DENIED, FORK, DUMP, LOG, BYE})
+GUEST_TYPES: Final = frozenset(
+    {HELLO, CALLBACK, STREAM, RESULT, DENIED, FORK, DUMP, LOG, BYE, DISPLAY, INPUT}
+)
 """What a worker may send."""
-VALUE_TYPES: Final = frozenset({RUN, CALL, CALLBACK, CALLBACK_REPLY, STREAM, RESULT})
+VALUE_TYPES: Final = frozenset({RUN, CALL, CALLBACK, CALLBACK_REPLY, STREAM, RESULT, DISPLAY})
 """Types whose payload may be as large as a value; all others are control frames."""
 
 MAX_CONTROL_PAYLOAD: Final = 1024 * 1024

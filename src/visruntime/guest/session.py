@@ -8,8 +8,9 @@ import sys
 
 import _viscore as core  # type: ignore[import-not-found]
 
-from .describe import ErrorDescriber, bounded_repr, bundle, exit_code, type_name
-from .frames import CALLBACK, CALLBACK_REPLY
+from .describe import ErrorDescriber, bounded_repr, exit_code, type_name
+from .frames import CALLBACK, CALLBACK_REPLY, INPUT
+from .imports import PACKAGE
 from .interrupts import VisInterrupt
 from .values import Handle
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from types import CodeType, ModuleType
     from typing import Any
 
+    from .displays import DisplayHandle
+    from .imports import Imports
     from .interrupts import Interrupts
 
 _ONLY_AST = 0x0400
@@ -28,8 +31,6 @@ MAX_SOURCES = 256
 """Sources of earlier runs that are kept for tracebacks."""
 MAX_HANDLES = 10_000
 """Objects kept alive because the host holds a handle; the oldest goes first."""
-MAX_DISPLAYS = 1_000
-"""Displays of one run that are kept; later ones are dropped."""
 
 
 class HostError(Exception):
@@ -64,36 +65,70 @@ class HostFunction:
 class Session:
     """Runs code in one kept namespace."""
 
-    def __init__(self, interrupts: Interrupts) -> None:
+    def __init__(self, interrupts: Interrupts, imports: Imports) -> None:
         self._interrupts = interrupts
+        self.imports = imports
         self.sources: dict[str, list[str]] = {}
-        self.displays: list[dict[str, object]] = []
         self.running = False
+        self.asks = False
+        self.last_display = 0
+        self.undo: list[Callable[[], object]] = []
         self._handles: dict[int, object] = {}
         self._last_handle = 0
         self._exposed: dict[str, HostFunction] = {}
         self._modules: dict[str, ModuleType] = {}
         self._last_call = 0
         self._host = _thread.allocate_lock()
+        self._sending = _thread.allocate_lock()
         self._runner: Any = None
         self.reset()
-        watch_linecache(self.sources)
+        imports.when_imported("linecache", self._fill_linecache)
+        imports.when_imported("inspect", self._teach_inspect)
+        imports.when_imported("matplotlib", _choose_backend)
 
     def reset(self) -> None:
         """Start a new namespace; exposed functions stay."""
+        self._begin_module()
+        self._handles.clear()
+
+    def _begin_module(self) -> None:
         module = type(sys)("__main__")
         module.__dict__["__builtins__"] = builtins
         module.__dict__["display"] = self.display
+        module.__dict__["update_display"] = self.update_display
         sys.modules["__main__"] = module
         self.globals = module.__dict__
         for function in self._exposed.values():
             self._place(function)
-        self._handles.clear()
+
+    def begin_fresh(self) -> Callable[[], None]:
+        """Start a namespace for one run; returns what brings the session's own back."""
+        before = sys.modules["__main__"], self.globals
+        self._begin_module()
+
+        def undo() -> None:
+            sys.modules["__main__"], self.globals = before
+
+        return undo
+
+    def _fill_linecache(self, linecache: ModuleType) -> None:
+        from .sources import fill_linecache
+
+        fill_linecache(linecache, self.sources)
+
+    def _teach_inspect(self, inspect: ModuleType) -> None:
+        from .sources import teach_inspect
+
+        teach_inspect(inspect, self.sources)
 
     # What the host can ask for: each method is one `op` of a request.
 
     def run(self, request: dict[str, Any]) -> object:
         """Run source text; the value is that of its last expression statement."""
+        if "around" in request:
+            from .surroundings import arrange
+
+            arrange(self, request["around"], self.undo)
         return self._run_source(request, want_value=True)
 
     def exec(self, request: dict[str, Any]) -> object:
@@ -182,15 +217,13 @@ class Session:
         if len(self.sources) > MAX_SOURCES:
             del self.sources[next(iter(self.sources))]
         linecache = sys.modules.get("linecache")
-        if linecache is not None:
-            add_to_linecache(linecache, filename, lines)
+        if linecache is not None and hasattr(linecache, "cache"):
+            linecache.cache[filename] = (sum(map(len, lines)), None, lines, filename)
         return filename
 
     def _run_source(self, request: dict[str, Any], *, want_value: bool) -> object:
         filename = self._register(request)
         self._bind(request["inputs"])
-        if request["argv"] is not None:
-            sys.argv = list(request["argv"])
         if request["filename"]:
             self.globals["__file__"] = filename
         flags = _TOP_LEVEL_AWAIT
@@ -208,15 +241,28 @@ class Session:
         last = None
         if want_value and tree.body and type(tree.body[-1]) is _ast.Expr:
             last = tree.body.pop()
-        if tree.body:
-            self._execute(compile(tree, filename, "exec", flags, True))
+        parts: list[CodeType] = [compile(tree, filename, "exec", flags, True)] if tree.body else []
         if last is None:
-            return None
-        return self._execute(compile(_ast.Expression(last.value), filename, "eval", flags, True))
+            return self._execute(*parts)
+        tree = _ast.Expression(last.value)
+        return self._execute(*parts, compile(tree, filename, "eval", flags, True))
 
-    def _execute(self, code: CodeType) -> object:
-        result = eval(code, self.globals)
-        return self._await(result) if code.co_flags & _COROUTINE else result
+    def _execute(self, *parts: CodeType) -> object:
+        """Run *parts* one after the other; if one awaits, all of them run in the event loop."""
+        if any(code.co_flags & _COROUTINE for code in parts):
+            return self._await(self._execute_awaiting(parts))
+        result = None
+        for code in parts:
+            result = eval(code, self.globals)
+        return result
+
+    async def _execute_awaiting(self, parts: tuple[CodeType, ...]) -> object:
+        result: Any = None
+        for code in parts:
+            result = eval(code, self.globals)
+            if code.co_flags & _COROUTINE:
+                result = await result
+        return result
 
     def _await(self, awaitable: Any) -> object:
         import asyncio
@@ -251,10 +297,40 @@ class Session:
 
     # What crosses to the host.
 
-    def display(self, value: object) -> None:
-        """Hand *value* to the host in every format that it offers."""
-        if len(self.displays) < MAX_DISPLAYS:
-            self.displays.append(bundle(value))
+    def display(self, *values: object, display_id: object = None) -> DisplayHandle | None:
+        """Show each value on the host in every format that it offers.
+
+        With a *display_id*, which may be True for a new one, the handle that this returns, or
+        ``update_display``, can replace it later.
+        """
+        from . import displays
+
+        return displays.display(self, values, display_id)
+
+    def update_display(self, value: object, *, display_id: str) -> None:
+        """Show *value* in place of the latest display of that name."""
+        from . import displays
+
+        displays.show(self, value, displays.check_id(display_id), update=True)
+
+    def end_code(self, request: dict[str, Any]) -> list[str]:
+        """Do what comes after the guest's code; return the names of tasks that it left behind."""
+        figures = sys.modules.get(f"{PACKAGE}.figures")
+        if figures is not None:
+            figures.show()
+        if self._runner is None:
+            return []
+        from .tasks import left_behind
+
+        return left_behind(self._runner, cancel=request.get("tasks") == "cancel")
+
+    def take_back(self) -> None:
+        """Take back what was set up for one run; no interrupt comes here."""
+        while self.undo:
+            try:
+                self.undo.pop()()
+            except OSError:
+                continue  # the guest closed or removed what it needs
 
     def handle(self, value: object) -> tuple[int, str, str]:
         """Keep *value* here and name it for the host."""
@@ -264,14 +340,14 @@ class Session:
             del self._handles[next(iter(self._handles))]
         return self._last_handle, type_name(type(value)), bounded_repr(value)
 
-    def encode_success(self, request: dict[str, Any], value: object) -> bytes:
+    def encode_success(self, request: dict[str, Any], value: object, tasks: list[str]) -> bytes:
         """Encode the reply for *value*; what cannot cross is replaced by a handle."""
         reply = {
             "id": request["id"],
             "value": value,
             "error": None,
             "exit_code": None,
-            "displays": self.displays,
+            "tasks": tasks,
             "trips": core.trip_counts(),
             "denials": core.denials(),
         }
@@ -279,10 +355,11 @@ class Session:
             return self._encode(reply)
         except (ValueError, TypeError, OverflowError, RecursionError):
             reply["value"] = Opaque(value)
-            reply["displays"] = []
             return self._encode(reply)
 
-    def encode_failure(self, request: dict[str, Any], exception: BaseException) -> bytes:
+    def encode_failure(
+        self, request: dict[str, Any], exception: BaseException, tasks: list[str]
+    ) -> bytes:
         """Encode the reply for an exception that ended the guest's code."""
         code = error = None
         if isinstance(exception, SystemExit) and request["op"] == "run":
@@ -298,7 +375,7 @@ class Session:
                 "value": None,
                 "error": error,
                 "exit_code": code,
-                "displays": self.displays,
+                "tasks": tasks,
                 "trips": core.trip_counts(),
                 "denials": core.denials(),
             }
@@ -317,10 +394,18 @@ class Session:
         self, name: str, arguments: tuple[object, ...], keywords: dict[str, object]
     ) -> object:
         """Call an exposed function of the host and wait for its answer."""
+        call: dict[str, object] = {"name": name, "args": list(arguments), "kwargs": keywords}
+        return self.ask_host(CALLBACK, call)
+
+    def ask_host(self, kind: int, question: dict[str, object]) -> Any:
+        """Send a question and wait for its answer."""
+        self._last_call = number = self._last_call + 1
+        # Encoding may run code of the guest, which may call the host itself.
+        data = core.encode({"id": number, **question}, default=self._default)
         self._interrupts.enter_channel()
         try:
             with self._host:
-                reply = self._exchange(name, arguments, keywords)
+                reply = self._exchange(kind, number, data)
         finally:
             self._interrupts.leave_channel()
         if reply["error"] is not None:
@@ -329,15 +414,10 @@ class Session:
             raise _host_error(*reply["error"])
         return reply["value"]
 
-    def _exchange(
-        self, name: str, arguments: tuple[object, ...], keywords: dict[str, object]
-    ) -> dict[str, Any]:
-        if not self.running:
-            raise RuntimeError("functions of the host can be called only during a run")
-        self._last_call += 1
-        number = self._last_call
-        call = {"id": number, "name": name, "args": list(arguments), "kwargs": keywords}
-        core.send(CALLBACK, core.encode(call, default=self._default))
+    def _exchange(self, kind: int, number: int, data: bytes) -> dict[str, Any]:
+        if kind == INPUT and not self.asks:
+            raise EOFError("the host answers no more questions for input")
+        self._send(kind, data)
         while True:
             frame_type, payload = core.receive()
             if frame_type == CALLBACK_REPLY:
@@ -346,9 +426,25 @@ class Session:
                 if reply["id"] == number:
                     return reply
 
+    def send(self, kind: int, value: object) -> None:
+        """Tell the host something that has no answer, from any thread."""
+        data = core.encode(value)
+        self._interrupts.enter_channel()
+        try:
+            self._send(kind, data)
+        finally:
+            self._interrupts.leave_channel()
+
+    def _send(self, kind: int, data: bytes) -> None:
+        # Two threads would mix their frames.
+        with self._sending:
+            if not self.running:
+                raise RuntimeError("the host can be reached only during a run")
+            core.send(kind, data)
+
     def finish(self, send: Callable[[], object]) -> None:
         """End the run with *send*, after calls to the host in other threads are done."""
-        with self._host:
+        with self._host, self._sending:
             self.running = False
             send()
 
@@ -389,48 +485,9 @@ def _host_error(name: str, message: str, data: dict[str, object]) -> HostError:
     return error
 
 
-def add_to_linecache(linecache: ModuleType, filename: str, lines: list[str]) -> None:
-    """Let tracebacks that the guest prints itself show the session's source."""
-    linecache.cache[filename] = (sum(map(len, lines)), None, lines, filename)
+def _choose_backend(matplotlib: Any) -> None:
+    """Let pyplot show its figures on the host, unless the guest's environment says otherwise."""
+    import os
 
-
-class _LinecacheWatcher:
-    """A meta path finder that fills linecache when the guest first imports it.
-
-    Importing it at each start would cost more than the rest of the bootstrap.
-    """
-
-    def __init__(self, sources: dict[str, list[str]]) -> None:
-        self._sources = sources
-        self._loader: Any = None
-
-    def find_spec(self, name: str, _path: object = None, _target: object = None) -> Any:
-        """Answer for linecache only, and only once."""
-        if name != "linecache":
-            return None
-        sys.meta_path.remove(self)
-        for finder in sys.meta_path:
-            spec = finder.find_spec(name, None)
-            if spec is not None and spec.loader is not None:
-                self._loader = spec.loader
-                spec.loader = self  # type: ignore[assignment]
-                return spec
-        return None
-
-    def create_module(self, spec: Any) -> Any:
-        """Leave that to the real loader."""
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module: Any) -> None:
-        """Run the module with its real loader, then add the sources."""
-        module.__loader__ = module.__spec__.loader = self._loader
-        self._loader.exec_module(module)
-        for filename, lines in self._sources.items():
-            add_to_linecache(module, filename, lines)
-
-
-def watch_linecache(sources: dict[str, list[str]]) -> None:
-    """Register *sources* in linecache now or as soon as it is imported."""
-    linecache = sys.modules.get("linecache")
-    if linecache is None:
-        sys.meta_path.insert(0, _LinecacheWatcher(sources))
+    if not os.environ.get("MPLBACKEND"):
+        matplotlib.rcParams["backend"] = f"module://{PACKAGE}.figures"

@@ -10,6 +10,7 @@ import _viscore as core  # type: ignore[import-not-found]
 
 from .confine import confine
 from .frames import BYE, HELLO, RESULT, RUN
+from .imports import PACKAGE, Imports
 from .interrupts import Interrupts, VisInterrupt, reserve
 from .session import Session
 from .values import install
@@ -40,12 +41,15 @@ def main() -> None:
         "refuses_processes": confine(settings["confine"]),
     }
     core.send(HELLO, core.encode(hello))
-    session = Session(interrupts)
+    package: Any = sys.modules[PACKAGE]
+    late, compiled = package.late
+    package.session = session = Session(interrupts, Imports(late, compiled=compiled))
     process = posix.getpid()
     posix.register_at_fork(after_in_child=core.forget_host)
     _allow_fork(process)
     sys.argv = [""]
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    core.buffer_lines()
     # Only now may code of the environment run: .pth files, sitecustomize.
     _, failure = interrupts.guarded(_start_site)
     ready = {"id": READY, "error": None if failure is None else type(failure).__name__}
@@ -88,7 +92,6 @@ def _start_site() -> None:
 def _answer(
     session: Session, interrupts: Interrupts, request: dict[str, Any], process: int
 ) -> bytes:
-    session.displays = []
     session.running = True
     interrupts.begin_run()
     core.begin_run(request["id"])
@@ -96,12 +99,16 @@ def _answer(
     value, exception = interrupts.guarded(operation, request)
     if posix.getpid() != process:
         _end_child(exception)
+    tasks, problem = interrupts.guarded(session.end_code, request)
+    tasks = tasks if problem is None else []
+    exception = exception if exception is not None else problem
     if exception is None:
-        reply, failure = interrupts.guarded(session.encode_success, request, value)
+        reply, failure = interrupts.guarded(session.encode_success, request, value, tasks)
     else:
-        reply, failure = interrupts.guarded(session.encode_failure, request, exception)
+        reply, failure = interrupts.guarded(session.encode_failure, request, exception, tasks)
     interrupts.guarded(_flush)
     core.end_run()
+    session.take_back()
     if failure is None:
         assert isinstance(reply, bytes)
         return reply
@@ -138,7 +145,7 @@ def _encode_undescribed(request: dict[str, Any], *, interrupted: bool) -> bytes:
             "value": None,
             "error": error,
             "exit_code": None,
-            "displays": [],
+            "tasks": [],
             "trips": {},
             "denials": ([], 0),
         }

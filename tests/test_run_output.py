@@ -1,0 +1,149 @@
+"""Output of runs: every writer is heard, in order, and none fills the host or stops the worker."""
+
+from __future__ import annotations
+
+import resource
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from runtime_helpers import runtime
+
+from visruntime.policy import JailPolicy, Limits
+from visruntime.runtime import Runtime
+
+if TYPE_CHECKING:
+    from runtime_helpers import AnyRuntime
+
+    from visruntime.runtime import RunEvent
+
+__all__ = ["runtime"]  # the fixture is found by its name in this module
+
+MIB = 1024 * 1024
+
+
+def test_a_gigabyte_on_both_streams_at_once() -> None:
+    """LM-02: two floods stop neither each other nor the worker, and cost the host the limit."""
+    with Runtime(JailPolicy(limits=Limits(output=MIB))) as runtime:
+        runtime.run("import os, threading")
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        result = runtime.run(
+            "block = bytes(1 << 20)\n"
+            "def flood(fd):\n"
+            "    for _ in range(512):\n"
+            "        rest = memoryview(block)\n"
+            "        while rest: rest = rest[os.write(fd, rest):]\n"
+            "    os.write(fd, b'END')\n"
+            "threads = [threading.Thread(target=flood, args=(fd,)) for fd in (1, 2)]\n"
+            "for t in threads: t.start()\n"
+            "for t in threads: t.join()\n"
+            "'done'",
+            timeout=60,
+        )
+        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+        assert runtime.run("1 + 1").value == 2
+    assert result.value == "done"
+    for kept, dropped in zip((result.stdout, result.stderr), result.dropped, strict=True):
+        assert len(kept) + dropped == 512 * MIB + 3
+        assert len(kept) <= MIB
+        assert kept.endswith(b"END")
+    assert grown < 50_000  # KiB
+
+
+def test_bytes_that_are_no_text_are_kept(runtime: AnyRuntime) -> None:
+    """Invalid UTF-8 stays as it is in bytes and is replaced in text, cut anywhere."""
+    events: list[RunEvent] = []
+    result = runtime.run(
+        "import os, time\n"
+        "os.write(1, b'a\\xff\\xc3'); time.sleep(.1); os.write(1, b'\\xa9\\x00')\n"
+        "os.write(2, b'\\xed\\xa0\\x80')\n"
+        "print('\\udc80'); '\\udc80'",
+        on_event=events.append,
+    )
+    assert result.stdout == b"a\xff\xc3\xa9\x00\x80\n"
+    assert result.stdout_text == "a\ufffdé\0\ufffd\n"
+    assert "\ufffd" in result.stderr_text
+    assert result.value == "\udc80"
+    assert b"".join(e.data for e in events if e.kind == "stdout") == result.stdout
+    assert next(e.text for e in events if e.kind == "stdout") == "a\ufffd\ufffd"
+
+
+def test_lines_of_c_code_come_in_their_place(runtime: AnyRuntime) -> None:
+    """A line that C code prints must not wait for the end of the run."""
+    result = runtime.run(
+        "import ctypes, os\nlibc = ctypes.CDLL(None)\n"
+        "libc.puts(b'one'); print('two'); libc.puts(b'three'); os.system('echo four')\n"
+        "libc.printf(b'five'); print('six', end='')"
+    )
+    assert result.stdout.startswith(b"one\ntwo\nthree\nfour\n")
+    assert sorted(result.stdout[19:].replace(b"six", b"-").split(b"-")) == [b"", b"five"]
+
+
+def test_a_flood_during_a_call_to_the_host_does_not_hold_it_up(runtime: AnyRuntime) -> None:
+    """While the host computes an answer a guest's thread fills the pipes; both go on."""
+
+    def slow() -> str:
+        time.sleep(0.3)
+        return "x" * MIB
+
+    runtime.expose("slow", slow)
+    result = runtime.run(
+        "import os, threading\n"
+        "def flood(fd):\n"
+        "    for _ in range(100): os.write(fd, bytes(100_000))\n"
+        "threads = [threading.Thread(target=flood, args=(fd,)) for fd in (1, 2)]\n"
+        "for t in threads: t.start()\n"
+        "size = len(slow())\n"
+        "for t in threads: t.join()\n"
+        "size",
+        timeout=30,
+    )
+    assert result.value == MIB
+    sizes = (len(result.stdout) + result.dropped[0], len(result.stderr) + result.dropped[1])
+    assert sizes == (10_000_000, 10_000_000)
+
+
+def test_a_guest_without_standard_streams_goes_on(runtime: AnyRuntime) -> None:
+    """Closed and replaced streams are the guest's own matter; its values still arrive."""
+    code = "import os, sys\nos.close(1); os.close(2)\nsys.stdout = sys.stderr = None\n3"
+    assert runtime.run(code).value == 3
+    result = runtime.run("display(4); 5")
+    assert (result.value, result.stdout, result.stderr) == (5, b"", b"")
+    assert [display.text for display in result.displays] == ["4"]
+
+
+def test_output_between_runs_is_bounded(runtime: AnyRuntime) -> None:
+    """A thread that prints for ever between two runs costs the host no more than a pipe."""
+    runtime.run(
+        "import os, threading\ngo = True\n"
+        "def flood():\n"
+        "    while go: os.write(1, bytes(65536))\n"
+        "threading.Thread(target=flood, daemon=True).start()"
+    )
+    time.sleep(0.3)
+    result = runtime.run("go = False")
+    assert 0 < len(result.late_stdout) <= 2 * MIB
+
+
+def test_output_reaches_observers_of_two_runtimes_at_once() -> None:
+    """Two runtimes driven by two threads must not mix their events."""
+    seen: dict[str, list[bytes]] = {"a": [], "b": []}
+
+    def work(name: str) -> None:
+        with Runtime(JailPolicy()) as runtime:
+            runtime.run(
+                f"for _ in range(50): print({name!r}, flush=True)",
+                on_event=lambda event: (
+                    seen[name].append(event.data) if event.kind == "stdout" else None
+                ),
+            )
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in seen]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert {name: b"".join(data) for name, data in seen.items()} == {
+        "a": b"a\n" * 50,
+        "b": b"b\n" * 50,
+    }

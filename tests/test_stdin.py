@@ -1,0 +1,191 @@
+"""Standard input of runs: nothing, given bytes, or a function of the host that answers."""
+
+from __future__ import annotations
+
+import os
+import pty
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from runtime_helpers import runtime
+
+from visruntime.errors import CommandTimeout
+from visruntime.runtime import TrustedRuntime
+
+if TYPE_CHECKING:
+    from runtime_helpers import AnyRuntime
+
+__all__ = ["runtime"]  # the fixture is found by its name in this module
+
+READ_ALL = """
+import os, subprocess, sys
+first = input('prompt> ')
+second = sys.stdin.readline()
+rest = sys.stdin.read()
+(first, second, rest)
+"""
+
+
+def test_given_text_is_what_the_code_reads(runtime: AnyRuntime) -> None:
+    """input(), sys.stdin and the end of file are those of a file with that text."""
+    result = runtime.run(READ_ALL, stdin="eins\nzwei é\nmore\nlast")
+    assert result.error is None, result.error.traceback
+    assert result.value == ("eins", "zwei é\n", "more\nlast")
+    assert result.stdout == b"prompt> "
+    assert runtime.run("for line in sys.stdin: print(len(line))", stdin="ab\nc").stdout == b"3\n1\n"
+    assert runtime.run("input()", stdin="").error.type_name == "EOFError"  # type: ignore[union-attr]
+
+
+def test_children_and_c_code_read_it_too(runtime: AnyRuntime) -> None:
+    """Descriptor 0 is the input, byte for byte, for whoever reads from it."""
+    data = bytes(range(256)) * 5000
+    code = "import os, subprocess\nhead = os.read(0, 4)\n(head, subprocess.check_output(['cat']))"
+    result = runtime.run(code, stdin=data)
+    assert result.value == (data[:4], data[4:])
+
+
+def test_input_of_one_run_is_not_that_of_the_next(runtime: AnyRuntime) -> None:
+    """What a run left unread is gone, and descriptor 0 and sys.stdin are as before."""
+    before = runtime.run("import os, sys\n(os.fstat(0).st_rdev, id(sys.stdin))").value
+    runtime.run("input()", stdin="one\ntwo\n")
+    assert runtime.run("(os.fstat(0).st_rdev, id(sys.stdin))").value == before
+    for verb in ("input()", "sys.stdin.readline() or input()"):
+        error = runtime.run(verb).error
+        assert error is not None
+        assert error.type_name == "EOFError"
+    runtime.run("os.close(0)", stdin="x")
+    assert runtime.run("(os.fstat(0).st_rdev, id(sys.stdin))").value == before
+    runtime.run("os.close(0)")
+    assert runtime.run("input()", stdin="works").value == "works"
+    assert runtime.run("1").value == 1
+
+
+def test_the_host_answers_questions(runtime: AnyRuntime) -> None:
+    """input() and getpass ask the host, with their prompt, and nothing is printed."""
+    asked: list[tuple[str, bool]] = []
+
+    def answer(prompt: str, password: bool) -> str | None:  # noqa: FBT001 (as it is called)
+        asked.append((prompt, password))
+        return {"name? ": "Ada", "Password: ": "s3cret"}.get(prompt, "line")
+
+    events: list[Any] = []
+    result = runtime.run(
+        "import getpass, sys\n"
+        "(input('name? '), getpass.getpass(), sys.stdin.readline(), sys.stdin.readline(2),\n"
+        " sys.stdin.readline())",
+        stdin=answer,
+        on_event=events.append,
+    )
+    assert result.error is None, result.error.traceback
+    assert result.value == ("Ada", "s3cret", "line\n", "li", "ne\n")
+    assert asked == [("name? ", False), ("Password: ", True), ("", False), ("", False)]
+    assert (result.stdout, result.stderr) == (b"", b"")
+    assert [e.data for e in events if e.kind == "input"] == ["name? ", "Password: ", "", ""]
+    # After the run nobody is asked any more.
+    error = runtime.run("getpass.getpass is not None and input('again? ')").error
+    assert error is not None
+    assert error.type_name == "EOFError"
+    assert len(asked) == 4
+
+
+def test_an_answer_of_none_is_the_end_of_file(runtime: AnyRuntime) -> None:
+    """``None`` ends the input as an empty file does."""
+    assert runtime.run("list(__import__('sys').stdin)", stdin=lambda *_: None).value == []
+    error = runtime.run("input()", stdin=lambda *_: None).error
+    assert error is not None
+    assert error.type_name == "EOFError"
+    lines = iter(["a", "b"])
+    code = "__import__('sys').stdin.read()"
+    assert runtime.run(code, stdin=lambda *_: next(lines, None)).value == "a\nb\n"
+
+
+def test_an_answer_that_fails_is_an_error_of_the_guest(runtime: AnyRuntime) -> None:
+    """An exception of the function, or an answer that is no text, comes up in the guest."""
+
+    def fail(*_: object) -> str:
+        raise PermissionError("not now")
+
+    error = runtime.run("input()", stdin=fail).error
+    assert error is not None
+    assert (error.type_name, error.message) == ("visruntime.host.PermissionError", "not now")
+    wrong: Any = lambda *_: 7  # noqa: E731
+    error = runtime.run("input()", stdin=wrong).error
+    assert error is not None
+    assert "text or None" in error.message
+    assert runtime.run("1").value == 1
+
+
+def test_prompts_are_clean_and_bounded(runtime: AnyRuntime) -> None:
+    """A prompt of a guest reaches no terminal as a control sequence, nor in any length."""
+    asked: list[str] = []
+
+    def answer(prompt: str, _: bool) -> str:  # noqa: FBT001 (as it is called)
+        asked.append(prompt)
+        return "x"
+
+    code = "input('\\x1b]0;title\\x07 \\x9b31m pay\\r?\\n\\u202e'), len(input('p' * 10**6))"
+    assert runtime.run(code, stdin=answer).value == ("x", 1)
+    assert all(character == "\n" or character.isprintable() for character in asked[0])
+    assert "title" in asked[0]
+    assert len(asked[1]) == 16_384
+
+
+def test_a_guest_that_asks_without_end_is_stopped_by_its_time(runtime: AnyRuntime) -> None:
+    """A million questions are bounded by the run's own limits, and the next run is fine."""
+    count = [0]
+
+    def answer(*_: object) -> str:
+        count[0] += 1
+        return "x"
+
+    started = time.monotonic()
+    with pytest.raises(CommandTimeout):
+        runtime.run("while True: input()", stdin=answer, timeout=0.5)
+    assert time.monotonic() - started < 3
+    assert count[0] > 10
+    assert runtime.run("2").value == 2
+
+
+def test_threads_of_the_guest_may_ask(runtime: AnyRuntime) -> None:
+    """Questions of several threads are answered one by one and do not mix."""
+    result = runtime.run(
+        "import threading\nanswers = {}\n"
+        "def ask(n): answers[n] = input(str(n))\n"
+        "threads = [threading.Thread(target=ask, args=(n,)) for n in range(20)]\n"
+        "for t in threads: t.start()\n"
+        "for t in threads: t.join()\n"
+        "answers == {n: f'<{n}>' for n in range(20)}",
+        stdin=lambda prompt, _: f"<{prompt}>",
+    )
+    assert result.value is True
+
+
+def test_a_thread_that_asks_after_the_run_gets_the_end_of_file(runtime: AnyRuntime) -> None:
+    """A function kept from a run with answers must not ask in a later run without."""
+    runtime.run("import builtins\nkept = builtins.input", stdin=lambda *_: "x")
+    error = runtime.run("kept('?')").error
+    assert error is not None
+    assert error.type_name == "EOFError"
+
+
+def test_the_terminal_of_the_host_is_never_read() -> None:
+    """With a terminal as the host's own stdin, a guest's input() still ends at once."""
+    main, other = pty.openpty()
+    saved = os.dup(0)
+    try:
+        os.dup2(other, 0)
+        os.write(main, b"typed by the owner\n")
+        with TrustedRuntime() as runtime:
+            done: list[Any] = []
+            reader = threading.Thread(target=lambda: done.append(runtime.run("input()").error))
+            reader.start()
+            reader.join(10)
+            assert done
+            assert done[0].type_name == "EOFError"
+        assert os.read(0, 100) == b"typed by the owner\n"
+    finally:
+        os.dup2(saved, 0)
+        for descriptor in (saved, main, other):
+            os.close(descriptor)
