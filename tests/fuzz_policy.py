@@ -56,9 +56,11 @@ LEAVES = st.one_of(
     st.booleans(),
     st.text(max_size=8),
 )
-FIELDS = st.one_of(st.sampled_from([*vr.JailPolicy.__slots__] * 5), st.text(max_size=6))
+FIELDS = st.one_of(st.sampled_from([*vr.JailPolicy.__slots__, "python"] * 5), st.text(max_size=6))
 NAMES = st.one_of(
-    st.sampled_from([*vr.Limits.__slots__, "mode", "allow", "deny", "LANG", "A_TOKEN", "80"]),
+    st.sampled_from(
+        [*vr.Limits.__slots__, "mode", "allow", "deny", "LANG", "A_TOKEN", "80", "tls_strict"]
+    ),
     st.text(max_size=6),
 )
 VALUES = st.one_of(

@@ -285,6 +285,26 @@ def test_a_jail_that_hides_the_bundle_is_refused(bundle: Path) -> None:
         Runtime(jail, ca=bundle, tls_strict=False)
 
 
+@pytest.mark.parametrize("how", ["deny", "deny_read"])
+def test_a_policy_that_denies_the_bundle_is_refused(how: str, bundle: Path) -> None:
+    """A worker that could not read what it is told of never starts."""
+    for path in (bundle, bundle.parent):
+        if path == bundle.parent:  # the bundle is the more specific path, and wins
+            with Runtime(JailPolicy(**{how: [path]}), ca=bundle) as runtime:  # type: ignore[arg-type]
+                assert runtime.eval("len(open(__import__('os').environ['PIP_CERT']).read())")
+            continue
+        with pytest.raises(PolicyError, match="denies reading") as refusal:
+            Runtime(JailPolicy(**{how: [path]}), ca=bundle)  # type: ignore[arg-type]
+        assert refusal.value.value == str(bundle)
+
+
+def test_a_switch_of_uv_is_left_as_chosen(bundle: Path) -> None:
+    """Both mean the same file, so another value is no contradiction."""
+    with Runtime(JailPolicy(env={"UV_SYSTEM_CERTS": "0"}), ca=bundle) as runtime:
+        variables = runtime.eval("dict(__import__('os').environ)")
+    assert (variables["UV_SYSTEM_CERTS"], variables["UV_NATIVE_TLS"]) == ("0", "true")
+
+
 def test_a_new_worker_has_the_settings_too(bundle: Path) -> None:
     """They belong to the runtime: a worker that dies takes nothing with it."""
     ask = "import ssl, os; [os.environ['PIP_CERT'], len(ssl.SSLContext.__mro__)]"

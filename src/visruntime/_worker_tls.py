@@ -117,7 +117,7 @@ class TlsSettings:
         """
         added: dict[str, str] = {}
         if self.bundle is not None:
-            added |= dict.fromkeys(CA_VARIABLES, self.bundle) | UV_SWITCHES
+            added |= dict.fromkeys(CA_VARIABLES, self.bundle)
         for name, value in added.items():
             if chosen.get(name, value) != value:
                 raise PolicyError(
@@ -125,6 +125,8 @@ class TlsSettings:
                     field="ca",
                     value=self.bundle,
                 )
+        if self.bundle is not None:
+            added |= {name: on for name, on in UV_SWITCHES.items() if name not in chosen}
         if self.strict is False:
             path = chosen.get("PYTHONPATH", ambient.get("PYTHONPATH"))
             added["PYTHONPATH"] = f"{LENIENT_FOLDER}:{path}" if path else LENIENT_FOLDER

@@ -173,6 +173,8 @@ class Runtime(RuntimeSession):
         self._interpreter = jailed_interpreter(python, environment, write=write)
         if isinstance(policy, Jail):
             _require_readable(self._policy, self._grants)
+        elif self._tls.grants:
+            _refuse_denied(self._policy, self._tls.grants)
         self._jail = policy if isinstance(policy, Jail) else self._open_jail()
         self._start = JailedStart(
             self._live_jail, cwd=None if cwd is None else os.fspath(cwd), env=env, stdin=stdin
@@ -241,4 +243,14 @@ def _require_readable(policy: JailPolicy, grants: Sequence[Grant]) -> None:
                 "jail, or add the path to read=",
                 field="read",
                 value=path,
+            )
+
+
+def _refuse_denied(policy: JailPolicy, grants: Sequence[Grant]) -> None:
+    rules = [(r.kind, r.path) for r in policy.resolved_rules() if r.origin != "private"]
+    rules += [("read", path) for path, _ in grants]
+    for path, reason in grants:
+        if not _native.decide(rules, "read", path)[0]:
+            raise PolicyError(
+                f"the policy denies reading {path} ({reason})", field="deny", value=path
             )

@@ -42,6 +42,7 @@ class Finder:
     """A meta path finder that changes how ``ssl`` is executed, each time that it is."""
 
     def __init__(self) -> None:
+        # Python holds the import lock while it asks a finder, so this is never another thread's.
         self._asking = False
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> object:
