@@ -8,6 +8,7 @@ thread of the tests, and those of the guests in the workers that they started. T
 
 from __future__ import annotations
 
+import ctypes
 import faulthandler
 import fcntl
 import functools
@@ -35,11 +36,15 @@ DUMP_SIGNAL = signal.SIGRTMAX - 6
 """Makes the tests' process write its stacks, whoever holds the interpreter's lock."""
 ASK_SIGNAL = signal.SIGRTMAX - 7
 """Tells the tests' process to read what its watcher wants. No test and no worker uses the two."""
+FRAME_SECONDS = 30.0
+"""How long the start and the end of pytest itself may take at least."""
+START, END = "pytest (start)", "pytest (end of the session)"
 HOLD = "in the debugger"
 """A stage that may take as long as it likes."""
 _ASK = b"?"
 _F_SETSIG = 10
-"""Of asm-generic/fcntl.h; Python has no name for it."""
+"""Of asm-generic/fcntl.h; Python has no name for it, nor for the next, of linux/prctl.h."""
+_PR_SET_PDEATHSIG = 1
 _DONE = b"\0"
 
 
@@ -63,8 +68,13 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
     heard, ask = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
+    watcher = os.getpid()
     child = os.fork()
     if child == 0:
+        # For ends of the watcher that it cannot pass on; it has but one thread, whose end this is.
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != watcher:
+            os._exit(EXIT_STALLED)
         os.close(signs)
         os.close(ask)
         config.pluginmanager.register(Progress(tell, heard), "stalls-progress")
@@ -83,8 +93,8 @@ class Progress:
         # Here pytest has not yet taken standard error away.
         self._screen = os.dup(2)
         faulthandler.register(DUMP_SIGNAL, file=self._screen, all_threads=True)
-        # The kernel sends the signal when the watcher writes, and when it is gone. A thread would
-        # do as well, but from 3.12 on each fork in a test would warn of it.
+        # The kernel sends the signal when the watcher writes. A thread would do as well, but from
+        # 3.12 on each fork in a test would warn of it.
         self._heard = heard
         os.set_blocking(heard, False)
         signal.signal(ASK_SIGNAL, self._listen)
@@ -106,7 +116,7 @@ class Progress:
         except BlockingIOError:
             return
         if not asked:
-            os._exit(EXIT_STALLED)  # nobody watches any longer
+            return  # the watcher is gone
         with suppress(Exception):
             self._write_guests()
         os.write(self._tell, _DONE)
@@ -177,7 +187,7 @@ class Watch:
         self._signs = signs
         self._ask = ask
         self._seconds = seconds
-        self._stage = "pytest (start)"
+        self._stage = START
         self._rest = b""
 
     def run(self) -> int:
@@ -190,18 +200,21 @@ class Watch:
         while True:
             left = None
             if not self._stage.endswith(f"({HOLD})"):
-                left = max(seen + self._seconds - time.monotonic(), 0)
+                left = max(seen + self._allowed() - time.monotonic(), 0)
             ready = self._wait(left)
             if self._pidfd in ready:
                 return self._exit_code()
             if self._signs in ready:
                 self._read()
                 seen = time.monotonic()
-            elif left is not None and time.monotonic() >= seen + self._seconds:
+            elif left is not None and time.monotonic() >= seen + self._allowed():
                 self._report()
                 os.kill(self._child, signal.SIGKILL)
                 self._exit_code()
                 return EXIT_STALLED
+
+    def _allowed(self) -> float:
+        return max(self._seconds, FRAME_SECONDS if self._stage in (START, END) else 0)
 
     def _pass_on(self, number: int, _frame: object) -> None:
         with suppress(ProcessLookupError):
@@ -234,7 +247,7 @@ class Watch:
 
     def _report(self) -> None:
         self._print(
-            f"\n\nno progress for {self._seconds:g} s at {self._stage}\n\nthe tests' threads:\n"
+            f"\n\nno progress for {self._allowed():g} s at {self._stage}\n\nthe tests' threads:\n"
         )
         with suppress(ProcessLookupError):
             os.kill(self._child, DUMP_SIGNAL)

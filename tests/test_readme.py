@@ -46,7 +46,12 @@ RECIPES = [
 
 PYTHON_RECIPES = [
     code
-    for document in ("doc/how-to.md", "doc/confinement.md")
+    for document in (
+        "doc/how-to.md",
+        "doc/confinement.md",
+        "doc/control.md",
+        "doc/callbacks.md",
+    )
     for code in readme.blocks("python", document)
 ]
 
