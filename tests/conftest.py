@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+pytest_plugins = ["stalls"]
 ORDINARY_UID = 1000
 
 # A runner in the background has SIGINT ignored, and every program it starts would, too.

@@ -46,7 +46,13 @@ RECIPES = [
 
 PYTHON_RECIPES = [
     code
-    for document in ("doc/how-to.md", "doc/confinement.md", "doc/runs.md")
+    for document in (
+        "doc/how-to.md",
+        "doc/confinement.md",
+        "doc/control.md",
+        "doc/callbacks.md",
+        "doc/runs.md",
+    )
     for code in readme.blocks("python", document)
 ]
 
