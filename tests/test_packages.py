@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import errno
 import os
 import socket
@@ -426,6 +427,42 @@ def test_no_guest_writes_where_environments_are(wheels: Path, cache: Path) -> No
         pass  # the control: the host can
     with pytest.raises(vr.PolicyError, match="write"):
         vr.Runtime(vr.JailPolicy(write=[built.folder]), environment=resolved(wheels, "tinyb"))
+
+
+@pytest.mark.parametrize("absent_deny", ["broker", "wall"])
+def test_no_guest_prepares_the_place_of_environments(
+    tmp_path: Path, cache: Path, absent_deny: str
+) -> None:
+    """Where nothing was built yet, a guest must not put there what later workers would import."""
+    for name in ("uv", "pip"):
+        (cache.parent / name).mkdir(parents=True)
+    text = (
+        "import os\n"
+        "def attempt(act, *given):\n"
+        "    try: act(*given)\n"
+        "    except OSError as error: return error.errno\n"
+        "    return 0\n"
+        f"home, here = {str(tmp_path)!r}, {str(cache)!r}\n"
+        "os.makedirs(home + '/own', exist_ok=True)\n"
+        "print([attempt(os.mkdir, here), attempt(os.symlink, home, here),"
+        " attempt(os.rename, home + '/own', here),"
+        " attempt(os.rename, os.path.dirname(here), home + '/x')])"
+    )
+    outside = subprocess.run(
+        ["/usr/bin/python3", "-c", text], capture_output=True, text=True, check=True
+    )
+    assert outside.stdout == f"[0, {errno.EEXIST}, 0, 0]\n"  # the control
+    (tmp_path / "x").rename(cache.parent)
+    cache.rmdir()
+    (tmp_path / "own").mkdir()
+    policy = vr.JailPolicy(write=[str(tmp_path)], absent_deny=absent_deny)  # type: ignore[arg-type]
+    with vr.Jail(policy) as jail:
+        result = jail.run(["/usr/bin/python3", "-c", text])
+    assert result.exit_code == 0, result.stderr_text
+    first, second, third, fourth = ast.literal_eval(result.stdout_text)
+    assert {first, second, third} <= {errno.EACCES, errno.EPERM, errno.EXDEV, errno.EROFS}
+    assert fourth in (errno.EBUSY, errno.EACCES, errno.EXDEV)
+    assert not os.path.lexists(cache)
 
 
 def test_a_worker_without_a_jail_takes_none(wheels: Path) -> None:

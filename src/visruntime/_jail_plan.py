@@ -174,7 +174,7 @@ def _make_plan(
         [(kind, path) for kind, path, private, _ in rules if not private],
         grants,
         (*config_files, *policy.files),
-        wall=policy.absent_deny == "wall",
+        absent_deny=policy.absent_deny,
     )
     plan.protected = protection.existing
     plan.notes += protection.notes

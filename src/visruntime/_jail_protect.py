@@ -27,6 +27,9 @@ PROTECTED, IMPORTED, CACHE, STATE = "protected", "imported", "cache", "state"
 """What becomes of a path in a write grant: read-only; read-only unless it is granted itself;
 read-only, and not to be made where it is missing; the same, though a build of an environment has
 a grant in it."""
+_HOLDS = {CACHE: ("wall",), STATE: ("wall", "broker")}
+"""Which ways to keep a missing name from being made are taken unasked. Most users have no state
+folder, and a grant of their home must not need one."""
 ENVIRONMENTS = "environments"
 """In the state folder: what no guest may ever have a write grant in."""
 
@@ -47,7 +50,7 @@ def protect(
     grants: Sequence[str],
     config_files: Iterable[str],
     *,
-    wall: bool,
+    absent_deny: str,
 ) -> Protection:
     """Return what the host itself runs or trusts and would be writable.
 
@@ -55,7 +58,7 @@ def protect(
         rules: (kind, real path) of all rules of the host's files.
         grants: real paths of the write grants.
         config_files: policy and configuration files in use.
-        wall: names that do not exist can be kept from being made.
+        absent_deny: what keeps names that do not exist from being made.
 
     Raises:
         PolicyError: a grant lies in such a thing, or holds a link to one, or the name of one
@@ -82,7 +85,7 @@ def protect(
         if not _is_missing(real):
             if real not in found.existing:
                 found.existing.append(real)
-        elif kind in (CACHE, STATE) and wall:
+        elif absent_deny in _HOLDS.get(kind, ()):
             found.to_come.append(real)
         elif kind in (CACHE, STATE):
             raise PolicyError(

@@ -28,9 +28,10 @@ from visruntime.errors import (
 from visruntime.worker import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from visruntime._policy_values import Limits
+    from visruntime._runtime_reload import Reloaded
     from visruntime._runtime_request import Ask
     from visruntime._runtime_timeouts import Timeouts
     from visruntime._worker_start import Start
@@ -397,6 +398,34 @@ class RuntimeSession:
                 return
         self._value({"op": "clear"}, None)
 
+    def reload(
+        self, how: str = "worker", *, paths: Sequence[str | os.PathLike[str]] = ()
+    ) -> Reloaded:
+        """Have the guest see code that has changed on disk.
+
+        Args:
+            how: ``"worker"`` ends the worker, and the next call gets a new one, without any name of
+                this session. ``"modules"`` imports anew what was imported from below *paths*; what
+                was made of the old modules goes on with the old code, and the result names it.
+            paths: folders of source; by default those of the `Environment`.
+
+        Raises:
+            ValueError: for modules, without any folder.
+            GuestError: the worker could not do it; otherwise as :meth:`run`.
+        """
+        from visruntime._runtime_reload import Reloaded, reload_modules
+
+        if how == "worker":
+            with self._exclusive():
+                self._discard()
+            return Reloaded(worker=True)
+        if how != "modules":
+            raise ValueError(f'how: "worker" or "modules", not {how!r}')
+        roots = [os.fspath(path) for path in paths] or list(self._sources())
+        if not roots:
+            raise ValueError("paths: name the folders of the code that is to be imported anew")
+        return reload_modules(self.eval, roots)
+
     def close(self) -> None:
         """End the worker, and the jail if the runtime opened it; it cannot be used afterwards.
 
@@ -573,6 +602,10 @@ class RuntimeSession:
     def _settings(self) -> dict[str, Any]:
         """What a worker is told before any code of the guest runs."""
         return {"confine": self._confinement.settings(())}
+
+    def _sources(self) -> Sequence[str]:
+        """The folders of source that belong to the worker's environment."""
+        return ()
 
     def _how_to_add(self, module: str) -> str:
         """Say how the worker would have a module that it lacks."""

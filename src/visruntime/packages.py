@@ -211,6 +211,11 @@ class Environment:
     def __repr__(self) -> str:
         return f"Environment({self._request.label})"
 
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The folders of source that belong to it, found where they stand."""
+        return self._request.paths
+
     def build(self) -> BuiltEnvironment:
         """Return the environment, built now if it is not there yet.
 

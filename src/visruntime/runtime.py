@@ -221,6 +221,9 @@ class Runtime(RuntimeSession):
     def _explain_act(self, right: str, errno: int, path: str) -> Violation | None:
         return self._jail._explainer.of_act(right, errno, path)
 
+    def _sources(self) -> Sequence[str]:
+        return getattr(self._environment, "sources", ())
+
     def _how_to_add(self, module: str) -> str:
         return how_to_add(self._environment, module)
 
