@@ -63,7 +63,7 @@ def test_modules_are_imported_anew(runtime: vr.Runtime, source: Path) -> None:
     assert set(result.rebound) == {"package", "C", "f"}
     assert runtime.eval("[package.f(), f(), C().g(), n, id(json)]") == [22, 22, 22, 5, before]
     assert runtime.eval("sorted(k for k in globals() if not k.startswith('__'))") == [
-        *("C", "display", "f", "json", "n", "package", "sys"),
+        *("C", "display", "f", "json", "n", "package", "sys", "update_display"),
     ]
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 
+from visruntime._runtime_traceback import printable
 from visruntime.errors import ProtocolViolation
-from visruntime.results import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
