@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -16,7 +17,7 @@ from tls_servers import BAD, KINDS, LEGACY, serve_kinds
 from visruntime._worker_tls import LENIENT_FOLDER
 from visruntime.errors import PolicyError
 from visruntime.guest.lenient_tls import sitecustomize as shim
-from visruntime.policy import JailPolicy
+from visruntime.policy import JailPolicy, Secret
 from visruntime.runtime import Runtime, TrustedRuntime
 
 if TYPE_CHECKING:
@@ -35,8 +36,6 @@ def interpreter(minor: int) -> str:
         return sys.executable
     for path in sorted(Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/python3.{minor}")):
         return str(path)
-    if os.environ.get("VIS_REQUIRE_TOOLS") == "1" and os.geteuid() == 0:
-        pytest.fail(f"no CPython 3.{minor}, and VIS_REQUIRE_TOOLS=1 asks for it")
     pytest.skip(f"no CPython 3.{minor} in ~/.pyenv/versions")
 
 
@@ -271,6 +270,38 @@ def test_pythons_that_a_worker_starts(jailed: str, tmp_path: Path) -> None:
         "path": ("[]\n", ""),
         "isolated": ("True\n", ""),
     }
+
+
+PLANT = """
+import os
+def attempt(name, mode):
+    try:
+        open(os.path.join(folder, name), mode).close()
+        return 0
+    except OSError as error:
+        return error.errno
+[attempt("sitecustomize.py", "a"), attempt("planted.py", "w")]
+"""
+
+
+def test_a_write_grant_above_leaves_the_shim_alone(tmp_path: Path) -> None:
+    """No guest plants code where the Pythons of the next worker look first."""
+    package = Path(LENIENT_FOLDER).parents[2]
+    with Runtime(JailPolicy(write=[package]), tls_strict=False) as runtime:
+        assert runtime.run(PLANT, inputs={"folder": LENIENT_FOLDER}).value == [errno.EROFS] * 2
+        assert runtime.run(STRICT_BIT).stdout == b"False\n"
+    (tmp_path / "sitecustomize.py").write_text("")
+    with TrustedRuntime() as control:
+        assert control.run(PLANT, inputs={"folder": str(tmp_path)}).value == [0, 0]
+
+
+def test_a_secret_path_stays_one() -> None:
+    """A path that is given as a secret reaches the worker whole, and no report."""
+    policy = JailPolicy(env={"PYTHONPATH": Secret("/srv/hidden")})
+    with Runtime(policy, tls_strict=False) as runtime:
+        result = runtime.run("__import__('os').environ['PYTHONPATH']")
+    assert result.value == f"{LENIENT_FOLDER}:/srv/hidden"
+    assert "hidden" not in json.dumps(result.report.to_dict())
 
 
 def test_children_of_other_versions() -> None:

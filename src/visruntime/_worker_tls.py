@@ -11,6 +11,7 @@ import os
 from visruntime._host_files import open_without_links
 from visruntime._links import Resolver, check_links
 from visruntime._paths import is_within, visible
+from visruntime._policy_values import Secret
 from visruntime.errors import PolicyError
 from visruntime.events import Clause
 from visruntime.guest import frames
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import NoReturn
 
-    from visruntime._policy_values import Secret
     from visruntime.events import EnforcementReport
 
 __all__ = ["CA_VARIABLES", "MAX_BUNDLE_BYTES", "SYSTEM_BUNDLES", "TlsSettings"]
@@ -129,6 +129,8 @@ class TlsSettings:
             added |= {name: on for name, on in UV_SWITCHES.items() if name not in chosen}
         if self.strict is False:
             path = chosen.get("PYTHONPATH", ambient.get("PYTHONPATH"))
+            if isinstance(path, Secret):
+                path = path.reveal()
             added["PYTHONPATH"] = f"{LENIENT_FOLDER}:{path}" if path else LENIENT_FOLDER
         return added
 
