@@ -9,11 +9,13 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from jail_helpers import until
 from packages_helpers import make_project, make_source, make_wheel, require_uv
 
 import visruntime as vr
@@ -502,6 +504,41 @@ def test_a_build_has_a_time_limit(wheels: Path, cache: Path) -> None:
     with pytest.raises(vr.EnvironmentNotBuilt, match="longer than 2 s"):
         environment.build()
     assert left_behind(cache) == []
+
+
+BUILDER = """
+import sys
+import visruntime as vr
+requirement, wheels = sys.argv[1:]
+vr.Environment.from_requirements([requirement], wheelhouse=wheels, wheels_only=False).build()
+"""
+
+
+def test_a_builder_that_is_killed_leaves_nothing_for_long(wheels: Path, cache: Path) -> None:
+    """With the host its build ends, and the next builder removes what is left of it."""
+    attack = (
+        "import time\n"
+        "while True:\n"
+        "    open(work() + '/venv/beat', 'a').write('x')\n"
+        "    time.sleep(.02)"
+    )
+    held = make_source(wheels, "endless", "1.0", attack)
+    builder = subprocess.Popen([sys.executable, "-c", BUILDER, f"endless==1.0 {held}", str(wheels)])
+    try:
+        assert until(lambda: list((cache / "building").glob("*/work/venv/beat")), seconds=20)
+    finally:
+        builder.kill()
+        builder.wait()
+    (beat,) = (cache / "building").glob("*/work/venv/beat")
+
+    def has_stopped() -> bool:
+        before = beat.stat().st_size
+        time.sleep(0.1)
+        return beat.stat().st_size == before
+
+    assert until(has_stopped)
+    assert resolved(wheels, "tinyb").build().folder
+    assert list((cache / "building").iterdir()) == []
 
 
 def test_packages_of_the_index_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
