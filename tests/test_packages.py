@@ -221,8 +221,10 @@ os.makedirs(os.path.join(work(), "venv", "share"))
 open(os.path.join(work(), "venv", "share", "found"), "w").write(repr(found))
 """
         requirement = f"runs==1.0 {make_source(wheels, 'runs', '1.0', attack)}"
-        with pytest.raises(vr.EnvironmentNotBuilt, match="--allow-builds"):
-            vr.Environment.from_requirements([requirement], wheelhouse=wheels).build()
+        direct = requirement.replace("==1.0", f" @ file://{wheels}/runs-1.0.tar.gz")
+        for refused in (requirement, direct):
+            with pytest.raises(vr.EnvironmentNotBuilt, match="--allow-builds"):
+                vr.Environment.from_requirements([refused], wheelhouse=wheels).build()
         assert left_behind(cache) == []
         built = vr.Environment.from_requirements(
             [requirement], wheelhouse=wheels, wheels_only=False

@@ -186,7 +186,7 @@ class Build:
                 '; hashes="resolve" takes those that the wheelhouse or index gives, and holds the '
                 "environment to them from then on"
             )
-        if "building from source is disabled" in lower or "no usable wheels" in lower:
+        if "no usable wheels" in lower or ("source" in lower and "is disabled" in lower):
             return (
                 "; only wheels are installed, since anything else runs its own code to be built; "
                 "wheels_only=False (--allow-builds) lets it, in the jail of the build"
