@@ -93,8 +93,18 @@ static void find_line(note *made) {
 
 // ---- notes -------------------------------------------------------------------
 
+// Count one that there is no room for; false where there is.
+static bool drop_if_full(void) {
+    pthread_mutex_lock(&lock);
+    bool full = note_count == VIS_MAX_DENIALS;
+    if (full) dropped++;
+    pthread_mutex_unlock(&lock);
+    return full;
+}
+
 void vis_note_refusal(const char *event, const char *right, const char *rule,
                       const char *path, int number) {
+    if (drop_if_full()) return;
     note *made = calloc(1, sizeof *made);
     if (made) {
         copy_text(made->event, sizeof made->event, event);
