@@ -68,12 +68,32 @@ static void read_file_name(PyFrameObject *frame, char *file, size_t size) {
     Py_DECREF(code);
 }
 
-// The innermost line that is not the library's, or the innermost of all.
+// Whether a frame is the worker's own: what it does there, the host has asked for.
+static bool is_runtime(PyFrameObject *frame) {
+    PyObject *globals = PyObject_GetAttrString((PyObject *)frame, "f_globals");
+    PyObject *package = globals && PyDict_Check(globals)
+                            ? PyDict_GetItemString(globals, "__package__")
+                            : NULL;
+    bool own = package && PyUnicode_Check(package) &&
+               PyUnicode_CompareWithASCIIString(package, VIS_GUEST_PACKAGE) == 0;
+    Py_XDECREF(globals);
+    PyErr_Clear();
+    return own;
+}
+
+// The innermost line that is not the library's, or the innermost of all; nothing where
+// the worker itself acted.
 static void find_line(note *made) {
     PyFrameObject *frame = PyEval_GetFrame();
     Py_XINCREF((PyObject *)frame);
     bool first = true;
     while (frame) {
+        if (is_runtime(frame)) {
+            made->file[0] = 0;
+            made->line = 0;
+            Py_DECREF(frame);
+            break;
+        }
         char file[FILE_BYTES];
         read_file_name(frame, file, sizeof file);
         bool is_guest = !is_library(file);
