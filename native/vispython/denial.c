@@ -221,7 +221,7 @@ static PyType_Spec denied_spec = {
 static PyObject *denied_and_missing(void) {
     static const char key[] = "visruntime.denied";
     PyObject *kept = PyInterpreterState_GetDict(PyInterpreterState_Get());
-    if (!kept) return NULL;
+    if (!kept) return Py_NewRef(PyExc_PermissionError); // it is ending
     PyObject *found = PyDict_GetItemString(kept, key);
     if (found) return Py_NewRef(found);
     PyObject *bases = PyTuple_Pack(2, PyExc_PermissionError, PyExc_FileNotFoundError);
