@@ -11,8 +11,9 @@ import pytest
 from runtime_helpers import WORKER_PYTHONS, not_granted
 
 from visruntime.denials import Denial, denials_of
-from visruntime.errors import ProtocolViolation
+from visruntime.errors import GuestError, ProtocolViolation
 from visruntime.policy import JailPolicy
+from visruntime.results import RunResult
 from visruntime.runtime import Runtime, TrustedRuntime
 
 if TYPE_CHECKING:
@@ -185,6 +186,20 @@ def test_the_denials_of_sub_interpreters_are_seen(any_place: Place) -> None:
     result = any_place.run(code, target=target)
     assert result.error is None
     assert [(d.path, d.line) for d in result.denials] == [(target, 1)]
+
+
+def test_what_the_worker_does_itself_has_no_line_of_the_guest(place: Place) -> None:
+    """A denial must not blame the runtime's own code, nor the first run for the start-up files."""
+    assert place.run("1").denials == ()
+    with pytest.raises(GuestError) as caught:
+        place.runtime.call("open", not_granted())
+    assert isinstance(caught.value.result, RunResult)
+    (denial,) = caught.value.result.denials
+    assert (denial.path, denial.file, denial.line) == (not_granted(), "", 0)
+    # Of a thread that runs nothing but the library, that is the line.
+    code = "import threading\nt = threading.Thread(target=open, args=(path,))\nt.start(); t.join()"
+    (denial,) = place.run(code, path=not_granted()).denials
+    assert denial.file.endswith("threading.py")
 
 
 def test_many_denials_are_kept_to_a_bound(place: Place) -> None:

@@ -68,12 +68,32 @@ static void read_file_name(PyFrameObject *frame, char *file, size_t size) {
     Py_DECREF(code);
 }
 
-// The innermost line that is not the library's, or the innermost of all.
+// Whether a frame is the worker's own: what it does there, the host has asked for.
+static bool is_runtime(PyFrameObject *frame) {
+    PyObject *globals = PyObject_GetAttrString((PyObject *)frame, "f_globals");
+    PyObject *package = globals && PyDict_Check(globals)
+                            ? PyDict_GetItemString(globals, "__package__")
+                            : NULL;
+    bool own = package && PyUnicode_Check(package) &&
+               PyUnicode_CompareWithASCIIString(package, VIS_GUEST_PACKAGE) == 0;
+    Py_XDECREF(globals);
+    PyErr_Clear();
+    return own;
+}
+
+// The innermost line that is not the library's, or the innermost of all; nothing where
+// the worker itself acted.
 static void find_line(note *made) {
     PyFrameObject *frame = PyEval_GetFrame();
     Py_XINCREF((PyObject *)frame);
     bool first = true;
     while (frame) {
+        if (is_runtime(frame)) {
+            made->file[0] = 0;
+            made->line = 0;
+            Py_DECREF(frame);
+            break;
+        }
         char file[FILE_BYTES];
         read_file_name(frame, file, sizeof file);
         bool is_guest = !is_library(file);
@@ -93,8 +113,18 @@ static void find_line(note *made) {
 
 // ---- notes -------------------------------------------------------------------
 
+// Count one that there is no room for; false where there is.
+static bool drop_if_full(void) {
+    pthread_mutex_lock(&lock);
+    bool full = note_count == VIS_MAX_DENIALS;
+    if (full) dropped++;
+    pthread_mutex_unlock(&lock);
+    return full;
+}
+
 void vis_note_refusal(const char *event, const char *right, const char *rule,
                       const char *path, int number) {
+    if (drop_if_full()) return;
     note *made = calloc(1, sizeof *made);
     if (made) {
         copy_text(made->event, sizeof made->event, event);
@@ -191,7 +221,7 @@ static PyType_Spec denied_spec = {
 static PyObject *denied_and_missing(void) {
     static const char key[] = "visruntime.denied";
     PyObject *kept = PyInterpreterState_GetDict(PyInterpreterState_Get());
-    if (!kept) return NULL;
+    if (!kept) return Py_NewRef(PyExc_PermissionError); // it is ending
     PyObject *found = PyDict_GetItemString(kept, key);
     if (found) return Py_NewRef(found);
     PyObject *bases = PyTuple_Pack(2, PyExc_PermissionError, PyExc_FileNotFoundError);

@@ -26,6 +26,9 @@ void vis_note_refusal(const char *event, const char *right, const char *rule,
 // that is not.
 bool vis_denials_set_library(const char *folder);
 
+// The package of the worker's own modules, as the bootstrap names it.
+#define VIS_GUEST_PACKAGE "_visguest"
+
 // How many refusals are kept until they are fetched.
 #define VIS_MAX_DENIALS 100
 

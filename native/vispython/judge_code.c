@@ -35,7 +35,8 @@ static int judge_native(const char *event, PyObject *given, PyObject *kind) {
             answer = vis_refuse_option(
                 event, "native code", "native_modules=\"read-only\"", kind,
                 has_place ? place : path,
-                "machine code is not loaded from a place that the guest can write");
+                "machine code is not loaded from where the guest can write; "
+                "Runtime(native_modules=\"anywhere\") allows it");
     }
     Py_XDECREF(bytes);
     return answer;

@@ -29,11 +29,11 @@ class Denial(Frozen):
 
     A claim of the guest, as everything that its process says: a hint that helps to repair its code
     or the policy, and no proof. ``event`` is CPython's audit event ("open"), ``right`` what was
-    wanted ("read", "write", "native code", "process", "module" or "path"), ``rule`` the policy's
-    name of the rule that decided ("deny[0]", "" where none grants it) or the option of the runtime
+    wanted ("read", "write", "native code", "process" or "module"), ``rule`` the policy's name of the
+    rule that decided ("deny[0]", "" where none grants it) or the option of the runtime
     ("processes=False"), ``path`` what it was about, ``errno`` what the kernel had answered (0 where
     it was not asked), ``file`` and ``line`` the guest's code (the innermost frame outside of the
-    standard library).
+    standard library; "" and 0 where the host asked for the act, as by ``call("open", path)``).
 
     ``violation`` is the host's own: what the policy says of such an act, ``None`` where it
     allows it or has nothing to say.

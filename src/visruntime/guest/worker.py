@@ -52,6 +52,7 @@ def main() -> None:
     core.buffer_lines()
     # Only now may code of the environment run: .pth files, sitecustomize.
     _, failure = interrupts.guarded(_start_site)
+    core.denials()  # what start-up files looked for is of no interest to the first run
     ready = {"id": READY, "error": None if failure is None else type(failure).__name__}
     core.send(RESULT, core.encode(ready))
     while True:
