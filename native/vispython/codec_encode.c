@@ -470,7 +470,8 @@ static int refuse_reduced(const struct step *at) {
 
 static int write_other(struct writer *writer, PyObject *value, const struct step *at,
                        int depth) {
-    PyObject *reduce = writer->state->reduce;
+    PyObject *reduce = writer->options->reduce;
+    if (reduce == NULL) reduce = writer->state->reduce;
     if (reduce != NULL) {
         PyObject *parts = PyObject_CallFunctionObjArgs(reduce, value, NULL);
         if (parts == NULL) {
