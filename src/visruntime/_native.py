@@ -36,6 +36,7 @@ __all__ = [
     "find_secret",
     "fits",
     "is_private_key",
+    "map_memory",
     "plan_path",
     "search",
 ]
@@ -44,6 +45,7 @@ values.install(_viscore)
 
 encode = _viscore.encode
 decode = _viscore.decode
+map_memory = _viscore.map_memory
 
 BINARY_DIRECTORY = os.path.dirname(os.path.abspath(_viscore.__file__))
 """Where the compiled modules are, and in ``bin`` below it the executables."""

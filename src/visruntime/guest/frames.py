@@ -51,18 +51,14 @@ BYE: Final = 14
 DISPLAY: Final = 15
 INPUT: Final = 16
 BUFFER: Final = 17
-BUFFER_REPLY: Final = 18
 
 NAMES: Final = (
     *("", "HELLO", "RUN", "CALL", "CALLBACK", "CALLBACK_REPLY", "STREAM", "RESULT"),
-    *("DENIED", "INTERRUPT", "RESET", "FORK", "DUMP", "LOG", "BYE", "DISPLAY", "INPUT"),
-    *("BUFFER", "BUFFER_REPLY"),
+    *("DENIED", "INTERRUPT", "RESET", "FORK", "DUMP", "LOG", "BYE", "DISPLAY", "INPUT", "BUFFER"),
 )
 """Name of each frame type; the number is the index, 0 is no type."""
 
-HOST_TYPES: Final = frozenset(
-    {HELLO, RUN, CALL, CALLBACK_REPLY, INTERRUPT, RESET, FORK, DUMP, BYE, BUFFER_REPLY}
-)
+HOST_TYPES: Final = frozenset({HELLO, RUN, CALL, CALLBACK_REPLY, INTERRUPT, RESET, FORK, DUMP, BYE})
 """What the host may send."""
 GUEST_TYPES: Final = frozenset(
     {HELLO, CALLBACK, STREAM, RESULT, DENIED, FORK, DUMP, LOG, BYE, DISPLAY, INPUT, BUFFER}
