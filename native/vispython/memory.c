@@ -7,7 +7,7 @@
 #include "core.h"
 
 typedef struct {
-    PyObject_HEAD
+    PyObject base;
     void *start;
     Py_ssize_t size;
     int writable;

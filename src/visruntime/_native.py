@@ -43,9 +43,7 @@ __all__ = [
 
 values.install(_viscore)
 
-encode = _viscore.encode
-decode = _viscore.decode
-map_memory = _viscore.map_memory
+encode, decode, map_memory = _viscore.encode, _viscore.decode, _viscore.map_memory
 
 BINARY_DIRECTORY = os.path.dirname(os.path.abspath(_viscore.__file__))
 """Where the compiled modules are, and in ``bin`` below it the executables."""

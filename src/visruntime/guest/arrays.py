@@ -97,10 +97,14 @@ class Array:
         size = item_size(dtype)
         if type(shape) is not tuple or len(shape) > MAX_DIMENSIONS:
             raise ValueError("not a shape")
+        extent = size
         for length in shape:
             if type(length) is not int or not 0 <= length < 1 << 47:
                 raise ValueError("not a shape")
             size *= length
+            extent *= length or 1  # numpy takes no shape over this, though nothing is in it
+        if extent >= 1 << 63:
+            raise ValueError("not a shape")
         view = memoryview(data).cast("B")
         if len(view) != size:
             raise ValueError(f"{len(view)} bytes for an array of {size}")
