@@ -20,7 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks import calls, names, scale, starts, streams, workers
+from benchmarks import arrays, calls, names, scale, starts, streams, workers
 from benchmarks.model import Result, measure
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ ROWS: dict[str, Callable[[], Any]] = {
     "5": starts.worker,
     "8": workers.short_run,
     "9": workers.callback,
+    "10": arrays.out_of_a_worker,
     "13a": calls.opening,
     "13b": calls.stat,
     "13c": calls.getppid,

@@ -35,8 +35,12 @@ PREFIXES = {"jail": ("_jail",), "runtime": ("_callback", "_packages", "_runtime"
 ORDER = list(LAYERS)
 COMPILED = ("_visjail", "_viscore")
 ALLOWED_OUTSIDE = {"cffi"}
-# Runs only when the guest itself has imported matplotlib and asks it for a backend.
-ALLOWED_IN_GUEST = {("guest.figures", "matplotlib")}
+# Used only where the guest has them: matplotlib asks for a backend, arrays become what numpy has.
+ALLOWED_IN_GUEST = {
+    ("guest.figures", "matplotlib"),
+    ("guest.arrays", "numpy"),
+    ("guest.arrays", "pyarrow"),
+}
 
 
 def layer_of(module: str) -> str | None:

@@ -75,11 +75,11 @@ def test_type_numbers() -> None:
     """No frame type changes its number."""
     names = (
         "HELLO RUN CALL CALLBACK CALLBACK_REPLY STREAM RESULT DENIED INTERRUPT RESET FORK DUMP LOG "
-        "BYE DISPLAY INPUT"
+        "BYE DISPLAY INPUT BUFFER"
     ).split()
-    assert [getattr(protocol, name) for name in names] == list(range(1, 17))
+    assert [getattr(protocol, name) for name in names] == list(range(1, 18))
     assert list(protocol.NAMES[1:]) == names
-    assert set(range(1, 17)) == HOST_TYPES | GUEST_TYPES
+    assert set(range(1, 18)) == HOST_TYPES | GUEST_TYPES
 
 
 def test_cut_at_every_byte() -> None:
@@ -121,7 +121,7 @@ def test_any_cuts(payloads: list[bytes], sizes: list[int]) -> None:
         (header(version=0), "frame version 0"),
         (header(version=2), "frame version 2"),
         (header(kind=0), "type 0 frame is not allowed"),
-        (header(kind=17), "type 17 frame is not allowed"),
+        (header(kind=18), "type 18 frame is not allowed"),
         (header(kind=RUN), "RUN frame is not allowed"),
         (header(flags=1), "unknown frame flags 0x0001"),
         (header(flags=0x8000), "unknown frame flags 0x8000"),

@@ -164,6 +164,8 @@ static PyMethodDef worker_methods[] = {
     {"send", vis_send, METH_VARARGS, PyDoc_STR("Send one frame (type, payload).")},
     {"receive", vis_receive, METH_NOARGS,
      PyDoc_STR("Wait for one frame of the host: (type, payload).")},
+    {"descriptors", vis_descriptors, METH_NOARGS,
+     PyDoc_STR("The descriptors that came with the last frame; the caller closes them.")},
     {"waiting", vis_is_waiting, METH_NOARGS,
      PyDoc_STR("Whether the main thread waits for a frame.")},
     {"start_control", vis_start_control, METH_NOARGS,

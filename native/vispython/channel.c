@@ -12,9 +12,12 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #define FRAME_VERSION 1
 #define SMALL_BUFFER  ((size_t)64 * 1024)
+// Descriptors that may come with one frame, and wait for theirs.
+#define MAX_DESCRIPTORS 64
 #define MAX_FRAME_PAYLOAD                                                                \
     ((Py_ssize_t)1024 * 1024 * 1024) // bytes; the host sends far less
 
@@ -33,6 +36,32 @@ static struct {
     uint64_t sequence; // of the last frame that arrived
 } inbox;
 static uint64_t sent_sequence;
+
+// Descriptors that came with bytes of the inbox, and those of the frame that was taken
+// last.
+static struct {
+    int waiting[MAX_DESCRIPTORS];
+    unsigned count;
+    int taken[MAX_DESCRIPTORS];
+    unsigned taken_count;
+} descriptors;
+
+static void close_taken(void) {
+    while (descriptors.taken_count > 0)
+        close(descriptors.taken[--descriptors.taken_count]);
+}
+
+// The first `count` of those that wait belong to the frame that is taken now.
+static int take_descriptors(unsigned count) {
+    if (count > descriptors.count) return -1;
+    close_taken();
+    memcpy(descriptors.taken, descriptors.waiting, count * sizeof(int));
+    descriptors.taken_count = count;
+    descriptors.count -= count;
+    memmove(descriptors.waiting, descriptors.waiting + count,
+            descriptors.count * sizeof(int));
+    return 0;
+}
 
 static int need_channel(void) {
     if (vis_this_worker.channel >= 0) return 0;
@@ -69,6 +98,10 @@ static PyObject *take_frame(size_t *needed) {
     }
     *needed = sizeof header + length;
     if (inbox.used < *needed) return NULL;
+    if (take_descriptors(le16toh(header.flags)) < 0) {
+        PyErr_SetString(PyExc_ConnectionError, "the host sent too few descriptors");
+        return NULL;
+    }
 
     // Not "y#": built against 3.13's headers, that fails in 3.11 and 3.12.
     PyObject *payload = PyBytes_FromStringAndSize(
@@ -89,14 +122,36 @@ static PyObject *take_frame(size_t *needed) {
     return frame;
 }
 
+static void keep_descriptors(struct msghdr *message) {
+    for (struct cmsghdr *part = CMSG_FIRSTHDR(message); part;
+         part = CMSG_NXTHDR(message, part)) {
+        if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
+        size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t i = 0; i < count; i++) {
+            int descriptor;
+            memcpy(&descriptor, CMSG_DATA(part) + i * sizeof descriptor,
+                   sizeof descriptor);
+            if (descriptors.count < MAX_DESCRIPTORS)
+                descriptors.waiting[descriptors.count++] = descriptor;
+            else close(descriptor);
+        }
+    }
+}
+
 // Read more bytes into the buffer; waits. Only here may an interrupt break in.
 static int read_more(void) {
     for (;;) {
+        _Alignas(struct cmsghdr) char control[CMSG_SPACE(MAX_DESCRIPTORS * sizeof(int))];
+        struct iovec part = {inbox.bytes + inbox.used, inbox.capacity - inbox.used};
+        struct msghdr message = {.msg_iov = &part,
+                                 .msg_iovlen = 1,
+                                 .msg_control = control,
+                                 .msg_controllen = sizeof control};
         ssize_t got;
         Py_BEGIN_ALLOW_THREADS;
-        got = recv(vis_this_worker.channel, inbox.bytes + inbox.used,
-                   inbox.capacity - inbox.used, 0);
+        got = recvmsg(vis_this_worker.channel, &message, MSG_CMSG_CLOEXEC);
         Py_END_ALLOW_THREADS;
+        if (got > 0) keep_descriptors(&message);
         if (got > 0) {
             inbox.used += (size_t)got;
             return 0;
@@ -126,6 +181,23 @@ PyObject *vis_receive(PyObject *module, PyObject *unused) {
         if (frame || PyErr_Occurred()) return frame;
         if (reserve(needed) || read_more()) return NULL;
     }
+}
+
+// The descriptors of the last frame, which now belong to the caller; once.
+PyObject *vis_descriptors(PyObject *module, PyObject *unused) {
+    (void)module;
+    (void)unused;
+    PyObject *list = PyTuple_New((Py_ssize_t)descriptors.taken_count);
+    if (!list) return NULL;
+    for (unsigned i = 0; i < descriptors.taken_count; i++) {
+        PyObject *number = PyLong_FromLong(descriptors.taken[i]);
+        if (!number || PyTuple_SetItem(list, (Py_ssize_t)i, number) < 0) {
+            Py_DECREF(list);
+            return NULL;
+        }
+    }
+    descriptors.taken_count = 0;
+    return list;
 }
 
 PyObject *vis_is_waiting(PyObject *module, PyObject *unused) {

@@ -7,7 +7,9 @@ _Static_assert(sizeof(Py_ssize_t) == 8, "limits are written for 64-bit sizes");
 _Static_assert(sizeof(double) == 8, "floats cross as IEEE 754 binary64");
 
 // RANGE DATE TIME DATETIME TIMEDELTA TIMEZONE DECIMAL FRACTION UUID PATH RECORD HANDLE
-const unsigned char codec_arity[COMPOSITE_COUNT] = {3, 3, 6, 9, 3, 2, 1, 2, 1, 1, 3, 3};
+// BUFFER ARRAY TABLE
+const unsigned char codec_arity[COMPOSITE_COUNT] = {3, 3, 6, 9, 3, 2, 1, 2,
+                                                    1, 1, 3, 3, 2, 3, 1};
 
 Py_ssize_t codec_path_parts(PyObject *text) {
     if (!PyUnicode_CheckExact(text)) return 0;
@@ -38,7 +40,11 @@ static int read_limit(PyObject *value, const char *name, long long largest,
     return 0;
 }
 
-static int read_option(PyObject *name, PyObject *value, int with_fallback,
+static int are_builders(PyObject *value) {
+    return PyTuple_CheckExact(value) && PyTuple_Size(value) == COMPOSITE_COUNT;
+}
+
+static int read_option(PyObject *name, PyObject *value, int encoding,
                        struct codec_options *options) {
     if (PyUnicode_CompareWithASCIIString(name, "max_bytes") == 0)
         return read_limit(value, "max_bytes", CODEC_LARGEST_BYTES, &options->max_bytes);
@@ -50,12 +56,29 @@ static int read_option(PyObject *name, PyObject *value, int with_fallback,
         options->max_depth = (int)depth;
         return 0;
     }
-    if (with_fallback && PyUnicode_CompareWithASCIIString(name, "default") == 0) {
+    if (encoding && PyUnicode_CompareWithASCIIString(name, "default") == 0) {
         if (value != Py_None && !PyCallable_Check(value)) {
             PyErr_SetString(PyExc_TypeError, "default must be callable or None");
             return -1;
         }
         options->fallback = value == Py_None ? NULL : value;
+        return 0;
+    }
+    if (encoding && PyUnicode_CompareWithASCIIString(name, "reduce") == 0) {
+        if (!PyCallable_Check(value)) {
+            PyErr_SetString(PyExc_TypeError, "reduce must be callable");
+            return -1;
+        }
+        options->reduce = value;
+        return 0;
+    }
+    if (!encoding && PyUnicode_CompareWithASCIIString(name, "builders") == 0) {
+        if (!are_builders(value)) {
+            PyErr_Format(PyExc_TypeError, "builders must be a tuple of %d callables",
+                         COMPOSITE_COUNT);
+            return -1;
+        }
+        options->builders = value;
         return 0;
     }
     PyErr_Format(PyExc_TypeError, "unexpected keyword argument %R", name);
@@ -64,7 +87,7 @@ static int read_option(PyObject *name, PyObject *value, int with_fallback,
 
 // One positional argument, the rest by keyword.
 static int read_arguments(PyObject *const *args, Py_ssize_t count, PyObject *names,
-                          int with_fallback, struct codec_options *options) {
+                          int encoding, struct codec_options *options) {
     if (count != 1) {
         PyErr_Format(PyExc_TypeError, "expected 1 positional argument, got %zd", count);
         return -1;
@@ -73,13 +96,12 @@ static int read_arguments(PyObject *const *args, Py_ssize_t count, PyObject *nam
         .max_bytes = CODEC_DEFAULT_BYTES,
         .max_nodes = CODEC_DEFAULT_NODES,
         .max_depth = CODEC_DEFAULT_DEPTH,
-        .fallback = NULL,
     };
     Py_ssize_t named = names == NULL ? 0 : PyTuple_Size(names);
     for (Py_ssize_t i = 0; i < named; i++) {
         PyObject *name = PyTuple_GetItem(names, i);
         if (name == NULL) return -1;
-        if (read_option(name, args[count + i], with_fallback, options) < 0) return -1;
+        if (read_option(name, args[count + i], encoding, options) < 0) return -1;
     }
     return 0;
 }
@@ -108,8 +130,7 @@ static PyObject *decode(PyObject *module, PyObject *const *args, Py_ssize_t coun
 }
 
 static PyObject *bind_types(PyObject *module, PyObject *const *args, Py_ssize_t count) {
-    if (count != 2 || !PyCallable_Check(args[0]) || !PyTuple_CheckExact(args[1]) ||
-        PyTuple_Size(args[1]) != COMPOSITE_COUNT) {
+    if (count != 2 || !PyCallable_Check(args[0]) || !are_builders(args[1])) {
         PyErr_Format(PyExc_TypeError, "expected a callable and a tuple of %d callables",
                      COMPOSITE_COUNT);
         return NULL;
@@ -133,13 +154,16 @@ static PyMethodDef codec_methods[] = {
     {"encode", (PyCFunction)(void (*)(void))encode, METH_FASTCALL | METH_KEYWORDS,
      PyDoc_STR(
          "encode(value, /, *, max_bytes=67108864, max_depth=64, max_nodes=1000000,\n"
-         "       default=None) -> bytes\n\n"
+         "       default=None, reduce=...) -> bytes\n\n"
          "Encode a value. TypeError: a type that does not cross, unless default(value)\n"
-         "returns (id, type name, repr). ValueError: a cycle or a limit.")},
+         "returns (id, type name, repr). ValueError: a cycle or a limit. reduce: for\n"
+         "this call instead of the one that was bound.")},
     {"decode", (PyCFunction)(void (*)(void))decode, METH_FASTCALL | METH_KEYWORDS,
      PyDoc_STR(
-         "decode(data, /, *, max_bytes=67108864, max_depth=64, max_nodes=1000000)\n\n"
-         "Decode bytes that encode() made. ValueError names the byte that is wrong.")},
+         "decode(data, /, *, max_bytes=67108864, max_depth=64, max_nodes=1000000,\n"
+         "       builders=...)\n\n"
+         "Decode bytes that encode() made. ValueError names the byte that is wrong.\n"
+         "builders: for this call instead of those that were bound.")},
     {"bind_types", (PyCFunction)(void (*)(void))bind_types, METH_FASTCALL,
      PyDoc_STR("bind_types(reduce, builders) -> None\n\n"
                "Give the codec its composite types, once.")},

@@ -48,7 +48,7 @@ enum codec_tag {
 // complete values; Python builds and takes apart the objects (guest/values.py, same
 // order).
 #define COMPOSITE_FIRST  0x20
-#define COMPOSITE_COUNT  12
+#define COMPOSITE_COUNT  15
 #define COMPOSITE_PATH   0x29
 #define COMPOSITE_HANDLE 0x2B
 extern const unsigned char codec_arity[COMPOSITE_COUNT];
@@ -69,6 +69,8 @@ struct codec_options {
     Py_ssize_t max_nodes;
     int max_depth;
     PyObject *fallback; // borrowed; NULL if unknown types are refused (encode only)
+    PyObject *reduce;   // borrowed; for this call instead of the state's (encode only)
+    PyObject *builders; // borrowed; the same (decode only)
 };
 
 // Add the codec's functions to `module` and fill `state`. -1 with an exception on

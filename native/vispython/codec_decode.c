@@ -350,7 +350,8 @@ static PyObject *read_keyed(struct reader *reader, int tag, int depth) {
 
 static PyObject *read_composite(struct reader *reader, int tag, int depth) {
     const unsigned char *where = reader->at - 1;
-    PyObject *builders = reader->state->builders;
+    PyObject *builders = reader->options->builders;
+    if (builders == NULL) builders = reader->state->builders;
     if (builders == NULL) return fail(reader, where, "a type that is not bound");
     Py_ssize_t arity = codec_arity[tag - COMPOSITE_FIRST];
     if (arity > reader->nodes_left) return fail(reader, where, "more parts than allowed");

@@ -382,10 +382,17 @@ static int write_dict(struct writer *writer, PyObject *value, const struct step 
 
 // ---- everything else ----
 
-// `parts` is (tag, *fields) from reduce(): the tag decides how many fields there are.
+// `parts` is (tag, *fields) from reduce(): the tag decides how many fields there are. Or
+// it is (None, other): `other` crosses instead, one level deeper so that this comes to an
+// end.
 static int write_composite(struct writer *writer, PyObject *value, PyObject *parts,
                            const struct step *at, int depth) {
     PyObject *number = PyTuple_Check(parts) ? PyTuple_GetItem(parts, 0) : NULL;
+    if (number == Py_None && PyTuple_Size(parts) == 2) {
+        struct step here = {.up = at, .container = value, .index = -1};
+        if (enter(writer, value, at, depth) < 0) return -1;
+        return write_value(writer, PyTuple_GetItem(parts, 1), &here, depth + 1);
+    }
     if (number == NULL || !PyLong_Check(number)) {
         PyErr_SetString(PyExc_TypeError, "reduce() must return None or (tag, *fields)");
         return -1;
@@ -470,7 +477,8 @@ static int refuse_reduced(const struct step *at) {
 
 static int write_other(struct writer *writer, PyObject *value, const struct step *at,
                        int depth) {
-    PyObject *reduce = writer->state->reduce;
+    PyObject *reduce = writer->options->reduce;
+    if (reduce == NULL) reduce = writer->state->reduce;
     if (reduce != NULL) {
         PyObject *parts = PyObject_CallFunctionObjArgs(reduce, value, NULL);
         if (parts == NULL) {

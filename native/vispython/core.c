@@ -14,17 +14,22 @@ struct core_state *core_state_of(PyObject *module) {
 
 static int core_exec(PyObject *module) {
     if (codec_setup(module, &core_state_of(module)->codec) < 0) return -1;
+    if (memory_setup(module) < 0) return -1;
     return vis_worker_setup(module);
 }
 
 static int core_traverse(PyObject *module, visitproc visit, void *arg) {
     struct core_state *state = core_state_of(module);
-    return state == NULL ? 0 : codec_traverse(&state->codec, visit, arg);
+    if (state == NULL) return 0;
+    Py_VISIT(state->memory_type);
+    return codec_traverse(&state->codec, visit, arg);
 }
 
 static int core_clear(PyObject *module) {
     struct core_state *state = core_state_of(module);
-    if (state != NULL) codec_clear(&state->codec);
+    if (state == NULL) return 0;
+    Py_CLEAR(state->memory_type);
+    codec_clear(&state->codec);
     return 0;
 }
 

@@ -52,6 +52,7 @@ int vis_audit_hook(const char *event, PyObject *arguments, void *unused);
 // Functions of the module that the bootstrap inside a worker calls.
 PyObject *vis_send(PyObject *module, PyObject *arguments);
 PyObject *vis_receive(PyObject *module, PyObject *unused);
+PyObject *vis_descriptors(PyObject *module, PyObject *unused);
 PyObject *vis_is_waiting(PyObject *module, PyObject *unused);
 PyObject *vis_compile_expression(PyObject *module, PyObject *arguments);
 PyObject *vis_start_control(PyObject *module, PyObject *unused);

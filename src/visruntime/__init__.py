@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from visruntime.runtime import Display, RunEvent, RunHandle, Runtime, TrustedRuntime
 
 __all__ = [
+    "Array",
     "BuiltEnvironment",
     "Canary",
     "Clause",
@@ -97,6 +98,7 @@ __all__ = [
     "Runtime",
     "Secret",
     "Stop",
+    "Table",
     "TerminalPreview",
     "TerminalSession",
     "Timeouts",
@@ -110,6 +112,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "guest.arrays": ("Array", "Table"),
     "_callback_budget": ("HostCalls",),
     "_runtime_stop": ("Rung", "Stop"),
     "_runtime_timeouts": ("Timeouts",),

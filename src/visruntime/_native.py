@@ -36,14 +36,14 @@ __all__ = [
     "find_secret",
     "fits",
     "is_private_key",
+    "map_memory",
     "plan_path",
     "search",
 ]
 
 values.install(_viscore)
 
-encode = _viscore.encode
-decode = _viscore.decode
+encode, decode, map_memory = _viscore.encode, _viscore.decode, _viscore.map_memory
 
 BINARY_DIRECTORY = os.path.dirname(os.path.abspath(_viscore.__file__))
 """Where the compiled modules are, and in ``bin`` below it the executables."""

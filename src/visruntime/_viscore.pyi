@@ -1,5 +1,5 @@
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 def encode(
     value: object,
@@ -9,10 +9,18 @@ def encode(
     max_depth: int = ...,
     max_nodes: int = ...,
     default: Callable[[Any], tuple[int, str, str]] | None = ...,
+    reduce: Callable[[Any], tuple[Any, ...] | None] = ...,
 ) -> bytes: ...
 def decode(
-    data: bytes, /, *, max_bytes: int = ..., max_depth: int = ..., max_nodes: int = ...
+    data: bytes,
+    /,
+    *,
+    max_bytes: int = ...,
+    max_depth: int = ...,
+    max_nodes: int = ...,
+    builders: tuple[Callable[..., Any], ...] = ...,
 ) -> Any: ...
 def bind_types(
     reduce: Callable[[Any], tuple[Any, ...] | None], builders: tuple[Callable[..., Any], ...], /
 ) -> None: ...
+def map_memory(descriptor: int, size: int, mode: Literal["r", "p", "w"], /) -> Any: ...

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from visruntime import _native
 from visruntime.errors import ProtocolViolation
 from visruntime.protocol import (
+    BUFFER,
     BYE,
     CALLBACK,
     CALLBACK_REPLY,
@@ -29,11 +30,11 @@ from visruntime.protocol import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from visruntime.protocol import Frame
 
-__all__ = ["ASK", "CALL", "GREETING", "READY", "REPLY", "SHOW", "Exchange"]
+__all__ = ["ASK", "CALL", "GREETING", "LEND", "READY", "REPLY", "SHOW", "Exchange"]
 
 GREETING = "greeting"
 """The worker said hello; with what it says of itself (a dict)."""
@@ -45,6 +46,8 @@ SHOW = "show"
 """A display; with the payload, to be checked by who keeps it."""
 ASK = "ask"
 """A line of standard input is asked for; with the payload. It is answered as a call is."""
+LEND = "lend"
+"""Memory for a large value is asked for; with the payload. It is answered as a call is."""
 REPLY = "reply"
 """The request is over; with the reply (a dict that has the right ``id``)."""
 
@@ -62,9 +65,11 @@ class Exchange:
     ``run_number`` is that of the last request that was made.
     """
 
-    __slots__ = ("_decoder", "_encoder", "_state", "run_number")
+    __slots__ = ("_decode", "_decoder", "_encoder", "_state", "run_number")
 
-    def __init__(self) -> None:
+    def __init__(self, decode: Callable[[bytes], Any] = _native.decode) -> None:
+        """Begin; *decode* reads replies, and raises ValueError for malformed ones."""
+        self._decode = decode
         self._encoder = FrameEncoder(HOST_TYPES)
         self._decoder = FrameDecoder(GUEST_TYPES)
         self._state = _STARTING
@@ -85,8 +90,15 @@ class Exchange:
         """The second frame: what the worker is told before any code of the guest runs."""
         return self._encoder.frame(HELLO, _native.encode(dict(settings)))
 
-    def make_request(self, request: dict[str, Any]) -> bytes:
+    def make_request(
+        self,
+        request: dict[str, Any],
+        encode: Callable[[Any], bytes] = _native.encode,
+        descriptors: Sequence[int] = (),
+    ) -> bytes:
         """A request; it gets the next ``id``, which its reply must have.
+
+        *encode* may fill *descriptors*, which are to be sent with the first byte.
 
         Raises:
             TypeError, ValueError: it cannot be encoded; then nothing has changed.
@@ -95,14 +107,15 @@ class Exchange:
         self.check_silent()
         assert self._state is _IDLE, self._state
         request["id"] = self.run_number + 1
-        frame = self._encoder.frame(RUN, _native.encode(request))
+        payload = encode(request)
+        frame = self._encoder.frame(RUN, payload, len(descriptors))
         self.run_number += 1
         self._state = _RUNNING
         return frame
 
-    def make_answer(self, payload: bytes) -> bytes:
-        """The encoded answer to a call, or to a question for input."""
-        return self._encoder.frame(CALLBACK_REPLY, payload)
+    def make_answer(self, payload: bytes, descriptors: int = 0) -> bytes:
+        """The encoded answer to a call or a question; so many descriptors go with its first byte."""
+        return self._encoder.frame(CALLBACK_REPLY, payload, descriptors)
 
     def make_farewell(self) -> bytes:
         """The last frame."""
@@ -149,14 +162,14 @@ class Exchange:
                 return word, payload
         elif self._state is _STARTING and kind == HELLO:
             self._state = _BOOTING
-            return GREETING, _decode(payload)
+            return GREETING, _as_dict(payload)
         elif self._state is _BOOTING and kind == RESULT:
             self._state = _IDLE
-            return READY, _decode(payload)
+            return READY, _as_dict(payload)
         raise ProtocolViolation(_WRONG[self._state].format(NAMES[kind]))
 
     def _read_reply(self, payload: bytes) -> dict[str, Any]:
-        reply = _decode(payload)
+        reply = _as_dict(payload, self._decode)
         number = reply.get("id")
         if type(number) is not int or number != self.run_number:
             raise ProtocolViolation("the worker replied to another run than the one under way")
@@ -164,7 +177,7 @@ class Exchange:
         return reply
 
 
-_DURING_A_RUN = {CALLBACK: CALL, DISPLAY: SHOW, INPUT: ASK}
+_DURING_A_RUN = {CALLBACK: CALL, DISPLAY: SHOW, INPUT: ASK, BUFFER: LEND}
 _WRONG = {
     _STARTING: "the worker did not say hello first, but sent a {} frame",
     _BOOTING: "the worker sent a {} frame before it was ready",
@@ -173,9 +186,9 @@ _WRONG = {
 }
 
 
-def _decode(payload: bytes) -> dict[str, Any]:
+def _as_dict(payload: bytes, decode: Callable[[bytes], Any] = _native.decode) -> dict[str, Any]:
     try:
-        value = _native.decode(payload)
+        value = decode(payload)
     except ValueError as problem:
         raise ProtocolViolation(f"the worker sent a malformed value: {problem}") from None
     if type(value) is not dict:

@@ -17,9 +17,29 @@ if TYPE_CHECKING:
 __all__ = ["LOAD", "MakeArgv", "Process", "Start", "bootstrap", "bootstrap_compiled", "sources"]
 
 _GUEST_MODULES = ("values", "imports", "describe", "interrupts", "confine", "session", "worker")
-_LATE_MODULES = ("limits", "displays", "figures", "inputs", "sources", "surroundings", "tasks")
+_LATE_MODULES = (
+    "arrays",
+    "buffers",
+    "limits",
+    "displays",
+    "figures",
+    "inputs",
+    "sources",
+    "surroundings",
+    "tasks",
+)
 """Those that most workers never need; they come along and are run when they are imported."""
-_FRAME_TYPES = ("HELLO", "RUN", "CALLBACK", "CALLBACK_REPLY", "RESULT", "BYE", "DISPLAY", "INPUT")
+_FRAME_TYPES = (
+    "HELLO",
+    "RUN",
+    "CALLBACK",
+    "CALLBACK_REPLY",
+    "RESULT",
+    "BYE",
+    "DISPLAY",
+    "INPUT",
+    "BUFFER",
+)
 LOAD = (
     "import sys,marshal,_viscore as c;m=type(sys);"
     "P='_visguest';p=sys.modules[P]=m(P);p.__path__=[]\n"

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from visruntime._callback_budget import Budget
     from visruntime._callback_schema import Schema
+    from visruntime._worker_values import WorkerValues
 
 __all__ = ["Callbacks", "Waiter"]
 
@@ -145,15 +146,22 @@ class Callbacks:
         """Count anew."""
         self.spending = Spending(self.budget)
 
-    def answer(self, payload: bytes, waiter: Waiter, tell: Callable[[str, Any], object]) -> bytes:
+    def answer(
+        self,
+        payload: bytes,
+        waiter: Waiter,
+        tell: Callable[[str, Any], object],
+        values: WorkerValues,
+    ) -> bytes:
         """Answer one CALLBACK frame: run the function, encode its reply.
 
-        *tell* gets "call" and "return" with the name that the guest used, cleaned and cut.
+        *tell* gets "call" and "return" with the name that the guest used, cleaned and cut. *values*
+        decodes and encodes, and keeps the descriptors that go along.
 
         Raises:
             ProtocolViolation: the frame has not the agreed shape, or comes too late too often.
         """
-        number, name, arguments, keywords = _read_call(payload)
+        number, name, arguments, keywords = _read_call(payload, values)
         shown = printable(name[:MAX_NAME])
         tell("call", shown)
         spending = self.spending
@@ -166,7 +174,7 @@ class Callbacks:
             if exposed.schema is not None:
                 exposed.schema.check(arguments, keywords)
             value = self._call(name, exposed.function, arguments, keywords, waiter)
-            answer = _native.encode({"id": number, "value": value, "error": None})
+            answer = values.encode({"id": number, "value": value, "error": None})
         except ProtocolViolation:
             raise
         except _GivenUp as problem:
@@ -276,9 +284,9 @@ def _message(problem: Exception) -> str:
     return str(problem)
 
 
-def _read_call(payload: bytes) -> tuple[int, str, list[Any], dict[str, Any]]:
+def _read_call(payload: bytes, values: WorkerValues) -> tuple[int, str, list[Any], dict[str, Any]]:
     try:
-        return _check_call(_native.decode(payload))
+        return _check_call(values.decode(payload))
     except (ValueError, TypeError, KeyError) as problem:
         raise ProtocolViolation(f"the worker called a host function wrongly: {problem}") from None
 

@@ -17,6 +17,7 @@ from typing import Any, Self
 from visruntime import _native
 from visruntime.errors import ProtocolViolation
 from visruntime.guest.frames import (
+    BUFFER,
     BYE,
     CALL,
     CALLBACK,
@@ -51,6 +52,7 @@ from visruntime.guest.frames import (
 from visruntime.guest.values import Handle, Record
 
 __all__ = [
+    "BUFFER",
     "BYE",
     "CALL",
     "CALLBACK",

@@ -7,6 +7,7 @@ is under way, never more than the limit is kept, and it is ended when it does no
 
 from __future__ import annotations
 
+import array
 import errno
 import fcntl
 import os
@@ -26,6 +27,7 @@ from visruntime._worker_exchange import (
     ASK,
     CALL,
     GREETING,
+    LEND,
     READY,
     REPLY,
     SHOW,
@@ -36,6 +38,7 @@ from visruntime._worker_limit import Limit, Timeout
 from visruntime._worker_pauses import Pauses
 from visruntime._worker_start import LOAD, bootstrap, bootstrap_compiled
 from visruntime._worker_streams import CHUNK, Stream
+from visruntime._worker_values import WorkerValues
 from visruntime.environments import worker_argv
 from visruntime.errors import ProtocolViolation, WorkerDied
 
@@ -111,7 +114,8 @@ class Worker:
         self._pauses = Pauses()
         self.ended_by_host = False
         self.hello: dict[str, Any] = {}
-        self._exchange = Exchange()
+        self._values = WorkerValues()
+        self._exchange = Exchange(self._values.decode)
         self._poll = select.poll()
         self._late = [b"", b""]
         self._owned: list[int] = []
@@ -119,7 +123,7 @@ class Worker:
         self._channel, channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         ours, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.control = Control(ours)
-        for end in (self._channel, channel, ours, control):
+        for end in (self._channel, ours, control):  # not *channel*: the worker gets some
             _refuse_descriptors(end)
         # The first frame is to carry the worker's process number, as the kernel sees it here.
         self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
@@ -230,15 +234,25 @@ class Worker:
     # Frames.
 
     def _send(self, data: bytes, limit: AnyLimit) -> None:
+        """Send a frame, and with its first byte the descriptors that wait for it."""
         try:
             try:
-                sent = self._channel.send(data, socket.MSG_DONTWAIT)
+                sent = self._send_some(data)
             except BlockingIOError:
                 sent = 0
             if sent < len(data):
                 self._send_rest(memoryview(data)[sent:], limit)
         except (BrokenPipeError, ConnectionResetError):
             self._raise_died("the worker ended")
+
+    def _send_some(self, data: bytes | memoryview) -> int:
+        descriptors = self._values.outgoing
+        if not descriptors:
+            return self._channel.send(data, socket.MSG_DONTWAIT)
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
+        sent = self._channel.sendmsg([data], rights, socket.MSG_DONTWAIT)
+        self._values.drop_outgoing()
+        return sent
 
     def _send_rest(self, rest: memoryview, limit: AnyLimit) -> None:
         """Send while reading the output, so that a worker that prints meanwhile is not stuck.
@@ -254,7 +268,7 @@ class Worker:
             while rest:
                 for descriptor, _ in self._poll.poll(limit.milliseconds()):
                     if descriptor == channel:
-                        rest = rest[self._channel.send(rest, socket.MSG_DONTWAIT) :]
+                        rest = rest[self._send_some(rest) :]
                         deadline = time.monotonic() - self.paused_seconds() + SEND_SECONDS
                     elif descriptor != self.process.pidfd:
                         self._read_stream(descriptor)
@@ -388,7 +402,7 @@ class Worker:
             ProtocolViolation: it broke the protocol.
         """
         self.stop = None
-        frame = self._exchange.make_request(request)
+        frame = self._exchange.make_request(request, self._values.encode, self._values.outgoing)
         limit = self._ladder = Ladder(timeouts, self, cpu_spent)
         lost = False
         feed.begin(limit)
@@ -401,6 +415,7 @@ class Worker:
         finally:
             self._ladder = None
             feed.let_go()
+            self._values.end_run()
             self.stop = limit.stop(lost=lost)
         if limit.told or limit.cancelled:
             raise Timeout(reply)
@@ -418,8 +433,13 @@ class Worker:
                     self._take_rest()  # what was written before comes before
                 limit.milliseconds()  # raises at the end: many may have come at once
                 if kind == CALL:
-                    answer = callbacks.answer(content, limit, feed.emit)
-                    self._send(self._exchange.make_answer(answer), limit)
+                    answer = callbacks.answer(content, limit, feed.emit, self._values)
+                    outgoing = len(self._values.outgoing)
+                    self._send(self._exchange.make_answer(answer, outgoing), limit)
+                elif kind == LEND:
+                    answer = self._values.lend(content)
+                    outgoing = len(self._values.outgoing)
+                    self._send(self._exchange.make_answer(answer, outgoing), limit)
                 elif kind == ASK:
                     answer = feed.answer(content, callbacks, limit)
                     self._send(self._exchange.make_answer(answer), limit)
@@ -521,6 +541,7 @@ class Worker:
             if self._process is not None:
                 self._process.kill()
         finally:
+            self._values.end_run()
             while self._owned:
                 os.close(self._owned.pop())
             self._channel.close()

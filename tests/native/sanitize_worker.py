@@ -21,7 +21,7 @@ from visruntime.processes import TrustedStart
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "native" / "vispython"
 OUT = ROOT / "build" / "native-tests"
-TESTS = ("runtime", "callbacks", "worker", "interrupts")
+TESTS = ("runtime", "callbacks", "worker", "interrupts", "arrays")
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1"]
 OPTIONS = {
     # Memory that lives until the process ends is no leak; CPython handles SIGSEGV of tests itself.

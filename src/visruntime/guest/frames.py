@@ -50,17 +50,18 @@ LOG: Final = 13
 BYE: Final = 14
 DISPLAY: Final = 15
 INPUT: Final = 16
+BUFFER: Final = 17
 
 NAMES: Final = (
     *("", "HELLO", "RUN", "CALL", "CALLBACK", "CALLBACK_REPLY", "STREAM", "RESULT"),
-    *("DENIED", "INTERRUPT", "RESET", "FORK", "DUMP", "LOG", "BYE", "DISPLAY", "INPUT"),
+    *("DENIED", "INTERRUPT", "RESET", "FORK", "DUMP", "LOG", "BYE", "DISPLAY", "INPUT", "BUFFER"),
 )
 """Name of each frame type; the number is the index, 0 is no type."""
 
 HOST_TYPES: Final = frozenset({HELLO, RUN, CALL, CALLBACK_REPLY, INTERRUPT, RESET, FORK, DUMP, BYE})
 """What the host may send."""
 GUEST_TYPES: Final = frozenset(
-    {HELLO, CALLBACK, STREAM, RESULT, DENIED, FORK, DUMP, LOG, BYE, DISPLAY, INPUT}
+    {HELLO, CALLBACK, STREAM, RESULT, DENIED, FORK, DUMP, LOG, BYE, DISPLAY, INPUT, BUFFER}
 )
 """What a worker may send."""
 VALUE_TYPES: Final = frozenset({RUN, CALL, CALLBACK, CALLBACK_REPLY, STREAM, RESULT, DISPLAY})
@@ -96,9 +97,9 @@ def _type_name(number: int) -> str:
     return NAMES[number] if 0 < number < len(NAMES) else f"type {number}"
 
 
-def encode_frame(kind: int, sequence: int, payload: bytes) -> bytes:
-    """Return the bytes of one frame."""
-    return _HEADER.pack(VERSION, kind, 0, len(payload), sequence) + payload
+def encode_frame(kind: int, sequence: int, payload: bytes, descriptors: int = 0) -> bytes:
+    """Return the bytes of one frame, with which *descriptors* descriptors are sent."""
+    return _HEADER.pack(VERSION, kind, descriptors, len(payload), sequence) + payload
 
 
 class FrameEncoder:
@@ -114,8 +115,8 @@ class FrameEncoder:
         self._max_payload = max_payload
         self._next = 1
 
-    def frame(self, kind: int, payload: bytes) -> bytes:
-        """Return the bytes of the next frame.
+    def frame(self, kind: int, payload: bytes, descriptors: int = 0) -> bytes:
+        """Return the bytes of the next frame; so many *descriptors* are sent with its first byte.
 
         Raises:
             ValueError: this direction has no such type, or the payload is too large; nothing
@@ -126,7 +127,7 @@ class FrameEncoder:
         limit = self._max_payload if kind in VALUE_TYPES else MAX_CONTROL_PAYLOAD
         if len(payload) > limit:
             raise ValueError(f"a {_type_name(kind)} payload is larger than {limit} bytes")
-        data = encode_frame(kind, self._next, payload)
+        data = encode_frame(kind, self._next, payload, descriptors)
         self._next += 1
         return data
 

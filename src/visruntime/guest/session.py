@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import _thread
 import builtins
+import posix
 import sys
 
 import _viscore as core  # type: ignore[import-not-found]
 
 from .describe import ErrorDescriber, bounded_repr, exit_code, type_name
-from .frames import CALLBACK, CALLBACK_REPLY, INPUT
+from .frames import BUFFER, CALLBACK, CALLBACK_REPLY, INPUT
 from .imports import PACKAGE
 from .interrupts import VisInterrupt
-from .values import Handle
+from .values import Handle, reduce_value
 
 TYPE_CHECKING = False  # typing costs a start more than this module does
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 _ONLY_AST = 0x0400
 _TOP_LEVEL_AWAIT = 0x2000
 _COROUTINE = 0x80
+_LIBRARIES = ("numpy", "pyarrow", "pandas", f"{PACKAGE}.arrays")
+"""While none of them is loaded there are no arrays."""
 MAX_SOURCES = 256
 """Sources of earlier runs that are kept for tracebacks."""
 MAX_HANDLES = 10_000
@@ -382,8 +385,16 @@ class Session:
         )
 
     def _encode(self, reply: dict[str, object]) -> bytes:
-        encoded: bytes = core.encode(reply, default=self._default)
+        encoded: bytes = core.encode(reply, default=self._default, reduce=self._reduce)
         return encoded
+
+    def _reduce(self, value: object) -> tuple[Any, ...] | None:
+        parts = reduce_value(value)
+        if parts is None and any(name in sys.modules for name in _LIBRARIES):
+            from .buffers import reduce
+
+            return reduce(value, self)
+        return parts
 
     def _default(self, value: object) -> tuple[int, str, str]:
         return self.handle(value.value if type(value) is Opaque else value)
@@ -401,30 +412,46 @@ class Session:
         """Send a question and wait for its answer."""
         self._last_call = number = self._last_call + 1
         # Encoding may run code of the guest, which may call the host itself.
-        data = core.encode({"id": number, **question}, default=self._default)
+        data = core.encode({"id": number, **question}, default=self._default, reduce=self._reduce)
         self._interrupts.enter_channel()
         try:
             with self._host:
-                reply = self._exchange(kind, number, data)
+                reply, descriptors = self._exchange(kind, number, data)
         finally:
             self._interrupts.leave_channel()
         if reply["error"] is not None:
             if reply["interrupted"]:
                 self._interrupts.raise_in_main()
             raise _host_error(*reply["error"])
-        return reply["value"]
+        return (reply["value"], descriptors) if kind == BUFFER else reply["value"]
 
-    def _exchange(self, kind: int, number: int, data: bytes) -> dict[str, Any]:
+    def _exchange(
+        self, kind: int, number: int, data: bytes
+    ) -> tuple[dict[str, Any], tuple[int, ...]]:
         if kind == INPUT and not self.asks:
             raise EOFError("the host answers no more questions for input")
         self._send(kind, data)
         while True:
             frame_type, payload = core.receive()
             if frame_type == CALLBACK_REPLY:
-                reply: dict[str, Any] = core.decode(payload)
+                descriptors: tuple[int, ...] = core.descriptors()
+                reply = self.decode(payload, () if kind == BUFFER else descriptors)
                 # The reply to a call that an interrupt broke off comes late; it is dropped.
                 if reply["id"] == number:
-                    return reply
+                    return reply, descriptors
+                for descriptor in descriptors if kind == BUFFER else ():
+                    posix.close(descriptor)
+
+    def decode(self, payload: bytes, descriptors: tuple[int, ...]) -> dict[str, Any]:
+        """Decode what the host says; *descriptors* came along."""
+        value: dict[str, Any]
+        if not descriptors:
+            value = core.decode(payload)
+            return value
+        from .buffers import decode
+
+        value = decode(payload, descriptors)
+        return value
 
     def send(self, kind: int, value: object) -> None:
         """Tell the host something that has no answer, from any thread."""

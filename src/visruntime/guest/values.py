@@ -34,6 +34,9 @@ UUID: Final = 0x28
 PATH: Final = 0x29
 RECORD: Final = 0x2A
 HANDLE: Final = 0x2B
+BUFFER: Final = 0x2C
+ARRAY: Final = 0x2D
+TABLE: Final = 0x2E
 
 MAX_INT_BITS: Final = 8192
 """Bits of an int inside a range or Fraction: building those divides, in quadratic time."""
@@ -411,14 +414,51 @@ def _build_record(kind: Any, type_name: Any, fields: Any) -> Record:
     return Record(RECORD_KINDS[kind], type_name, fields)
 
 
+def _no_buffer(*_: Any) -> NoReturn:
+    raise ValueError("no buffer can come along here")
+
+
+def _build_array(dtype: Any, shape: Any, data: Any) -> Any:
+    from .arrays import Array
+
+    return Array(dtype, shape, data)
+
+
+def _build_table(data: Any) -> Any:
+    from .arrays import Table
+
+    return Table(data)
+
+
+def _convert_array(dtype: Any, shape: Any, data: Any) -> Any:
+    from .arrays import convert_array
+
+    return convert_array(_build_array(dtype, shape, data))
+
+
+def _convert_table(data: Any) -> Any:
+    from .arrays import convert_table
+
+    return convert_table(_build_table(data))
+
+
 BUILDERS: Final[tuple[Callable[..., Any], ...]] = (
     *(_build_range, _build_date, _build_time, _build_datetime, _build_timedelta),
     *(_build_timezone, _build_decimal, _build_fraction, _build_uuid, _build_path),
     *(_build_record, Handle),
+    *(_no_buffer, _build_array, _build_table),
 )
 """By tag, from `RANGE` on."""
 
 
-def install(core: Any) -> None:
+CONVERTING_BUILDERS: Final[tuple[Callable[..., Any], ...]] = (
+    *BUILDERS[:13],
+    _convert_array,
+    _convert_table,
+)
+"""Those of a worker, where arrays become what its libraries make of them."""
+
+
+def install(core: Any, builders: tuple[Callable[..., Any], ...] = BUILDERS) -> None:
     """Give the native codec of the module *core* its composite types."""
-    core.bind_types(reduce_value, BUILDERS)
+    core.bind_types(reduce_value, builders)

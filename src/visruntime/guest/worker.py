@@ -13,7 +13,7 @@ from .frames import BYE, HELLO, RESULT, RUN
 from .imports import PACKAGE, Imports
 from .interrupts import Interrupts, VisInterrupt, reserve
 from .session import Session
-from .values import install
+from .values import CONVERTING_BUILDERS, install
 
 TYPE_CHECKING = False  # typing costs a start more than this module does
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def main() -> None:
     faulthandler.register(facts["signal_dump"], file=facts["control"], all_threads=True)
     reserve((facts["signal_interrupt"], facts["signal_dump"]))
     core.start_control()
-    install(core)
+    install(core, CONVERTING_BUILDERS)
     settings = core.decode(core.receive()[1])
     hello = {
         "hook_before_init": facts["hook_before_init"],
@@ -63,7 +63,9 @@ def main() -> None:
         if frame_type == BYE:
             break
         if frame_type == RUN:
-            reply = _answer(session, interrupts, core.decode(payload), process)
+            reply = _answer(
+                session, interrupts, session.decode(payload, core.descriptors()), process
+            )
             session.finish(lambda reply=reply: core.send(RESULT, reply))  # type: ignore[misc]
 
 

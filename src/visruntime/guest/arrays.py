@@ -1,0 +1,287 @@
+"""Arrays and tables: values whose bytes cross beside the frames, in sealed memory.
+
+Both sides use it; a worker loads it with its first array. What a guest sends is checked field by
+field here, and nothing of it names a type, a class or code: a data type is one of a closed list,
+and its size times the shape is exactly the bytes that came.
+
+Standard library only; numpy and pyarrow are used where somebody else has imported them.
+"""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False  # typing costs a worker's start-up more than this module does
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+__all__ = [
+    "Array",
+    "Table",
+    "convert_array",
+    "convert_table",
+    "item_size",
+    "reduce_array",
+    "reduce_stored",
+]
+
+BUFFER = 0x2C
+ARRAY = 0x2D
+TABLE = 0x2E
+
+MAX_DIMENSIONS = 32
+INLINE_BYTES = 32 * 1024
+"""What is smaller crosses in the frame: a buffer of its own costs more than the copy."""
+
+_SIZES = {
+    "b": (1,),
+    "i": (1, 2, 4, 8),
+    "u": (1, 2, 4, 8),
+    "f": (2, 4, 8),
+    "c": (8, 16),
+    "M": (8,),
+    "m": (8,),
+}
+_UNITS = ("Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as")
+_MAX_TEXT = 1 << 20
+"""Characters of one text or bytes item."""
+
+
+def item_size(dtype: object) -> int:
+    """Return the bytes of one item of a data type in numpy's spelling, such as ``"<f8"``.
+
+    Raises:
+        ValueError: it is no type of plain, little-endian data.
+    """
+    if type(dtype) is not str or not 3 <= len(dtype) <= 20 or not dtype.isascii():
+        raise ValueError("not a data type")
+    order, kind, rest = dtype[0], dtype[1], dtype[2:]
+    digits, bracket, unit = rest.partition("[")
+    if not digits.isdigit() or digits != str(int(digits)):
+        raise ValueError("not a data type")
+    size = int(digits)
+    if kind in "Mm":
+        if not bracket or unit[-1:] != "]" or unit[:-1] not in _UNITS:
+            raise ValueError("not a unit of time")
+    elif bracket:
+        raise ValueError("not a data type")
+    if kind in "SU":
+        if not 1 <= size <= _MAX_TEXT:
+            raise ValueError("not a size of text")
+        right_order = "|" if kind == "S" else "<"
+        size *= 1 if kind == "S" else 4
+    elif kind in _SIZES and size in _SIZES[kind]:
+        right_order = "|" if size == 1 else "<"
+    else:
+        raise ValueError("not a data type")
+    if order != right_order:
+        raise ValueError("not little-endian")
+    return size
+
+
+class Array:
+    """An n-dimensional array of plain data, in C order: what numpy makes an array of at no cost.
+
+    ``dtype`` is numpy's spelling of the type (``"<f8"``), ``shape`` a tuple of ints and ``data`` a
+    memoryview of its bytes, read-only at the host. ``numpy.asarray`` takes one without a copy.
+    """
+
+    __slots__ = ("data", "dtype", "shape")
+
+    dtype: str
+    shape: tuple[int, ...]
+    data: memoryview
+
+    def __init__(self, dtype: str, shape: tuple[int, ...], data: bytes | memoryview) -> None:
+        size = item_size(dtype)
+        if type(shape) is not tuple or len(shape) > MAX_DIMENSIONS:
+            raise ValueError("not a shape")
+        extent = size
+        for length in shape:
+            if type(length) is not int or not 0 <= length < 1 << 47:
+                raise ValueError("not a shape")
+            size *= length
+            extent *= length or 1  # numpy takes no shape over this, though nothing is in it
+        if extent >= 1 << 63:
+            raise ValueError("not a shape")
+        view = memoryview(data).cast("B")
+        if len(view) != size:
+            raise ValueError(f"{len(view)} bytes for an array of {size}")
+        self.dtype = dtype
+        self.shape = shape
+        self.data = view
+
+    def __repr__(self) -> str:
+        return f"<Array {self.dtype} {self.shape}>"
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Array):
+            return NotImplemented
+        return (self.dtype, self.shape) == (other.dtype, other.shape) and self.data == other.data
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        return {"version": 3, "typestr": self.dtype, "shape": self.shape, "data": self.data}
+
+    def numpy(self) -> Any:
+        """Return it as a numpy array over the same memory; needs numpy.
+
+        Raises:
+            ImportError: there is no numpy here.
+        """
+        import numpy
+
+        flat = numpy.frombuffer(self.data, self.dtype) if len(self.data) else None
+        if flat is None:
+            return numpy.empty(self.shape, self.dtype)
+        return flat.reshape(self.shape)
+
+
+class Table:
+    """A table as an Arrow IPC stream: ``data`` is a memoryview of its bytes.
+
+    The host does not look into it unasked: parsing is the work of a large library, which must
+    then be trusted with what a guest wrote.
+    """
+
+    __slots__ = ("data",)
+
+    data: memoryview
+
+    def __init__(self, data: bytes | memoryview) -> None:
+        self.data = memoryview(data).cast("B")
+
+    def __repr__(self) -> str:
+        return f"<Table, {len(self.data)} bytes of Arrow IPC>"
+
+    def to_arrow(self) -> Any:
+        """Return it as a ``pyarrow.Table`` over the same memory; needs pyarrow.
+
+        Raises:
+            ImportError: there is no pyarrow here.
+            ValueError: the data is no valid stream (``pyarrow.ArrowInvalid`` is one).
+        """
+        import pyarrow
+
+        with pyarrow.ipc.open_stream(pyarrow.py_buffer(self.data)) as stream:
+            table = stream.read_all()
+        table.validate(full=True)
+        return table
+
+    def to_pandas(self) -> Any:
+        """Return it as a ``pandas.DataFrame``; needs pyarrow and pandas."""
+        return self.to_arrow().to_pandas()
+
+
+# ---- taking apart ----
+
+if TYPE_CHECKING:
+    Store = Callable[[memoryview], tuple[int, int]]
+    """Keeps bytes in a buffer of their own and returns its number and size."""
+
+
+def reduce_array(value: Any, store: Store) -> tuple[Any, ...] | None:
+    """Take apart what numpy, pyarrow or pandas made, and our own; None for anything else.
+
+    ``(None, other)`` says that *other* is to cross instead.
+    """
+    if type(value) is Array:
+        return (ARRAY, value.dtype, value.shape, _place(value.data, store))
+    if type(value) is Table:
+        return (TABLE, _place(value.data, store))
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        if isinstance(value, numpy.ndarray):
+            return _reduce_ndarray(numpy, value, store)
+        if isinstance(value, numpy.generic):
+            return _reduce_scalar(value)
+    pyarrow = sys.modules.get("pyarrow")
+    if pyarrow is not None:
+        if isinstance(value, pyarrow.RecordBatch):
+            value = pyarrow.Table.from_batches([value])
+        if isinstance(value, pyarrow.Table):
+            return _reduce_table(pyarrow, value, store)
+    pandas = sys.modules.get("pandas")
+    if pandas is not None and isinstance(value, pandas.DataFrame):
+        return _reduce_frame(value, store)
+    return None
+
+
+def _reduce_ndarray(numpy: Any, value: Any, store: Store) -> tuple[Any, ...] | None:
+    if type(value) is not numpy.ndarray:
+        value = value.view(numpy.ndarray)
+    kind = value.dtype.newbyteorder("<")
+    try:
+        item_size(kind.str)
+    except ValueError:
+        return None  # objects, records, long doubles: no plain data
+    flat = numpy.ascontiguousarray(value, kind)
+    flat = flat.reshape(-1).view("|u1") if flat.size else numpy.empty(0, "|u1")
+    return (ARRAY, kind.str, value.shape, _place(memoryview(flat), store))
+
+
+def _reduce_scalar(value: Any) -> tuple[Any, ...] | None:
+    plain = value.item()
+    # Dates of nanoseconds become ints, which would be another value; long doubles stay.
+    if type(plain) in (bool, int, float, complex, str, bytes) and value.dtype.kind not in "Mm":
+        return (None, plain)
+    return None
+
+
+def _reduce_table(pyarrow: Any, table: Any, store: Store) -> tuple[Any, ...]:
+    sink = pyarrow.BufferOutputStream()
+    with pyarrow.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return (TABLE, _place(memoryview(sink.getvalue()), store))
+
+
+def _reduce_frame(value: Any, store: Store) -> tuple[Any, ...] | None:
+    try:
+        import pyarrow
+
+        table = pyarrow.Table.from_pandas(value)
+    except Exception:
+        return None
+    return _reduce_table(pyarrow, table, store)
+
+
+def _place(data: memoryview, store: Store) -> Any:
+    data = data.cast("B")
+    return bytes(data) if len(data) <= INLINE_BYTES else _Stored(*store(data))
+
+
+class _Stored:
+    """Names a buffer in an encoded value."""
+
+    __slots__ = ("number", "size")
+
+    def __init__(self, number: int, size: int) -> None:
+        self.number = number
+        self.size = size
+
+
+def reduce_stored(value: Any) -> tuple[Any, ...] | None:
+    """Take the name of a buffer apart; None for anything else."""
+    return (BUFFER, value.number, value.size) if type(value) is _Stored else None
+
+
+# ---- building ----
+
+
+def convert_array(array: Array) -> Any:
+    """Return numpy's own array over the same memory, where there is numpy."""
+    try:
+        return array.numpy()
+    except ImportError:
+        return array
+
+
+def convert_table(table: Table) -> Any:
+    """Return a pyarrow.Table over the same memory, where there is pyarrow."""
+    try:
+        return table.to_arrow()
+    except ImportError:
+        return table

@@ -1,0 +1,298 @@
+"""Arrays and tables: they cross beside the frames, and a guest can only lend what it sealed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy
+import pyarrow
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from runtime_helpers import runtime
+
+from visruntime import _worker_values
+from visruntime.errors import GuestError, ProtocolViolation
+from visruntime.guest import arrays
+from visruntime.guest.arrays import Array, Table, item_size
+from visruntime.policy import JailPolicy
+from visruntime.runtime import Runtime
+
+if TYPE_CHECKING:
+    from runtime_helpers import AnyRuntime
+
+__all__ = ["runtime"]
+
+LARGE = 1_000_000
+
+ASK = """
+import fcntl, gc, mmap, sys
+frames = sys.modules["_visguest.frames"]
+session = next(x for x in gc.get_objects() if type(x).__name__ == "Session")
+def borrow(size):
+    number, (descriptor,) = session.ask_host(frames.BUFFER, {"size": size})
+    return number, descriptor
+import _visguest.arrays as arrays
+def named(number, size): return arrays._Stored(number, size)
+"""
+"""A guest that goes to the protocol itself."""
+
+
+def descriptors() -> int:
+    """Return how many descriptors this process has open."""
+    return len(os.listdir("/proc/self/fd"))
+
+
+TYPES = ("?", "i1", "u2", "<i8", ">i4", "f2", "f8", "c16", "M8[ns]", "m8[D]", "U7", "S3")
+
+
+def test_arrays_cross_both_ways(runtime: AnyRuntime) -> None:
+    """Each type and shape, inside a frame and beside it, arrives as it was, and comes back."""
+    runtime.exec("import numpy")
+    for dtype in TYPES:
+        for shape in ((), (0,), (3,), (50, 60, 7)):
+            count = int(numpy.prod(shape))
+            array = (numpy.arange(count) % 100).astype("i8").astype(dtype).reshape(shape)
+            runtime.set("x", {"deep": [array]})
+            back = runtime.eval("x")["deep"][0]
+            assert back.dtype == array.dtype.newbyteorder("<")
+            assert back.shape == shape
+            assert (back == array).all()
+    assert runtime.eval("type(x['deep'][0]).__name__") == "ndarray"
+
+
+def test_an_array_that_is_not_in_order_arrives_in_order(runtime: AnyRuntime) -> None:
+    """Slices, transposed and Fortran arrays are copied in C order."""
+    runtime.exec("import numpy\nx = numpy.arange(3_000_000).reshape(1000, 3000)")
+    for code in (
+        "x[::3, ::-2]",
+        "x.T",
+        "numpy.asfortranarray(x)",
+        "numpy.broadcast_to(x[0], (9, 3000))",
+    ):
+        value = runtime.eval(code)
+        assert (
+            value == eval(code, {"x": numpy.arange(3_000_000).reshape(1000, 3000), "numpy": numpy})
+        ).all()
+
+
+def test_the_host_reads_and_the_guest_may_write(runtime: AnyRuntime) -> None:
+    """What came to the host cannot be changed there; the guest changes a copy of its own."""
+    ours = numpy.zeros(LARGE)
+    runtime.set("x", ours)
+    runtime.exec("x += 1")
+    value = runtime.eval("x")
+    assert value.sum() == LARGE
+    assert ours.sum() == 0
+    assert not value.flags.writeable
+    with pytest.raises(ValueError, match="read-only"):
+        value[0] = 5
+
+
+def test_functions_of_the_host_take_and_return_arrays(runtime: AnyRuntime) -> None:
+    """Arguments and results of callbacks go the same way."""
+    runtime.expose("double", lambda x: x * 2)
+    runtime.exec("import numpy")
+    assert runtime.eval("float(double(numpy.ones(1_000_000)).sum())") == 2 * LARGE
+    assert runtime.call("sum", numpy.arange(100_000)) == sum(range(100_000))
+
+
+def test_scalars_of_numpy_become_plain(runtime: AnyRuntime) -> None:
+    """A number of numpy's is a number; as a key, too."""
+    runtime.exec("import numpy as np")
+    value = runtime.eval(
+        "[np.int64(3), np.float32(0.5), np.bool_(True), np.str_('a'), {np.int8(1): 2}]"
+    )
+    assert value == [3, 0.5, True, "a", {1: 2}]
+    assert [type(each) for each in value[:4]] == [int, float, bool, str]
+
+
+def test_tables_cross_both_ways(runtime: AnyRuntime) -> None:
+    """A pyarrow table or a frame of pandas arrives as a Table, which is parsed on request only."""
+    table = pyarrow.table({"a": list(range(100_000)), "b": ["x"] * 100_000})
+    runtime.set("t", table)
+    assert runtime.eval("type(t).__module__.split('.')[0]") == "pyarrow"
+    back = runtime.eval("t")
+    assert type(back) is Table
+    assert back.to_arrow().equals(table)
+    runtime.exec("import pandas")
+    frame = runtime.eval("pandas.DataFrame({'n': [1, 2], 's': ['a', None]})")
+    assert type(frame) is Table
+    assert frame.to_pandas()["n"].tolist() == [1, 2]
+
+
+def test_a_table_that_is_none_is_refused_when_it_is_read(runtime: AnyRuntime) -> None:
+    """Bytes that a guest calls a table raise where the host looks into them, and only there."""
+    runtime.exec(ASK)
+    value = runtime.eval("arrays.Table(b'no table' * 9)")
+    assert type(value) is Table
+    with pytest.raises(ValueError, match=r".+"):
+        value.to_arrow()
+
+
+def test_what_is_no_plain_data_stays_with_the_guest(runtime: AnyRuntime) -> None:
+    """Arrays of objects, of records and of long doubles are handles."""
+    runtime.exec("import numpy")
+    for code in ("numpy.array([object()])", "numpy.zeros(2, 'i4,f8')", "numpy.zeros(2, 'g')"):
+        value = runtime.eval(code)
+        assert type(value).__name__ == "Handle", value
+        assert runtime.call("type", value).type_name == "type"
+
+
+def test_results_hold_no_descriptor(runtime: AnyRuntime) -> None:
+    """A host that keeps a thousand arrays must not run out of descriptors."""
+    runtime.exec("import numpy\nx = numpy.ones(10_000)")
+    runtime.eval("x")
+    before = descriptors()
+    kept = [runtime.eval("x") for _ in range(50)]
+    assert descriptors() <= before
+    assert all(value.sum() == 10_000 for value in kept)
+    kept.clear()
+    runtime.set("y", [numpy.ones(10_000) for _ in range(60)])
+    assert descriptors() <= before
+
+
+def test_without_numpy_the_host_gets_an_array_of_its_own() -> None:
+    """A host that has not imported numpy does not import it because of what a guest sent."""
+    code = (
+        "import sys, visruntime as vr\n"
+        "with vr.TrustedRuntime() as rt:\n"
+        "    value = rt.run('import numpy\\nnumpy.arange(100000.0)').value\n"
+        "    assert 'numpy' not in sys.modules\n"
+        "    print(repr(value), value.shape, value.dtype, len(value.data), value.data.readonly)\n"
+        "    assert value.numpy()[7] == 7.0\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "<Array <f8 (100000,)> (100000,) <f8 800000 True\n", done.stderr
+
+
+# ---- hostile guests ----
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("n, d = borrow(99999); named(n, 99999)", "not sealed"),
+        ("n, d = borrow(99999); fcntl.fcntl(d, 1033, 8); named(n, 99998)", "another size"),
+        ("n, d = borrow(99999); fcntl.fcntl(d, 1033, 8); [named(n, 99999)] * 2", "used twice"),
+        ("named(77, 99999)", "never lent"),
+        ("named(-1, 99999)", "no number"),
+    ],
+)
+def test_memory_that_was_not_sealed_is_a_violation(
+    runtime: AnyRuntime, code: str, why: str
+) -> None:
+    """What the guest could still change or shrink is never looked at; the worker ends."""
+    runtime.exec(ASK)
+    before = descriptors()
+    with pytest.raises(ProtocolViolation, match="malformed value"):
+        runtime.run(code)
+    assert runtime.eval("1 + 1") == 2, why
+    assert descriptors() <= before + 1
+
+
+def test_a_writable_mapping_keeps_memory_from_being_sealed(runtime: AnyRuntime) -> None:
+    """The kernel refuses the seal while somebody could write: EBUSY."""
+    runtime.exec(ASK)
+    result = runtime.run(
+        "n, d = borrow(99999)\nheld = mmap.mmap(d, 99999)\nfcntl.fcntl(d, 1033, 8)"
+    )
+    assert result.error is not None
+    assert result.error.errno == 16
+
+
+@pytest.mark.parametrize("size", ["0", "-5", "1 << 62", "True", "'1'", "None"])
+def test_a_wish_for_memory_of_no_size_is_a_violation(runtime: AnyRuntime, size: str) -> None:
+    """A number that is no size breaks the protocol."""
+    runtime.exec(ASK)
+    with pytest.raises(ProtocolViolation, match="asked for memory"):
+        runtime.run(f"borrow({size})")
+
+
+def test_memory_of_one_run_is_bounded(runtime: AnyRuntime) -> None:
+    """More buffers, or more bytes of them, than one run may have are an error of the guest."""
+    runtime.exec(ASK)
+    before = descriptors()
+    for code in (f"borrow({_worker_values.MAX_BYTES} + 1)", "[borrow(4096) for _ in range(99)]"):
+        result = runtime.run(code)
+        assert result.error is not None
+        assert "large arrays" in result.error.message
+    assert runtime.eval("borrow(4096)[0]") > 0
+    assert descriptors() <= before
+
+
+def test_memory_is_lent_only_during_a_run(runtime: AnyRuntime) -> None:
+    """A number from an earlier run names nothing."""
+    runtime.exec(ASK)
+    runtime.exec("kept, d = borrow(99999); fcntl.fcntl(d, 1033, 8)")
+    with pytest.raises(ProtocolViolation, match="malformed value"):
+        runtime.eval("named(kept, 99999)")
+
+
+def test_more_large_arrays_than_go_along_with_a_frame_are_refused(runtime: AnyRuntime) -> None:
+    """The host gets an error before anything is sent, and the session lives on."""
+    runtime.set("here", 1)
+    with pytest.raises(ValueError, match="large arrays"):
+        runtime.set("x", [numpy.ones(10_000)] * 65)
+    assert runtime.eval("here") == 1
+
+
+def test_a_guest_that_takes_no_array_dies_alone() -> None:
+    """Where the memory for an array is not there, the guest's limit ends it, not the host."""
+    from visruntime.policy import Limits
+
+    with Runtime(JailPolicy(limits=Limits(memory=64 << 20, memory_by="process"))) as runtime:
+        with pytest.raises(GuestError):
+            runtime.exec("x = bytearray(200 << 20)")
+        assert runtime.eval("1") == 1
+
+
+# ---- the parts ----
+
+
+@given(st.text(max_size=12) | st.from_regex(r"[<|>=][bifucMmSUOVg]\d{0,3}(\[[a-z]{0,3}\])?"))
+def test_data_types_are_those_of_plain_data(text: str) -> None:
+    """Whatever is accepted is a type of numpy of just that size, with nothing but data in it."""
+    try:
+        size = item_size(text)
+    except ValueError:
+        return
+    dtype = numpy.dtype(text)
+    assert dtype.itemsize == size
+    assert not dtype.hasobject
+    assert dtype.fields is None
+    assert dtype.str == text
+
+
+@given(
+    st.tuples() | st.lists(st.integers(-2, 1 << 50), max_size=40).map(tuple),
+    st.integers(0, 100),
+)
+def test_a_shape_is_exactly_its_bytes(shape: Any, size: int) -> None:
+    """An array exists only where its shape times its item is what is there."""
+    try:
+        array = Array("<i4", shape, bytes(size))
+    except ValueError:
+        return
+    assert array.numpy().nbytes == size
+    assert array.numpy().shape == shape
+    assert numpy.asarray(array).shape == shape
+
+
+@pytest.mark.parametrize("shape", [[1], (1.0,), (True,), (-1, -1), (1 << 60, 0), ("1",), None])
+def test_odd_shapes_are_refused(shape: Any) -> None:
+    """A shape is a tuple of small ints and nothing else."""
+    with pytest.raises(ValueError, match=r"shape|bytes"):
+        Array("<i4", shape, b"1234")
+
+
+def test_numpy_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the libraries the values stay as they came."""
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    array, table = Array("<i4", (1,), bytes(4)), Table(b"x")
+    assert arrays.convert_array(array) is array
+    assert arrays.convert_table(table) is table
