@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from runtime_helpers import runtime
+from runtime_helpers import WORKER_PYTHONS, runtime
 
 from visruntime import CommandTimeout, Stop, Timeouts, TrustedRuntime
 from visruntime._worker_ladder import Ladder
@@ -342,6 +342,38 @@ def test_what_cannot_be_interrupted_is_ended_in_time(hasty: TrustedRuntime, code
             assert stop.ended_by == "signal"
     assert min(tries) < 0.2 + 0.1 + 2 * 0.2
     assert runtime.eval("1") == 1
+
+
+_SOFT = {
+    "sleep": "import time; time.sleep(60)",
+    "lock": "import threading; lock = threading.Lock(); lock.acquire(); lock.acquire()",
+    "queue": "import queue; queue.Queue().get()",
+    "await": "import asyncio\nawait asyncio.sleep(60)",
+    "child": "import subprocess; subprocess.run(['sleep', '60'])",
+    "loop": "while True: pass",
+    "regex": "import re; re.match(r'(a+)+$', 'a' * 40 + 'b')",
+    "bigint": "x = 3 ** (10 ** 9)",
+    "call": "wait()",
+    "sigint": "import signal, time; signal.signal(2, signal.SIG_IGN); time.sleep(60)",
+}
+
+
+@pytest.mark.parametrize("python", WORKER_PYTHONS)
+def test_workers_of_every_version_can_be_interrupted(python: str | None) -> None:
+    """Waits, calls, loops and C code that looks for signals end softly in each Python found."""
+
+    async def wait() -> None:
+        await asyncio.sleep(60)
+
+    with TrustedRuntime(python=python) as running:
+        running.expose("wait", wait)
+        running.exec("import asyncio, queue, re, subprocess, threading\nkept = 1")
+        for name, code in _SOFT.items():
+            result, stop = stopped(running, code, Timeouts(wall=0.05, grace=2))
+            assert (name, stop.ended_by, result.session_lost) == (name, "signal", False)
+            assert result.error is not None
+            assert result.error.interrupted
+        assert running.get("kept") == 1
 
 
 # ---- the ladder alone, by its own clock ----
