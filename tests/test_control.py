@@ -261,6 +261,19 @@ def test_a_limit_that_ended_the_worker_is_in_the_report() -> None:
     assert "(wall)" in report.description
 
 
+def test_a_lack_of_memory_is_said_where_it_was_measured() -> None:
+    """The keeper that ended the worker for its memory says how much that was."""
+    limit = 160 << 20
+    policy = JailPolicy(limits=Limits(memory=limit, memory_by="watch"))
+    with Runtime(policy) as running:
+        error, report = died(running, "hoard = [bytearray(1 << 20) for _ in range(1000)]")
+        assert error.stopped_by == report.stopped_by == "memory"
+        assert report.out_of_memory is True
+        assert f"more than {limit}" in report.proof
+        assert f"out of memory: {report.proof}" in str(report)
+        assert running.run("1").value == 1
+
+
 # ---- threads (V34) ----
 
 

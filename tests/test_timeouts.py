@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from runtime_helpers import runtime
+from runtime_helpers import WORKER_PYTHONS, runtime
 
 from visruntime import CommandTimeout, Stop, Timeouts, TrustedRuntime
 from visruntime._worker_ladder import Ladder
@@ -27,6 +27,8 @@ __all__ = ["runtime"]  # the fixture is found by its name in this module
 
 def stopped(runtime: AnyRuntime, code: str, timeout: float | Timeouts) -> tuple[RunResult, Stop]:
     """Run *code* until a limit ends it; return the result and what was done."""
+    # What takes a busy machine long is none of the limit's business.
+    runtime.exec("import asyncio, os, queue, re, signal, socket, subprocess, sys, threading, time")
     with pytest.raises(CommandTimeout) as caught:
         pytest.fail(f"it was not stopped: {runtime.run(code, timeout=timeout).error!r}")
     result = caught.value.result
@@ -323,25 +325,60 @@ def test_children_are_asked_before_the_worker_is_ended(runtime: AnyRuntime) -> N
     ids=["sum", "pbkdf2", "zlib", "deque", "json", "swallow"],
 )
 def test_what_cannot_be_interrupted_is_ended_in_time(hasty: TrustedRuntime, code: str) -> None:
-    """C code that never looks for signals is ended within the grace and 200 ms (doubled: load).
+    """C code that never looks for signals is ended within the grace and 200 ms.
 
     The best of a few tries counts: on a machine that others share a single one says nothing.
     """
     runtime = hasty
     tries: list[float] = []
-    while len(tries) < 8 and not (tries and min(tries) < 0.2 + 0.1 + 2 * 0.2):
-        runtime.run("import hashlib, zlib, collections, itertools, json")
+    while len(tries) < 8 and min(tries, default=math.inf) >= 0.2 + 0.3 + 0.2:
+        runtime.exec("import hashlib, zlib, collections, itertools, json")
         started = time.monotonic()
-        result, stop = stopped(runtime, code, Timeouts(wall=(0.2, 0.1)))
+        with pytest.raises(CommandTimeout) as caught:
+            runtime.run(code, timeout=Timeouts(wall=(0.2, 0.3)))
+        took = time.monotonic() - started
+        result, stop = caught.value.result, caught.value.result.stop
         complete = not result.session_lost or "<run" in stop.stacks
-        tries.append(time.monotonic() - started if complete else math.inf)
+        tries.append(took if complete else math.inf)
         if result.session_lost:  # some of it ends by itself on some versions
             assert stop.ended_by == "kill"
-            assert stop.rungs[-1].seconds >= 0.1
+            assert stop.rungs[-1].seconds >= 0.3
         else:
             assert stop.ended_by == "signal"
-    assert min(tries) < 0.2 + 0.1 + 2 * 0.2
+    assert min(tries) < 0.2 + 0.3 + 0.2
     assert runtime.eval("1") == 1
+
+
+_SOFT = {
+    "sleep": "import time; time.sleep(60)",
+    "lock": "import threading; lock = threading.Lock(); lock.acquire(); lock.acquire()",
+    "queue": "import queue; queue.Queue().get()",
+    "await": "import asyncio\nawait asyncio.sleep(60)",
+    "child": "import subprocess; subprocess.run(['sleep', '60'])",
+    "loop": "while True: pass",
+    "regex": "import re; re.match(r'(a+)+$', 'a' * 40 + 'b')",
+    "bigint": "x = 3 ** (10 ** 9)",
+    "call": "wait()",
+    "sigint": "import signal, time; signal.signal(2, signal.SIG_IGN); time.sleep(60)",
+}
+
+
+@pytest.mark.parametrize("python", WORKER_PYTHONS)
+def test_workers_of_every_version_can_be_interrupted(python: str | None) -> None:
+    """Waits, calls, loops and C code that looks for signals end softly in each Python found."""
+
+    async def wait() -> None:
+        await asyncio.sleep(60)
+
+    with TrustedRuntime(python=python) as running:
+        running.expose("wait", wait)
+        running.exec("import asyncio, queue, re, subprocess, threading\nkept = 1")
+        for name, code in _SOFT.items():
+            result, stop = stopped(running, code, Timeouts(wall=0.05, grace=2))
+            assert (name, stop.ended_by, result.session_lost) == (name, "signal", False)
+            assert result.error is not None
+            assert result.error.interrupted
+        assert running.get("kept") == 1
 
 
 # ---- the ladder alone, by its own clock ----
@@ -406,7 +443,7 @@ def test_each_rung_has_its_time(standing: Callable[[], Standing]) -> None:
     assert stop is not None
     assert [(rung.name, round(rung.seconds, 3), rung.detail) for rung in stop.rungs] == [
         ("signal", 0, ""),
-        ("stacks", 5, "silent for 2.0"),
+        ("stacks", 5, "silent for 4.0"),
         ("children", 6, "SIGTERM to 3 processes"),
         ("kill", 10, ""),
     ]

@@ -10,7 +10,7 @@ from visruntime.errors import LimitExceeded, ProtocolViolation
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["MAX_REFUSED_BYTES", "MAX_REFUSED_CALLS", "Budget", "HostCalls", "Spending"]
+__all__ = ["MAX_REFUSED_BYTES", "MAX_REFUSED_CALLS", "NO_CALLS", "Budget", "HostCalls", "Spending"]
 
 MAX_REFUSED_CALLS = 1_000
 """Calls over its budget that a run may try before its worker is ended."""
@@ -74,6 +74,10 @@ class HostCalls(Frozen):
         return {name: getattr(self, name) for name in self.__slots__}
 
 
+NO_CALLS = HostCalls()
+"""Of a run that called nothing, as most do."""
+
+
 class Spending:
     """What the calls of one run have taken so far."""
 
@@ -119,4 +123,6 @@ class Spending:
 
     def total(self) -> HostCalls:
         """What it was in the end."""
+        if not self.calls and not self.refused:
+            return NO_CALLS
         return HostCalls(self.calls, self.refused, self.bytes, self.seconds)

@@ -134,6 +134,8 @@ class Call:
             future = self._submit(result)
             self._task = future
             self.cancellable = True
+            if self._cancelled:
+                future.cancel()
             return future.result()
         self.cancellable = True
         return self._finish(result)

@@ -225,7 +225,7 @@ def _typed_dict(kind: Any, where: str) -> Check:
                 raise TypeError(f"{where}: {kind.__name__} needs {key!r}")
         for key, member in value.items():
             if key not in checks:
-                raise TypeError(f"{where}: {kind.__name__} has no {str(key)[:100]!r}")
+                raise TypeError(f"{where}: {kind.__name__} has no {_key(key)}")
             part = checks[key]
             if part is not None:
                 part(member, f"{where}[{key!r}]")
@@ -292,9 +292,18 @@ def _mapping(annotation: Any, key: Check | None, item: Check | None) -> Check:
             if key is not None:
                 key(name, f"{where}: a key")
             if item is not None:
-                item(member, f"{where}[{str(name)[:100]!r}]")
+                item(member, f"{where}[{_key(name)}]")
 
     return check
+
+
+def _key(key: Any) -> str:
+    """Name a key of a guest, however large it is."""
+    if type(key) is str:
+        return repr(key[:100])
+    if type(key) in (bool, float, type(None)) or (type(key) is int and key.bit_length() < 200):
+        return repr(key)
+    return f"<{type(key).__name__}>"
 
 
 def _name_of_container(annotation: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from visruntime._callback_budget import HostCalls
+from visruntime._callback_budget import NO_CALLS
 from visruntime._jail_violations import bounded, of_output
 from visruntime._runtime_traceback import printable
 from visruntime.denials import denials_of
@@ -67,7 +67,7 @@ class Run:
         self._explain_act = explain_act
         self._limits = limits
         self._worker_run = worker.run_number
-        self.host_calls = HostCalls()
+        self.host_calls = NO_CALLS
         self._span = worker.process.span()
         self._cpu = worker.process.cpu_seconds()
         self._started = time.monotonic()

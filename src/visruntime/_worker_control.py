@@ -57,7 +57,7 @@ class Control:
         Raises:
             TimeoutError: the worker did not answer, or never stops.
         """
-        text = b""
+        text = bytearray()
         with self._exclusive(seconds) as packets:
             self._order(b"D", 0)
             for data in packets:
@@ -129,5 +129,5 @@ class _Packets:
         return max(self._deadline - time.monotonic(), 0)
 
     def _come(self) -> Iterator[bytes]:
-        while data := self._control._read(self._left()):
+        while (left := self._left()) > 0 and (data := self._control._read(left)):
             yield data

@@ -23,7 +23,7 @@ _CPU_LOOK_SECONDS = 0.005
 """Processor time is looked at no more often than this."""
 _STACKS, _CHILDREN, _KILL = 0.5, 0.6, 1.0
 """Shares of the grace after which the stacks are taken, the children asked, the worker ended."""
-_ANSWER = 0.2
+_ANSWER = 0.4
 """Share of the grace that the answer with the stacks may take."""
 _CLEAN_UP = 0.4
 """Share of the grace that an async function of the host may take to end after its cancelling."""

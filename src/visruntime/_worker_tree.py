@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import select
 import signal
-from contextlib import suppress
 
-__all__ = ["MAX_PROCESSES", "signal_descendants"]
+__all__ = ["MAX_DEPTH", "MAX_PROCESSES", "signal_descendants"]
 
 MAX_PROCESSES = 4096
 """Most descendants that get a signal; a guest chooses how many there are."""
+MAX_DEPTH = 32
+"""Most generations; so many descriptors are open at once."""
 
 
 def signal_descendants(worker: int, pidfd: int, number: int = signal.SIGTERM) -> int:
@@ -24,24 +25,27 @@ def signal_descendants(worker: int, pidfd: int, number: int = signal.SIGTERM) ->
         worker: its number here.
         pidfd: of the worker.
     """
+    return _signal_below(worker, pidfd, number, MAX_PROCESSES, MAX_DEPTH)
+
+
+def _signal_below(parent: int, held: int, number: int, room: int, depth: int) -> int:
     reached = 0
-    parents = [(worker, pidfd, False)]
-    while parents:
-        parent, held, ours = parents.pop()
+    for child in _children(parent) if depth else ():
+        if reached >= room:
+            break
+        found = _hold(child, parent, held)
+        if found is None:
+            continue
         try:
-            for child in _children(parent):
-                if reached + len(parents) >= MAX_PROCESSES:
-                    break
-                found = _hold(child, parent, held)
-                if found is not None:
-                    parents.append((child, found, True))
-            if ours:
-                with suppress(OSError):
-                    signal.pidfd_send_signal(held, number)
-                    reached += 1
+            # Those below first: they are found through it.
+            reached += _signal_below(child, found, number, room - reached, depth - 1)
+            if reached < room:
+                signal.pidfd_send_signal(found, number)
+                reached += 1
+        except OSError:
+            pass  # it has ended meanwhile
         finally:
-            if ours:
-                os.close(held)
+            os.close(found)
     return reached
 
 

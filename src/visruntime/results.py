@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from visruntime._callback_budget import HostCalls
+from visruntime._callback_budget import NO_CALLS
 from visruntime._runtime_traceback import printable, render_failure, render_frame
 from visruntime.errors import GuestError, ProtocolViolation
 from visruntime.guest.values import Record
@@ -14,6 +14,7 @@ from visruntime.guest.values import Record
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from visruntime._callback_budget import HostCalls
     from visruntime._runtime_stop import Stop
     from visruntime.denials import Denial
     from visruntime.displays import Display
@@ -377,7 +378,7 @@ class RunResult:
         self.dropped = dropped
         self.stopped_by = stopped_by
         self.stop = stop
-        self.host_calls = host_calls if host_calls is not None else HostCalls()
+        self.host_calls = host_calls if host_calls is not None else NO_CALLS
         self.session_lost = session_lost
         self.violations = violations
         self.violations_dropped = violations_dropped
