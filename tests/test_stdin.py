@@ -9,10 +9,11 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from jail_helpers import backends
 from runtime_helpers import runtime
 
 from visruntime.errors import CommandTimeout, WorkerDied
-from visruntime.policy import JailPolicy
+from visruntime.policy import JailPolicy, Limits
 from visruntime.runtime import Runtime, TrustedRuntime
 
 if TYPE_CHECKING:
@@ -192,6 +193,21 @@ def test_the_terminal_of_the_host_is_never_read() -> None:
         os.dup2(saved, 0)
         for descriptor in (saved, main, other):
             os.close(descriptor)
+
+
+@pytest.mark.parametrize("backend", backends("bubblewrap", "landlock"))
+def test_other_back_ends_give_the_same(backend: str) -> None:
+    """Given text, answers and a terminal work in whatever built the jail, or are refused by name."""
+    limits = Limits(processes=None, scratch=None) if backend == "landlock" else Limits()
+    policy = JailPolicy(limits=limits)
+    with Runtime(policy, backend=backend) as running:
+        assert running.run("input()", stdin="text").value == "text"
+        assert running.run("input('?')", stdin=lambda prompt, _: prompt).value == "?"
+        assert running.run("import os; os.getcwd()", cwd="/").value == "/"
+    with Runtime(policy, backend=backend, stdin="pty") as running:
+        assert running.run("import os; os.isatty(0)").value is True
+        running.type_text("typed\n")
+        assert running.run("input()", timeout=10).value == "typed"
 
 
 # ---- a terminal ----
