@@ -268,14 +268,14 @@ def test_an_abandoned_reader_holds_up_nothing(runtime: AnyRuntime) -> None:
     """A million small writes and nobody who reads: the run ends, and the queue is bounded."""
     run = runtime.start(
         "import os\n"
-        "for _ in range(100_000): os.write(1, b'x')\n"
+        "for _ in range(1_000_000): os.write(1, b'x')\n"
         "for _ in range(20_000): display(None)\n"
         "'done'",
         timeout=60,
     )
     result = run.result()
     assert result.value == "done"
-    assert result.stdout == b"x" * 100_000
+    assert result.stdout == b"x" * 1_000_000
     assert len(result.displays) == 1000
     assert result.displays_dropped == 19_000
     events = list(run)
