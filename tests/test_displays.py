@@ -160,6 +160,8 @@ def test_the_keeper_counts_what_it_drops() -> None:
     assert kept.dropped == 1
     large = frame(data={"text/plain": "x" * 20_000_000})
     kept = Displays()
+    assert kept.add(b"\xff" * 40_000_000) is None  # dropped by its size alone
+    kept = Displays()
     assert kept.add(large) is not None
     assert kept.add(large) is None
     assert kept.add(frame(display_id="a", update=True)) is not None

@@ -184,6 +184,8 @@ def test_cancel_interrupts_and_keeps_the_session(runtime: AnyRuntime) -> None:
     result = run.result(timeout=10)
     assert time.monotonic() - started < 1
     assert (result.stopped_by, result.session_lost) == ("cancelled", False)
+    assert result.stop is not None
+    assert (result.stop.reason, result.stop.ended_by) == ("cancel", "signal")
     assert result.error is not None
     assert result.error.interrupted
     assert result.stdout == b"x\n"
@@ -203,6 +205,9 @@ def test_cancel_ends_what_does_not_obey(runtime: AnyRuntime) -> None:
     result = run.result(timeout=10)
     assert time.monotonic() - started < 2
     assert (result.stopped_by, result.session_lost) == ("cancelled", True)
+    assert result.stop is not None
+    assert (result.stop.reason, result.stop.ended_by) == ("cancel", "kill")
+    assert "sum" in result.stop.stacks or "<run" in result.stop.stacks
     assert result.stdout == b"x\n"
     assert runtime.run("2").value == 2
 
@@ -263,14 +268,14 @@ def test_an_abandoned_reader_holds_up_nothing(runtime: AnyRuntime) -> None:
     """A million small writes and nobody who reads: the run ends, and the queue is bounded."""
     run = runtime.start(
         "import os\n"
-        "for _ in range(100_000): os.write(1, b'x')\n"
+        "for _ in range(1_000_000): os.write(1, b'x')\n"
         "for _ in range(20_000): display(None)\n"
         "'done'",
         timeout=60,
     )
     result = run.result()
     assert result.value == "done"
-    assert result.stdout == b"x" * 100_000
+    assert result.stdout == b"x" * 1_000_000
     assert len(result.displays) == 1000
     assert result.displays_dropped == 19_000
     events = list(run)

@@ -9,12 +9,16 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from jail_helpers import backends
 from runtime_helpers import runtime
 
-from visruntime.errors import CommandTimeout
-from visruntime.runtime import TrustedRuntime
+from visruntime.errors import CommandTimeout, WorkerDied
+from visruntime.policy import JailPolicy, Limits
+from visruntime.runtime import Runtime, TrustedRuntime
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from runtime_helpers import AnyRuntime
 
 __all__ = ["runtime"]  # the fixture is found by its name in this module
@@ -189,3 +193,104 @@ def test_the_terminal_of_the_host_is_never_read() -> None:
         os.dup2(saved, 0)
         for descriptor in (saved, main, other):
             os.close(descriptor)
+
+
+@pytest.mark.parametrize("backend", backends("bubblewrap", "landlock"))
+def test_other_back_ends_give_the_same(backend: str) -> None:
+    """Given text, answers and a terminal work in whatever built the jail, or are refused by name."""
+    limits = Limits(processes=None, scratch=None) if backend == "landlock" else Limits()
+    policy = JailPolicy(limits=limits)
+    with Runtime(policy, backend=backend) as running:
+        assert running.run("input()", stdin="text").value == "text"
+        assert running.run("input('?')", stdin=lambda prompt, _: prompt).value == "?"
+        assert running.run("import os; os.getcwd()", cwd="/").value == "/"
+    with Runtime(policy, backend=backend, stdin="pty") as running:
+        assert running.run("import os; os.isatty(0)").value is True
+        running.type_text("typed\n")
+        assert running.run("input()", timeout=10).value == "typed"
+
+
+# ---- a terminal ----
+
+
+@pytest.fixture(params=["trusted", "jailed"])
+def terminal(request: pytest.FixtureRequest) -> Iterator[AnyRuntime]:
+    """Return a runtime whose standard input is a terminal."""
+    trusted = request.param == "trusted"
+    with TrustedRuntime(stdin="pty") if trusted else Runtime(JailPolicy(), stdin="pty") as running:
+        yield running
+
+
+def test_a_terminal_is_read_like_one(terminal: AnyRuntime) -> None:
+    """The guest sees a terminal, reads lines from it, and meets its end at Ctrl-D."""
+    run = terminal.start(
+        "import getpass, os, sys\n"
+        "print('ready', flush=True)\n"
+        "lines = [input('a? '), sys.stdin.readline(), getpass.getpass('b? ')]\n"
+        "rest = sys.stdin.read()\n"
+        "(os.isatty(0), os.isatty(1), lines, rest)",
+        timeout=20,
+    )
+    terminal.type_text("one\ntwo é\n")
+    asked = b""
+    while b"b? " not in asked:
+        event = run.next_event(timeout=10)
+        assert event is not None
+        asked += event.data if event.kind == "stderr" else b""
+    time.sleep(0.1)
+    terminal.type_text("secret\n")
+    time.sleep(0.1)
+    terminal.type_text("rest\n\x04")
+    result = run.result()
+    assert result.error is None, result.error.traceback
+    assert result.value == (True, False, ["one", "two é\n", "secret"], "rest\n")
+    assert b"secret" not in result.stdout + result.stderr
+
+
+def test_text_for_one_run_comes_before_the_terminal(terminal: AnyRuntime) -> None:
+    """A run that has an input of its own reads that, and the next one the terminal again."""
+    assert terminal.run("input()", stdin="given").value == "given"
+    terminal.type_text("typed\n")
+    assert terminal.run("input()", timeout=10).value == "typed"
+
+
+def test_typing_that_nobody_reads_ends(terminal: AnyRuntime) -> None:
+    """A guest that does not read must not hold its host up, nor get lines cut in two."""
+    terminal.run("1")
+    started = time.monotonic()
+    with pytest.raises(TimeoutError):
+        terminal.type_text("x" * 100 + "\n" + ("y" * 3000 + "\n") * 100, timeout=0.3)
+    assert time.monotonic() - started < 2
+    assert terminal.run("input()", timeout=10).value == "x" * 100
+    with pytest.raises(ValueError, match="4000"):
+        terminal.type_text("x" * 5000)
+
+
+def test_keys_of_a_terminal_are_no_signals(terminal: AnyRuntime) -> None:
+    r"""Ctrl-C, Ctrl-Z and Ctrl-\ reach the guest as nothing worse than an empty line."""
+    terminal.run("1")
+    terminal.type_text("\x03\x1a\x1cword\n")
+    assert terminal.run("input()", timeout=10).value.endswith("word")
+    assert terminal.run("1 + 1").value == 2
+
+
+def test_a_new_worker_has_a_new_terminal(terminal: AnyRuntime) -> None:
+    """What was typed for a worker that died must not be read by the next."""
+    terminal.run("1")
+    terminal.type_text("for the first\n")
+    with pytest.raises(WorkerDied):
+        terminal.run("import os; os._exit(1)")
+    run = terminal.start("print('ready', flush=True); input()", timeout=10)
+    assert run.next_event(timeout=10) is not None
+    terminal.type_text("for the second\n")
+    assert run.result().value == "for the second"
+
+
+def test_modes_that_are_none_are_refused() -> None:
+    """Text where a mode is meant must not be taken for one, and no terminal is typed on by chance."""
+    with pytest.raises(ValueError, match="run"):
+        TrustedRuntime(stdin="some text")
+    with TrustedRuntime(stdin="empty") as running:
+        assert running.run("input()").error.type_name == "EOFError"  # type: ignore[union-attr]
+        with pytest.raises(ValueError, match="pty"):
+            running.type_text("x")

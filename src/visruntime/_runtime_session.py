@@ -17,6 +17,7 @@ from visruntime._runtime_run import Run
 from visruntime._runtime_timeouts import as_timeouts
 from visruntime._worker_confinement import WorkerConfinement
 from visruntime._worker_limit import Timeout
+from visruntime._worker_terminal import WorkerTerminal
 from visruntime.callbacks import Callbacks
 from visruntime.errors import (
     CommandFailed,
@@ -56,6 +57,7 @@ class RuntimeSession:
     _harden: bool
     _output_limit: int | None
     _tls: TlsSettings
+    _stdin: int | WorkerTerminal | None
     _confinement = WorkerConfinement(native_modules="anywhere")
 
     def __init__(self) -> None:
@@ -323,6 +325,26 @@ class RuntimeSession:
 
     # Control, from any thread.
 
+    def type_text(self, text: str, *, timeout: float = 5.0) -> None:
+        r"""Type *text* on the terminal of a runtime with ``stdin="pty"``, from any thread.
+
+        A line ends with ``"\n"``; ``"\x04"`` at the start of one is the end of the input. The guest
+        decides what becomes of it; as long as it reads nothing, some lines wait in the kernel.
+
+        Args:
+            text: what is typed; lines of at most 4,000 bytes.
+            timeout: seconds to wait for a worker, and for a guest that does not read.
+
+        Raises:
+            ValueError: the runtime has no terminal, or a line is too long.
+            TimeoutError: nobody read it in time; a part may have got in.
+        """
+        if not isinstance(self._stdin, WorkerTerminal):
+            raise ValueError(  # noqa: TRY004 (no type is wrong)
+                'the worker has no terminal; give the runtime stdin="pty"'
+            )
+        self._stdin.write(text.encode("utf-8", "surrogateescape"), timeout)
+
     @property
     def tls_strict(self) -> bool | None:
         """The setting of that name, which every worker of this runtime starts with."""
@@ -445,6 +467,8 @@ class RuntimeSession:
                 if worker is not None:
                     worker.close()
             finally:
+                if isinstance(self._stdin, WorkerTerminal):
+                    self._stdin.close()
                 self._let_go()
 
     def _let_go(self) -> None:

@@ -128,8 +128,11 @@ class Displays:
         Raises:
             ProtocolViolation: the frame has not the agreed shape.
         """
-        display, update = _read(payload)
         size = len(payload)
+        if size > MAX_DISPLAYS_SIZE:  # it fits nowhere, and decoded it may be larger still
+            self.dropped += 1
+            return None
+        display, update = _read(payload)
         place = self._places.get(display.display_id) if update else None
         freed = 0 if place is None else self._sizes[place]
         full = place is None and len(self._items) >= MAX_DISPLAYS

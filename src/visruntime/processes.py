@@ -11,9 +11,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from visruntime import _native
+from visruntime._worker_terminal import WorkerTerminal
 from visruntime._worker_threads import thread_variables
 from visruntime._worker_tree import signal_descendants
-from visruntime.errors import CommandTimeout, JailClosed
+from visruntime.errors import CommandError, CommandTimeout, JailClosed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -203,7 +204,7 @@ class TrustedStart:
     """Starts workers as plain children of this process."""
 
     def __init__(
-        self, *, cwd: str | None, env: Mapping[str, str] | None, stdin: int | None
+        self, *, cwd: str | None, env: Mapping[str, str] | None, stdin: int | WorkerTerminal | None
     ) -> None:
         self._cwd = cwd
         self._env = env
@@ -213,9 +214,12 @@ class TrustedStart:
         self, make_argv: MakeArgv, channel: int, control: int, stdout: int, stderr: int
     ) -> Process:
         """Start one; the signature is that of `_worker_start.Start`."""
+        stdin = self._stdin
+        if isinstance(stdin, WorkerTerminal):
+            stdin = stdin.attach(os.openpty)
         process = subprocess.Popen(
             make_argv(channel, control),
-            stdin=subprocess.DEVNULL if self._stdin is None else self._stdin,
+            stdin=subprocess.DEVNULL if stdin is None else stdin,
             stdout=stdout,
             stderr=stderr,
             pass_fds=(channel, control),
@@ -248,7 +252,7 @@ class JailedStart:
         *,
         cwd: str | None,
         env: Mapping[str, str] | None,
-        stdin: int | None,
+        stdin: int | WorkerTerminal | None,
     ) -> None:
         self._jail = jail
         self._cwd = cwd
@@ -261,9 +265,15 @@ class JailedStart:
         """Start one; the signature is that of `_worker_start.Start`."""
         jail = self._jail()
         threads = thread_variables(jail.policy.limits, jail._base_env)
+        stdin = self._stdin
+        if isinstance(stdin, WorkerTerminal):
+            try:
+                stdin = stdin.attach(jail._handle.terminal)
+            except _native.NativeError as problem:
+                raise CommandError(f"no terminal for the worker: {problem}") from None
         process = jail.spawn(
             make_argv(3, 4),
-            stdin=self._stdin,
+            stdin=stdin,
             stdout=stdout,
             stderr=stderr,
             pass_fds={3: channel, 4: control},

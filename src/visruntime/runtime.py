@@ -17,6 +17,7 @@ from visruntime._runtime_handle import RunHandle
 from visruntime._runtime_interpreter import how_to_add, jailed_interpreter, refuse_built
 from visruntime._runtime_session import RuntimeSession
 from visruntime._worker_confinement import WorkerConfinement
+from visruntime._worker_terminal import check_stdin
 from visruntime._worker_tls import TlsSettings
 from visruntime.displays import Display
 from visruntime.environments import find_interpreter
@@ -66,7 +67,7 @@ class TrustedRuntime(RuntimeSession):
         ca: str | os.PathLike[str] | None = None,
         cwd: str | os.PathLike[str] | None = None,
         env: Mapping[str, str] | None = None,
-        stdin: int | None = None,
+        stdin: int | str | None = None,
         output: int | None = DEFAULT_OUTPUT,
     ) -> None:
         """Find the interpreter; the worker itself starts with the first call.
@@ -81,7 +82,8 @@ class TrustedRuntime(RuntimeSession):
                 are to trust, or ``"system"`` for the host's; as they come by default.
             cwd: working directory of the worker; the host's by default.
             env: its environment variables; the host's by default.
-            stdin: descriptor that becomes its standard input; nothing by default.
+            stdin: descriptor that becomes its standard input, or ``"pty"`` for a terminal on which
+                `type_text` types; ``"empty"`` by default.
             output: bytes of stdout and of stderr kept of one run; ``None`` for all.
 
         Raises:
@@ -94,7 +96,10 @@ class TrustedRuntime(RuntimeSession):
         added = self._tls.variables(env or {}, os.environ if env is None else {})
         if added:
             env = {**(os.environ if env is None else env), **added}
-        start = TrustedStart(cwd=None if cwd is None else os.fspath(cwd), env=env, stdin=stdin)
+        self._stdin = check_stdin(stdin)
+        start = TrustedStart(
+            cwd=None if cwd is None else os.fspath(cwd), env=env, stdin=self._stdin
+        )
         self._start = start
         self._harden = False
         self._output_limit = output
@@ -118,7 +123,7 @@ class Runtime(RuntimeSession):
         ca: str | os.PathLike[str] | None = None,
         cwd: str | os.PathLike[str] | None = None,
         env: Mapping[str, str] | None = None,
-        stdin: int | None = None,
+        stdin: int | str | None = None,
         backend: str = "auto",
         processes: bool = True,
         ctypes: bool = True,
@@ -139,7 +144,8 @@ class Runtime(RuntimeSession):
                 are to trust, or ``"system"`` for the host's; as they come by default.
             cwd: working directory of the worker; as ``Jail.spawn`` by default.
             env: more environment variables.
-            stdin: descriptor that becomes its standard input; nothing by default.
+            stdin: descriptor that becomes its standard input, or ``"pty"`` for a terminal on which
+                `type_text` types; ``"empty"`` by default.
             backend: what builds the jail, as in ``Jail``; nothing for a jail given.
             processes: ``False`` for a worker that starts no other process; the kernel holds that.
             ctypes: ``False`` for one that imports no ``_ctypes``. The worker's audit hook refuses
@@ -154,6 +160,7 @@ class Runtime(RuntimeSession):
             JailUnavailable: this machine cannot enforce the policy; nothing was started.
         """
         super().__init__()
+        self._stdin = check_stdin(stdin)
         from visruntime.jail import Jail
 
         self._confinement = WorkerConfinement(
@@ -177,7 +184,7 @@ class Runtime(RuntimeSession):
             _refuse_denied(self._policy, self._tls.grants)
         self._jail = policy if isinstance(policy, Jail) else self._open_jail()
         self._start = JailedStart(
-            self._live_jail, cwd=None if cwd is None else os.fspath(cwd), env=env, stdin=stdin
+            self._live_jail, cwd=None if cwd is None else os.fspath(cwd), env=env, stdin=self._stdin
         )
         self._harden = True
         self._output_limit = self._policy.limits.output
