@@ -467,6 +467,9 @@ def test_a_trap_hands_over_every_call_that_makes_a_name(arch: str, trap: str) ->
     assert untouched == {ALLOW}
     assert ask(arch, trap, "bind", 3, BAD_POINTER, 16) == NOTIFY  # no filter sees the family
     assert ask(arch, trap, "connect") == (NOTIFY if trap == "trap_both" else ALLOW)
+    # It makes all names of a folder stand for others (FS_CASEFOLD_FL), or sets another flag.
+    assert ask(arch, trap, "ioctl", 3, 0x40086602) == refused(errno.EPERM)
+    assert ask(arch, trap, "ioctl", 3, 0x80086601) == ALLOW
 
 
 @every_program

@@ -282,7 +282,10 @@ def _forbid_swap(directory: str, memory: int, *, old: bool) -> None:
 
 
 def _limit_sockets(directory: str, memory: int) -> None:
-    """Bound what TCP and UDP sockets hold, which version 1 counts apart, where the kernel can."""
+    """Bound what TCP and UDP sockets hold, which version 1 counts apart, where the kernel can.
+
+    Beyond it each socket gets the least that it works with.
+    """
     with suppress(FileNotFoundError):
         _write(f"{directory}/memory.kmem.tcp.limit_in_bytes", str(memory // SOCKET_SHARE))
 

@@ -40,7 +40,7 @@ WATCH_NOTE = (
     "exceeded by what is taken in between; socket buffers, unmapped memfds and the private "
     "places are not in it"
 )
-CGROUP_NOTE = "no swap; what netlink sockets hold, and the locks of files, are not in it"
+CGROUP_NOTE = "no swap; answers of netlink sockets and locks of files are not in it"
 PROCESS_NOTE = "private data of each process; shared mappings and files in memory are not in it"
 
 
