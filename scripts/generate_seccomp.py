@@ -598,32 +598,19 @@ def ioctl_program(number: int, variant: str) -> list[Instruction]:
     passes = [*READING_IOCTLS, *WRITING_IOCTLS]
     if not variant.startswith("landlock"):
         passes += ATTRIBUTE_IOCTLS
-    request = Instruction(LOAD_WORD, 0, 0, OFFSET_ARGUMENTS + 8)
-    answers = [pyseccomp.ALLOW, pyseccomp.ERRNO(errno.EPERM), pyseccomp.ERRNO(errno.ENOTTY)]
-    # Where each comparison leads, when it holds: to one of the answers.
-    allowed, refused, unknown = 0, 1, 2
-    steps: list[tuple[int, int]] = [
-        *((code, allowed) for code in passes),
-        *((code, refused) for code in REFUSED_IOCTLS),
-    ]
-    types: list[tuple[int, int]] = [
-        *((kind << 8, allowed) for kind in IOCTL_TYPES),
-        *((kind << 8, refused) for kind in FILE_SYSTEM_TYPES),
-    ]
-    length = len(steps) + 1 + len(types)  # of what lies between the load and the answers
-    body: list[Instruction] = [request]
-
-    def compare(code: int, to: int) -> None:
-        behind = length - len(body) + order.index(to)
-        body.append(Instruction(JUMP_EQUAL, behind, 0, code))
-
-    order = [unknown, refused, allowed]
-    for code, to in steps:
-        compare(code, to)
-    body.append(Instruction(AND, 0, 0, 0xFF00))
-    for code, to in types:
-        compare(code, to)
-    body += [Instruction(RETURN, 0, 0, answers[to]) for to in order]
+    refused, allowed = 1, 2  # places of the answers below; what no step names gets the first
+    answers = (pyseccomp.ERRNO(errno.ENOTTY), pyseccomp.ERRNO(errno.EPERM), pyseccomp.ALLOW)
+    numbers = [*((code, allowed) for code in passes), *((code, refused) for code in REFUSED_IOCTLS)]
+    kinds = [*((k, allowed) for k in IOCTL_TYPES), *((k, refused) for k in FILE_SYSTEM_TYPES)]
+    # The whole number first, then its kind.
+    steps = [*numbers, None, *((kind << 8, to) for kind, to in kinds)]
+    body = [Instruction(LOAD_WORD, 0, 0, OFFSET_ARGUMENTS + 8)]
+    for position, step in enumerate(steps):
+        if step is None:
+            body.append(Instruction(AND, 0, 0, 0xFF00))
+        else:
+            body.append(Instruction(JUMP_EQUAL, len(steps) - position - 1 + step[1], 0, step[0]))
+    body += [Instruction(RETURN, 0, 0, each) for each in answers]
     return [Instruction(JUMP_EQUAL, 0, len(body), number), *body]
 
 
