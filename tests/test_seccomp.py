@@ -35,6 +35,7 @@ def _load_generator() -> ModuleType:
     spec = importlib.util.spec_from_file_location("generate_seccomp", SCRIPT)
     assert spec is not None
     assert spec.loader is not None
+    sys.path.insert(0, str(SCRIPT.parent))  # where it finds its other half
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -26,8 +26,8 @@
 
 // A writer may put its end of a pipe into packet mode (O_DIRECT, pipe(2)): each read then
 // takes one packet, and what does not fit is gone and counted nowhere. A packet is no
-// longer than a page, of 64 KiB at most, so no read has less room.
-#define PACKET_MOST 65536u
+// longer than a page, so no read has less room.
+#define PACKET_MOST 65536u // the largest page
 
 // Byte i of the stream lies at i while i < limit; after that the end of that is a ring,
 // so the first bytes and the last ones are kept.
@@ -37,6 +37,7 @@ struct vj_capture {
     uint64_t total;
     char *bytes;
     uint64_t capacity;
+    size_t packet; // of this machine
     char spill[PACKET_MOST];
 };
 
@@ -48,6 +49,8 @@ vj_capture *vj_capture_new(int descriptor, uint64_t limit) {
     capture->limit = limit < 2 ? 2 : limit;
     capture->total = capture->capacity = 0;
     capture->bytes = NULL;
+    long page = sysconf(_SC_PAGESIZE);
+    capture->packet = page > 0 && page < (long)PACKET_MOST ? (size_t)page : PACKET_MOST;
     int flags = fcntl(descriptor, F_GETFL);
     if (flags >= 0) fcntl(descriptor, F_SETFL, flags | O_NONBLOCK);
     return capture;
@@ -135,10 +138,10 @@ static bool drain(vj_capture *capture, uint64_t most) {
         char *to = room(capture, &size);
         if (!to) return false;
         if (size > most) size = (size_t)most;
-        size_t more = most - size < PACKET_MOST ? (size_t)(most - size) : PACKET_MOST;
+        size_t more = size < capture->packet ? capture->packet : 0;
+        if (more > most - size) more = (size_t)(most - size);
         struct iovec places[2] = {{to, size}, {capture->spill, more}};
-        ssize_t count =
-            readv(capture->descriptor, places, size < PACKET_MOST && more ? 2 : 1);
+        ssize_t count = readv(capture->descriptor, places, more ? 2 : 1);
         if (count > 0) {
             size_t beyond = (size_t)count > size ? (size_t)count - size : 0;
             capture->total += (uint64_t)count - beyond;
