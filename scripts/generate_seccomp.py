@@ -27,6 +27,23 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pyseccomp
+from seccomp_lists import (
+    AND,
+    ATTRIBUTE_IOCTLS,
+    JUMP,
+    JUMP_EQUAL,
+    JUMP_GREATER,
+    JUMP_GREATER_EQUAL,
+    JUMP_SET,
+    LOAD_WORD,
+    LOW_32,
+    OFFSET_ARCHITECTURE,
+    OFFSET_NUMBER,
+    RETURN,
+    Instruction,
+    ioctl_program,
+    personality_program,
+)
 
 OUTPUT = Path(__file__).resolve().parent.parent / "native" / "visjail" / "seccomp_programs.h"
 
@@ -56,7 +73,6 @@ ABSENT = {
 """System calls of the table that an architecture never had; anything else missing is an error."""
 
 X32_BIT = 0x40000000
-LOW_32 = 0xFFFFFFFF
 MAX_INSTRUCTIONS = 4096
 
 REFUSED = (
@@ -91,29 +107,14 @@ REFUSED_ON_THE_HOST = (
 ).split()
 """Answered with EPERM as well where a jail has no namespaces of its own."""
 
-FILE_FLAG_IOCTLS = (
-    0x40086602,  # FS_IOC_SETFLAGS
-    0x40046602,  # FS_IOC32_SETFLAGS
-    0x40087602,  # FS_IOC_SETVERSION
-    0x40047602,  # FS_IOC32_SETVERSION
-    0x401C5820,  # FS_IOC_FSSETXATTR
-    0x800C6613,  # FS_IOC_SET_ENCRYPTION_POLICY
-    0x40806685,  # FS_IOC_ENABLE_VERITY
-    0x5000940E,  # BTRFS_IOC_SUBVOL_CREATE
-    0x50009401,  # BTRFS_IOC_SNAP_CREATE
-    0x50009417,  # BTRFS_IOC_SNAP_CREATE_V2
-    0x50009418,  # BTRFS_IOC_SUBVOL_CREATE_V2
-    0x5000940F,  # BTRFS_IOC_SNAP_DESTROY
-)
-"""Changes of a file or folder through a descriptor that is open for reading only."""
-
 PRIO_USER, IOPRIO_WHO_USER = 2, 3
 
-UNSUPPORTED = ("clone3", "io_setup", "openat2")
+UNSUPPORTED = ("clone3", "io_setup", "openat2", "memfd_secret")
 """Answered with ENOSYS, for which programs have another way.
 
 A filter cannot see what clone3 and openat2 are given. The requests of io_setup count for the
-whole machine (/proc/sys/fs/aio-max-nr), so one guest could take them from everybody."""
+whole machine (/proc/sys/fs/aio-max-nr), so one guest could take them from everybody. Secret memory
+belongs to no control group."""
 
 CLONE_FLAGS = {
     "NEWNS": 0x00020000,
@@ -126,12 +127,16 @@ CLONE_FLAGS = {
 }
 CLONE_NEWTIME = 0x00000080  # unshare only: these bits of clone are the exit signal
 
-ADDR_NO_RANDOMIZE = 0x00040000
-TIOCSTI = 0x5412
-F_SETLEASE = 1024
-F_SETDELEG = 1040
-F_NOTIFY = 1026
-TIOCLINUX = 0x541C
+FILE_FCNTLS = (
+    1024,  # F_SETLEASE: stalls the host's open() of a file that the guest only reads for 45 s
+    1040,  # F_SETDELEG
+    1026,  # F_NOTIFY
+    1036,  # F_SET_RW_HINT stays with the file, and asks for no right to write
+    1038,  # F_SET_FILE_RW_HINT
+)
+FUTEX_PRIVATE, FUTEX_CLOCK_REALTIME = 0x80, 0x100
+FUTEX_MOVES = (3, 4, 11, 12)  # REQUEUE, CMP_REQUEUE, WAIT_REQUEUE_PI, CMP_REQUEUE_PI
+MFD_HUGETLB, MAP_HUGETLB, SHM_HUGETLB = 0x4, 0x40000, 0o4000
 SET_ID_BITS = (0o4000, 0o2000)
 MODE_ARGUMENT = {
     "chmod": 1,
@@ -152,7 +157,9 @@ SOCK_STREAM, SOCK_DGRAM, SOCK_SEQPACKET = 1, 2, 5
 INTERNET_PROTOCOLS = (0, 6, 17)  # any, TCP, UDP
 NETLINK_ROUTE = 0
 MSG_FASTOPEN = 0x20000000
-SOL_SOCKET, SO_REUSEPORT = 1, 15
+SOL_SOCKET, SO_REUSEADDR, SO_REUSEPORT = 1, 2, 15
+SOCKET_PROGRAMS = (26, 50, 51, 52)
+"""SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF and SO_ATTACH_REUSEPORT_EBPF."""
 RLIMIT_CORE = 4
 RENAME_WHITEOUT = 1 << 2
 S_IFMT, S_IFCHR, S_IFBLK = 0o170000, 0o020000, 0o060000
@@ -178,11 +185,6 @@ NAME_MAKERS = (
 """Calls that make a name, besides the two that open a file and may make it."""
 BROKER_NAMES = "openat openat2 symlinkat linkat renameat2".split()
 """What the broker calls for them; those with a mode are in helper_rules."""
-NAME_IOCTLS = (0x5000940E, 0x50009401, 0x50009418, 0x50009417, 0x40186F04)
-"""Ways to make a name that Landlock does not see: of btrfs SUBVOL_CREATE, SNAP_CREATE and the
-second versions of both, and OCFS2_IOC_REFLINK."""
-BCACHEFS_IOCTLS = (0xBC00, 0xFF00)
-"""All of bcachefs (value and mask of the type): subvolumes are made in several ways."""
 SECCOMP_IOCTLS = (0xC0502100, 0xC0182101, 0x40082102, 0x80082102, 0x40182103)
 """NOTIF_RECV, NOTIF_SEND, NOTIF_ID_VALID (headers before Linux 5.9 had another number for it)
 and NOTIF_ADDFD of seccomp_unotify(2)."""
@@ -231,19 +233,6 @@ def not_in(argument: int, allowed: tuple[int, ...]) -> list[Test]:
         *(equals(argument, value) for value in range(top) if value not in allowed),
         above(argument, top),
     ]
-
-
-def personality_rules() -> list[Rule]:
-    """Refuse every personality but 0, ADDR_NO_RANDOMIZE and the query 0xffffffff.
-
-    Among the other 31 bits, taken as a ring, a value that is neither all ones nor all zeros
-    has a set bit followed by a clear one; one rule for each such pair refuses them all.
-    """
-    ring = [1 << bit for bit in range(32) if 1 << bit != ADDR_NO_RANDOMIZE]
-    pairs = zip(ring, ring[1:] + ring[:1], strict=True)
-    tests = [Test(0, bit, bit | following) for bit, following in pairs]
-    tests.append(equals(0, LOW_32 & ~ADDR_NO_RANDOMIZE))
-    return [Rule("personality", errno.EPERM, (test,)) for test in tests]
 
 
 def file_mode_rules() -> list[Rule]:
@@ -298,6 +287,25 @@ def core_size_rules() -> list[Rule]:
     ]
 
 
+def shared_memory_rules(*, on_the_host: bool) -> list[Rule]:
+    """Refuse what reaches through memory that others share, and memory of huge pages.
+
+    A wait on a word in a file that the guest may only read is woken by whoever maps it, and
+    moved to another word, where nobody looks for it. Programs move only waits of their own
+    process: glibc wakes all where a condition is shared, musl asks for the private kind first.
+    Huge pages come from a pool of the machine and count in no memory limit.
+    """
+    rules = [
+        Rule("futex", errno.ENOSYS, (Test(1, move, LOW_32 & ~FUTEX_CLOCK_REALTIME),))
+        for move in FUTEX_MOVES
+    ]
+    rules.append(Rule("memfd_create", errno.EPERM, (has_bits(1, MFD_HUGETLB),)))
+    rules.append(Rule("mmap", errno.EPERM, (has_bits(3, MAP_HUGETLB),)))
+    if not on_the_host:
+        rules.append(Rule("shmget", errno.EPERM, (has_bits(2, SHM_HUGETLB),)))
+    return rules
+
+
 def host_process_rules() -> list[Rule]:
     """Refuse to change how another process of the same user is scheduled."""
     rules = [
@@ -319,7 +327,8 @@ def host_socket_rules(variant: str) -> list[Rule]:
     """
     families = () if variant == "landlock_off" else (AF_INET, AF_INET6)
     if not families:
-        rules = [Rule("socket", errno.EAFNOSUPPORT)]
+        # A pair has two, and one of them could take an abstract name of the host.
+        rules = [Rule("socket", errno.EAFNOSUPPORT), Rule("bind", errno.EPERM)]
     else:
         rules = [rule for rule in socket_rules("network_open") if rule.syscall == "socket"]
         rules.append(Rule("socket", errno.EAFNOSUPPORT, (equals(0, AF_UNIX),)))
@@ -370,8 +379,13 @@ def socket_rules(variant: str) -> list[Rule]:
 
 
 def name_trap_rules() -> list[Rule]:
-    """Hand every call that may make a name to the broker."""
+    """Hand every call that may make a name to the broker.
+
+    One flag of an empty folder (FS_CASEFOLD_FL) makes all its names stand for others. A filter
+    does not see which flags are set.
+    """
     rules = [Rule(name, NOTIFY) for name in NAME_MAKERS]
+    rules.append(Rule("ioctl", errno.EPERM, (equals(1, ATTRIBUTE_IOCTLS[0]),)))
     rules += [
         Rule(name, NOTIFY, (has_bits(flags, CREATING_FLAGS[0]),))
         for name, (flags, _) in OPEN_ARGUMENTS.items()
@@ -442,12 +456,6 @@ def rules_of(variant: str) -> list[Rule]:
         rules.append(Rule("unshare", errno.EPERM, (has_bits(0, bit),)))
     for bit in CLONE_FLAGS.values():
         rules.append(Rule("clone", errno.EPERM, (has_bits(0, bit),)))
-    rules += personality_rules()
-    rules += [
-        Rule("ioctl", errno.EPERM, (equals(1, code),))
-        for code in (TIOCSTI, TIOCLINUX, *NAME_IOCTLS)
-    ]
-    rules.append(Rule("ioctl", errno.EPERM, (Test(1, *BCACHEFS_IOCTLS),)))
     on_the_host = variant.startswith("landlock")
     refused = frozenset(REFUSED_ON_THE_HOST if on_the_host else ())
     rules += [Rule(name, errno.EPERM) for name in REFUSED_ON_THE_HOST if name in refused]
@@ -455,34 +463,23 @@ def rules_of(variant: str) -> list[Rule]:
     rules += device_rules()
     rules += other_process_rules()
     rules += core_size_rules()
-    # A lease on a file that the guest may only read stalls the host's open() of it for 45 s.
+    rules += [Rule("fcntl", errno.EPERM, (equals(1, code),)) for code in FILE_FCNTLS]
+    rules += shared_memory_rules(on_the_host=on_the_host)
+    # Compiled for the processor from a budget of the whole machine (net.core.bpf_jit_limit).
     rules += [
-        Rule("fcntl", errno.EPERM, (equals(1, code),))
-        for code in (F_SETLEASE, F_SETDELEG, F_NOTIFY)
+        Rule("setsockopt", errno.ENOPROTOOPT, (equals(1, SOL_SOCKET), equals(2, option)))
+        for option in SOCKET_PROGRAMS
     ]
     if variant.endswith("open"):
         # With it a guest joins the port of a server of the same uid, and gets its clients.
         shared_port = (equals(1, SOL_SOCKET), equals(2, SO_REUSEPORT))
         rules.append(Rule("setsockopt", errno.ENOPROTOOPT, shared_port))
+        # So does this one with datagrams, and nobody sees which kind of socket it is for. It is
+        # answered with success, without which hardly a server would start.
+        rules.append(Rule("setsockopt", 0, (equals(1, SOL_SOCKET), equals(2, SO_REUSEADDR))))
     if not on_the_host:
         return rules + socket_rules(variant)
-    rules += [Rule("ioctl", errno.EPERM, (equals(1, code),)) for code in FILE_FLAG_IOCTLS]
     return rules + host_process_rules() + host_socket_rules(variant)
-
-
-class Instruction(NamedTuple):
-    """One classic BPF instruction, as ``struct sock_filter`` holds it."""
-
-    code: int
-    jt: int
-    jf: int
-    k: int
-
-
-# The few opcodes that a system call filter consists of.
-LOAD_WORD, AND, RETURN = 0x20, 0x54, 0x06
-JUMP, JUMP_EQUAL, JUMP_GREATER, JUMP_GREATER_EQUAL, JUMP_SET = 0x05, 0x15, 0x25, 0x35, 0x45
-OFFSET_NUMBER, OFFSET_ARCHITECTURE, OFFSET_ARGUMENTS = 0, 4, 16
 
 
 def answer(
@@ -594,7 +591,12 @@ def compile_rules(arch: str, variant: str) -> list[Instruction]:
         file.seek(0)
         exported = file.read()
     fields = struct.iter_unpack("<HBBI", exported)
-    code = prologue(arch) + [Instruction(*each) for each in fields]
+    code = prologue(arch)
+    if variant in VARIANTS:
+        code += ioctl_program(pyseccomp.resolve_syscall(ARCHITECTURES[arch], "ioctl"), variant)
+        number = pyseccomp.resolve_syscall(ARCHITECTURES[arch], "personality")
+        code += personality_program(number)
+    code += [Instruction(*each) for each in fields]
     if len(code) > MAX_INSTRUCTIONS:
         raise SystemExit(f"{arch} {variant}: {len(code)} instructions, the kernel takes 4096")
     return code

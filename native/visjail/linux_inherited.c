@@ -17,6 +17,8 @@
 // below the usual limit of a user and far above what programs use.
 #define QUEUED_SIGNALS 4096
 
+#define USUAL_UMASK 022
+
 static void default_signals(void) {
     struct {
         void *handler;
@@ -92,6 +94,9 @@ static void lower_priority(void) {
 
 void vj_inherited_reset(void) {
     fill_standard_descriptors();
+    // The folders that lead to the grants are made under it, and so are the guests'
+    // files.
+    sys(SYS_umask, USUAL_UMASK);
     default_signals();
     // Out of the terminal's reach, whose signals are for the host; and out of the
     // host's session, whose share of the processors a guest could else change. It

@@ -154,7 +154,7 @@ typedef struct {
 long vj_program_start(const vj_setup *setup, vj_request *request, vj_stage *stage);
 
 // Run in a confined child of the keeper: does the operation, returns 0 or errno.
-int vj_file_operation(const vj_request *request);
+int vj_file_operation(const vj_setup *setup, const vj_request *request);
 
 // Try what must not be possible, in a confined child; returns how many answers
 // there are.

@@ -29,6 +29,12 @@
 #define DEATHS_NS       200000000
 #define MEMORY_TICK_NS  10000000
 
+// How often to look whether a suspended run stands still, and how often it may not.
+#define HOLD_LEAST_NS 50000000ull
+#define HOLD_MOST_NS  400000000ull
+#define HOLD_SHARE    10 // a look is followed by a pause of this many times its length
+#define RESUMED_MOST  16
+
 typedef struct {
     const vj_setup *setup;
     int channel;
@@ -37,6 +43,9 @@ typedef struct {
     int status;
     vj_stop stop;
     int suspended;
+    uint64_t hold_at;    // when to look next whether it stands still
+    uint64_t hold_pause; // how long the last pause was
+    uint32_t resumed;    // how often it did not
     uint32_t killed;
     uint64_t deadline;   // CLOCK_MONOTONIC, 0: none
     uint64_t program_us; // of the direct child alone
@@ -132,8 +141,27 @@ static void suspend(vj_keeper *keeper, int suspended) {
         }
     }
     keeper->suspended = suspended;
+    keeper->resumed = 0;
+    keeper->hold_pause = HOLD_LEAST_NS;
+    keeper->hold_at = vj_clock() + HOLD_LEAST_NS;
     vj_message done = {.kind = VJ_MESSAGE_DONE};
     reply(keeper, &done);
+}
+
+// SIGSTOP is undone by SIGCONT, and a process can have that sent to itself while it
+// stands still: by a timer, a descriptor, or the end of its parent. It is stopped again,
+// and the run ended when that does not help.
+static void hold(vj_keeper *keeper) {
+    uint64_t start = vj_clock();
+    if (!keeper->suspended || start < keeper->hold_at) return;
+    uint32_t running = vj_tree_hold();
+    keeper->resumed += running != 0;
+    keeper->hold_pause *= 2;
+    if (running) keeper->hold_pause = HOLD_LEAST_NS;
+    if (keeper->hold_pause > HOLD_MOST_NS) keeper->hold_pause = HOLD_MOST_NS;
+    uint64_t end = vj_clock();
+    uint64_t least = (end - start) * HOLD_SHARE;
+    keeper->hold_at = end + (least > keeper->hold_pause ? least : keeper->hold_pause);
 }
 
 // ---- the run ---------------------------------------------------------------
@@ -231,6 +259,10 @@ static uint64_t time_left(const vj_keeper *keeper) {
     if (keeper->deadline) left = keeper->deadline > time ? keeper->deadline - time : 0;
     if (vj_memory_is_bounded(keeper->setup) && left > MEMORY_TICK_NS)
         left = MEMORY_TICK_NS;
+    if (keeper->suspended) {
+        uint64_t pause = keeper->hold_at > time ? keeper->hold_at - time : 0;
+        if (left > pause) left = pause;
+    }
     return left;
 }
 
@@ -255,11 +287,14 @@ static void watch(vj_keeper *keeper) {
             reap(keeper);
         }
         if (keeper->stop == VJ_STOP_CLOSED) return;
+        hold(keeper);
         // Also of a child that has just ended: the kernel may have ended it for this.
         if (vj_memory_is_over(keeper->setup, &keeper->memory)) {
             keeper->stop = VJ_STOP_MEMORY;
         } else if (keeper->pid && keeper->deadline && vj_clock() >= keeper->deadline) {
             keeper->stop = VJ_STOP_TIMEOUT;
+        } else if (keeper->pid && keeper->resumed >= RESUMED_MOST) {
+            keeper->stop = VJ_STOP_KILLED;
         } else if (keeper->pid && events[0].revents) {
             handle_host(keeper);
         }

@@ -55,7 +55,8 @@ static long apply_limits(const vj_process_limits *limits) {
         result = set_limit(RLIMIT_CPU, limits->cpu_seconds, limits->cpu_seconds + 1);
     }
     if (result == 0) result = set_limit(RLIMIT_MEMLOCK, 65536, 65536);
-    if (result == 0) result = set_limit(RLIMIT_MSGQUEUE, 819200, 819200);
+    // It counts for the user: three queues of the usual size, a third of what there is.
+    if (result == 0) result = set_limit(RLIMIT_MSGQUEUE, 262144, 262144);
     return result;
 }
 
@@ -166,7 +167,10 @@ static int become_program(void *argument) {
     result = enter_directory(start);
     if (result < 0) return fail(start, VJ_STAGE_DIRECTORY, result);
     if (request->message.flags & VJ_SPAWN_FILE) {
-        return vj_file_operation(request);
+        // No execve closes them: the keeper's channel to the host is among them.
+        result = sys(SYS_close_range, STANDARD_DESCRIPTORS, ~0u, 0);
+        if (result < 0) return fail(start, VJ_STAGE_DESCRIPTORS, result);
+        return vj_file_operation(start->setup, request);
     }
     result = request->message.flags & VJ_SPAWN_SEARCH
                  ? execute_by_search(start)

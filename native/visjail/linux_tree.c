@@ -29,6 +29,7 @@ typedef struct {
     unsigned char descendant;
     unsigned char signalled;
     unsigned char stopped; // in state T, when it was first seen
+    uint64_t ran;          // what it has run so far, where that is wanted
 } tree_entry;
 
 typedef struct {
@@ -208,10 +209,11 @@ static void stop(tree *known) {
 }
 
 static tree suspended;
+static tree held;   // at the last look at a suspended run
 static tree killed; // kept, so that nothing is counted twice
 
 void vj_tree_forget(void) {
-    suspended.count = killed.count = 0;
+    suspended.count = held.count = killed.count = 0;
 }
 
 uint32_t vj_tree_kill(void) {
@@ -229,6 +231,7 @@ static int all_stand_still(void) {
 }
 
 void vj_tree_suspend(void) {
+    held.count = 0;
     stop(&suspended);
     // A signal takes a moment to arrive. Not for ever: a process that waits for its
     // vfork child, or for a device, stands still without being in state T.
@@ -249,12 +252,15 @@ void vj_tree_resume(void) {
     }
 }
 
+static long open_proc(void) {
+    return sys(SYS_openat, AT_FDCWD, "/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+}
+
 uint64_t vj_tree_processor_time(int pid) {
     char name[16];
     vj_text text = {.data = name, .capacity = sizeof name};
     vj_text_number(&text, (uint64_t)pid, 10);
-    VJ_AUTO_FD proc =
-        (int)sys(SYS_openat, AT_FDCWD, "/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    VJ_AUTO_FD proc = (int)open_proc();
     char line[512] = {0};
     long size = proc < 0 ? proc : read_status(proc, name, line, sizeof line);
     long at = size;
@@ -262,6 +268,44 @@ uint64_t vj_tree_processor_time(int pid) {
     if (at <= 0) return 0;
     uint64_t ticks = (uint64_t)field(line, size, &at, TIMES_BEHIND_NAME);
     return (ticks + (uint64_t)field(line, size, &at, 1)) * TICK_US;
+}
+
+// Anything that changes when the process runs at all: the nanoseconds of its first
+// thread, and the ticks of all of them, where the first one has ended.
+static uint64_t what_it_ran(int pid) {
+    char path[40];
+    vj_text text = {.data = path, .capacity = sizeof path};
+    vj_text_number(&text, (uint64_t)pid, 10);
+    vj_text_string(&text, "/schedstat");
+    VJ_AUTO_FD proc = (int)open_proc();
+    VJ_AUTO_FD file =
+        proc < 0 ? -1 : (int)sys(SYS_openat, proc, path, O_RDONLY | O_CLOEXEC, 0);
+    char line[128] = {0};
+    long size = file < 0 ? file : sys(SYS_read, file, line, sizeof line);
+    long at = 0;
+    return (uint64_t)field(line, size, &at, 0) + vj_tree_processor_time(pid);
+}
+
+uint32_t vj_tree_hold(void) {
+    static tree next;
+    const tree *now = look();
+    uint32_t running = 0;
+    next.count = 0;
+    for (uint32_t i = 0; i < now->count; i++) {
+        tree_entry entry = now->entries[i];
+        if (!entry.descendant) continue;
+        entry.ran = what_it_ran(entry.pid);
+        const tree_entry *before = find_entry(&held, entry.pid);
+        int is_same = before && before->started == entry.started;
+        // A signal takes a moment to arrive, and for ever where the process never gets
+        // its turn. One that has had it goes on because it was continued.
+        if (!entry.stopped && is_same && before->ran != entry.ran) running++;
+        if (!entry.stopped) send(&entry, SIGSTOP);
+        next.entries[next.count++] = entry;
+    }
+    held.count = next.count;
+    memcpy(held.entries, next.entries, next.count * sizeof next.entries[0]);
+    return running;
 }
 
 typedef struct {

@@ -21,6 +21,10 @@ uint32_t vj_tree_kill(void);
 void vj_tree_suspend(void);
 void vj_tree_resume(void);
 
+// Of a suspended run: stop again what goes on. Returns how many processes have run since
+// the last call, though they had been stopped.
+uint32_t vj_tree_hold(void);
+
 // Processor time of one process, its threads included and its children not, in
 // microseconds, of which the kernel counts 10,000 at a time.
 uint64_t vj_tree_processor_time(int pid);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -23,6 +24,11 @@
 // speed.
 #define RING_SIZE (1u << 20)
 
+// A writer may put its end of a pipe into packet mode (O_DIRECT, pipe(2)): each read then
+// takes one packet, and what does not fit is gone and counted nowhere. A packet is no
+// longer than a page, so no read has less room.
+#define PACKET_MOST 65536u // the largest page
+
 // Byte i of the stream lies at i while i < limit; after that the end of that is a ring,
 // so the first bytes and the last ones are kept.
 struct vj_capture {
@@ -31,13 +37,20 @@ struct vj_capture {
     uint64_t total;
     char *bytes;
     uint64_t capacity;
+    size_t packet; // of this machine
+    char spill[PACKET_MOST];
 };
 
 vj_capture *vj_capture_new(int descriptor, uint64_t limit) {
-    vj_capture *capture = calloc(1, sizeof *capture);
+    // Not cleared: hardly ever is any of the spill used.
+    vj_capture *capture = malloc(sizeof *capture);
     if (!capture) return NULL;
     capture->descriptor = descriptor;
     capture->limit = limit < 2 ? 2 : limit;
+    capture->total = capture->capacity = 0;
+    capture->bytes = NULL;
+    long page = sysconf(_SC_PAGESIZE);
+    capture->packet = page > 0 && page < (long)PACKET_MOST ? (size_t)page : PACKET_MOST;
     int flags = fcntl(descriptor, F_GETFL);
     if (flags >= 0) fcntl(descriptor, F_SETFL, flags | O_NONBLOCK);
     return capture;
@@ -104,6 +117,20 @@ static char *room(vj_capture *capture, size_t *size) {
     return capture->bytes + at;
 }
 
+// Take in what was read beyond the room that there was.
+static bool keep_spilled(vj_capture *capture, size_t count) {
+    for (size_t kept = 0; kept < count;) {
+        size_t size;
+        char *to = room(capture, &size);
+        if (!to) return false;
+        if (size > count - kept) size = count - kept;
+        memcpy(to, capture->spill + kept, size);
+        capture->total += size;
+        kept += size;
+    }
+    return true;
+}
+
 // Read what is there, `most` bytes of it. Returns false only when memory ran out.
 static bool drain(vj_capture *capture, uint64_t most) {
     for (int i = 0; most && i < READS_A_TURN; i++) {
@@ -111,10 +138,15 @@ static bool drain(vj_capture *capture, uint64_t most) {
         char *to = room(capture, &size);
         if (!to) return false;
         if (size > most) size = (size_t)most;
-        ssize_t count = read(capture->descriptor, to, size);
+        size_t more = size < capture->packet ? capture->packet : 0;
+        if (more > most - size) more = (size_t)(most - size);
+        struct iovec places[2] = {{to, size}, {capture->spill, more}};
+        ssize_t count = readv(capture->descriptor, places, more ? 2 : 1);
         if (count > 0) {
-            capture->total += (uint64_t)count;
+            size_t beyond = (size_t)count > size ? (size_t)count - size : 0;
+            capture->total += (uint64_t)count - beyond;
             most -= (uint64_t)count;
+            if (!keep_spilled(capture, beyond)) return false;
             if ((size_t)count < size) return true;
             continue;
         }

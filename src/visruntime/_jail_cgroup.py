@@ -34,6 +34,8 @@ MEMORY_FILES = {
     "peak": ("memory.max_usage_in_bytes", "memory.peak"),
 }
 """Files of a memory cgroup, v1 and v2."""
+SOCKET_SHARE = 8
+"""Of a memory limit of version 1, one part in so many is what sockets may hold beside it."""
 REMOVAL_SECONDS = 1.0
 """How long a leaf may still look full after the last process in it was waited for."""
 
@@ -173,6 +175,8 @@ class Leaf:
             limit = "memory.limit_in_bytes" if old else "memory.max"
             _write(f"{directory}/{limit}", str(memory))
             _forbid_swap(directory, memory, old=old)
+            if old:
+                _limit_sockets(directory, memory)
             self.mechanisms["memory"] = f"cgroup{parent.version} memory"
         if processes is not None and "pids" in parent.controllers:
             _write(f"{directory}/pids.max", str(processes))
@@ -275,6 +279,15 @@ def _forbid_swap(directory: str, memory: int, *, old: bool) -> None:
     except FileNotFoundError:
         if len(_read("/proc/swaps").splitlines()) > 1:
             raise Unusable("this kernel cannot limit the use of swap by a cgroup") from None
+
+
+def _limit_sockets(directory: str, memory: int) -> None:
+    """Bound what TCP and UDP sockets hold, which version 1 counts apart, where the kernel can.
+
+    Beyond it each socket gets the least that it works with.
+    """
+    with suppress(FileNotFoundError):
+        _write(f"{directory}/memory.kmem.tcp.limit_in_bytes", str(memory // SOCKET_SHARE))
 
 
 # ---- owners ----------------------------------------------------------------------

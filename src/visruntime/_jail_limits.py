@@ -40,6 +40,7 @@ WATCH_NOTE = (
     "exceeded by what is taken in between; socket buffers, unmapped memfds and the private "
     "places are not in it"
 )
+CGROUP_NOTE = "no swap; answers of netlink sockets and locks of files are not in it"
 PROCESS_NOTE = "private data of each process; shared mappings and files in memory are not in it"
 
 
@@ -166,7 +167,7 @@ class HeldLimits:
         if backend == "landlock":
             shared = ("no System V shared memory (seccomp)",)
         mechanisms, bound, note = {
-            "cgroup": ((by_leaf.get("memory", ""),), "tree", "no swap"),
+            "cgroup": ((by_leaf.get("memory", ""),), "tree", CGROUP_NOTE),
             "watch": (("watch by the keepers", *shared), "sampled", WATCH_NOTE),
             "process": (("RLIMIT_DATA", *shared), "process", PROCESS_NOTE),
         }[limits.memory_by]

@@ -273,6 +273,8 @@ class JailProcess:
     def suspend(self) -> None:
         """Stop every process of the run (SIGSTOP); all stand still when this returns.
 
+        A program can have itself continued, by a timer that sends SIGCONT. It is stopped again
+        within half a second, and a run that goes on all the same is ended as by `kill`.
         Time limits go on. Nothing for a run that has ended.
         """
         if self.poll() is None:

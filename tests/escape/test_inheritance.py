@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,6 +21,7 @@ from jail_helpers import (
     Jail,
     JailPolicy,
     Limits,
+    backends,
     children_of,
     errno,
     inside,
@@ -29,7 +31,6 @@ from jail_helpers import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture(scope="module")
@@ -184,11 +185,54 @@ answer([taken, ctypes.get_errno()])
     with jail.spawn([PYTHON, "-c", PRELUDE + held], stdout=-1) as process:
         assert process.stdout is not None
         taken, error = eval(process.stdout.readline())
-        assert 0 < taken <= 64
+        assert 0 < taken <= 32
         assert error == errno.EMFILE
         mine = libc.inotify_init()
         assert mine >= 0
         os.close(mine)
+
+
+@pytest.mark.skipif(is_root(), reason="a guest of root has a uid, and so budgets, of its own")
+def test_the_users_watches_and_queues_are_not_all_the_guests(jail: Jail) -> None:
+    """A jail must get a part of what a user may watch, and of the memory of message queues."""
+    with open("/proc/sys/fs/inotify/max_user_watches", encoding="ascii") as file:
+        most = int(file.read())
+    text = """
+import resource
+with open("/proc/sys/user/max_inotify_watches") as file: watches = int(file.read())
+answer([watches, resource.getrlimit(resource.RLIMIT_MSGQUEUE)[1]])
+"""
+    text = text.replace("resource.RLIMIT_MSGQUEUE", "12")
+    assert inside(jail, text) == [most // 8, 262144]
+    watches, queues = outside(text)
+    assert watches >= most // 8 * 8
+    assert queues > 262144
+
+
+UMASK = """
+import os, sys
+os.umask(0o177)
+sys.path.insert(0, {tests!r})
+from jail_helpers import inside, jail_by
+with jail_by({backend!r}, read=[{folder!r}]) as jail:
+    print(inside(jail, "answer([open({file!r}).read(), os.umask(0)])"))
+"""
+
+
+@pytest.mark.parametrize("backend", backends())
+def test_the_umask_of_the_host_closes_no_grant(backend: str, workspace: Path) -> None:
+    """A host that lets nobody enter its new folders must not lock its guests out of their grants."""
+    (workspace / "data").write_text("hello")
+    script = UMASK.format(
+        backend=backend,
+        folder=str(workspace),
+        file=str(workspace / "data"),
+        tests=str(Path(__file__).parent.parent),
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.stdout == "['hello', 18]\n", done.stderr
 
 
 def test_queued_signals_are_bounded(jail: Jail) -> None:

@@ -22,9 +22,11 @@ from jail_helpers import (
     Jail,
     JailPolicy,
     Limits,
+    backends,
     children_of,
     inside,
     is_root,
+    jail_by,
     processes,
     spawn,
     until,
@@ -568,3 +570,43 @@ def test_a_process_that_is_let_go_of_ends() -> None:
         assert inside(jail, COUNT) == 2
         del process
         assert until(lambda: inside(jail, COUNT) == 1)
+
+
+RESUMES = """
+class Event(ctypes.Structure):
+    _fields_ = [("value", ctypes.c_void_p), ("signo", ctypes.c_int), ("notify", ctypes.c_int),
+                ("rest", ctypes.c_char * 48)]
+libc.timer_create.argtypes = ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p
+libc.timer_settime.argtypes = ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p
+signal.signal(signal.SIGCONT, lambda *_: None)
+event = Event(None, signal.SIGCONT, 0)
+for number in range(600): # once each: a signal that waits when the stop comes is lost
+    timer = ctypes.c_void_p()
+    assert libc.timer_create(1, ctypes.byref(event), ctypes.byref(timer)) == 0
+    after = 200 + number * 50
+    pause = (ctypes.c_long * 4)(0, 0, after // 1000, after % 1000 * 1000000)
+    assert libc.timer_settime(timer, 0, pause, None) == 0
+print("ready", flush=True)
+while True: time.sleep(0.02)
+"""
+
+
+@pytest.mark.parametrize("backend", backends())
+def test_a_run_that_has_itself_continued_is_ended(backend: str) -> None:
+    """A suspended run must not go on by a timer that sends it SIGCONT."""
+    with jail_by(backend) as jail:
+        with spawn(jail, [PYTHON, "-IBS", "-c", PRELUDE + RESUMES], stdout=-1) as process:
+            assert process.stdout.readline() == b"ready\n"
+            process.suspend()
+            assert process.wait(28) != 0
+            assert process.stopped_by == "killed"
+        # The control: one that does nothing of the kind stands still, and is not ended.
+        still = PRELUDE + "print('ready', flush=True)\nwhile True: pass"
+        with spawn(jail, [PYTHON, "-IBS", "-c", still], stdout=-1) as process:
+            assert process.stdout.readline() == b"ready\n"
+            process.suspend()
+            time.sleep(1.5)
+            assert process.poll() is None
+            process.resume()
+            time.sleep(0.1)
+            assert process.poll() is None

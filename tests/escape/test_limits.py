@@ -341,3 +341,19 @@ time.sleep(60)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
+
+
+def test_packets_on_the_output_are_counted_whole(jail: Jail) -> None:
+    """A guest that puts its output into packet mode must not hide what was cut."""
+    text = """
+import fcntl
+fcntl.fcntl(1, fcntl.F_SETFL, fcntl.fcntl(1, fcntl.F_GETFL) | os.O_DIRECT)
+for number in range(1000): os.write(1, b"%03d" % number + b"x" * 2996 + b"\\n")
+"""
+    text = "import os" + text
+    control = subprocess.run([PYTHON, "-c", text], capture_output=True, check=True).stdout
+    result = jail.run([PYTHON, "-IBS", "-c", text])
+    assert result.exit_code == 0
+    assert (result.stdout_total, result.truncated) == (3_000_000, False)
+    assert result.stdout == b"".join(b"%03d" % n + b"x" * 2996 + b"\n" for n in range(1000))
+    assert result.stdout.startswith(control[:3000])

@@ -107,6 +107,29 @@ def test_the_sum_of_memory_is_bounded_by_the_kernel(way: str) -> None:
     assert leaves() == set()
 
 
+def test_what_sockets_hold_is_bounded_too() -> None:
+    """TCP buffers, which nobody reads, must not go past a limit of memory by a cgroup."""
+    if own_memory_cgroup() is None:
+        pytest.skip("no cgroup of this process's own, so such a limit is refused: see above")
+    text = """
+listener = socket.create_server(("127.0.0.1", 0), backlog=200)
+held, total = [], 0
+for _ in range(60):
+    one = socket.create_connection(listener.getsockname()); other = listener.accept()[0]
+    held += [one, other]
+    for end in (one, other):
+        end.setblocking(False)
+        try:
+            while total < 200 << 20: total += end.send(bytes(65536))
+        except BlockingIOError: pass
+answer(total >> 20)
+"""
+    with Jail(JailPolicy(limits=Limits(memory=LIMIT))) as jail:
+        # On version 2 it is one sum, of which sockets get what is left.
+        assert inside(jail, text) < LIMIT // MIB
+    assert outside(text) > LIMIT // MIB
+
+
 @pytest.mark.parametrize("way", BY_WATCH)
 def test_watched_memory_ends_the_run(way: str) -> None:
     """A watched jail must be ended soon after its processes have more than the limit together."""

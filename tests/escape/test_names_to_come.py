@@ -316,6 +316,18 @@ except vr.PolicyUnsupported as error:
     assert named in done.stdout
 
 
+def test_no_folder_takes_its_names_for_others(top: str) -> None:
+    """A folder that tells names apart by case no more must not be made, where names are held."""
+    flags = f"""
+fd = os.open({top + "/free"!r}, os.O_RDONLY)
+box = ctypes.c_int(0)
+answer([call("ioctl", fd, code, ctypes.addressof(box)) for code in (0x80086601, 0x40086602)])
+"""
+    with Jail(policy(top, "broker")) as jail:
+        assert inside(jail, flags) == [0, errno.EPERM]
+    assert outside(flags) == [0, 0]
+
+
 def test_a_name_denied_for_reading_cannot_be_held(top: str) -> None:
     """The host may make the name later, which no wall keeps from being read: refused."""
     for kind in ("deny", "deny_read", "deny_exec"):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -178,3 +181,51 @@ answer(found)
 """
     assert inside(jail, text) == []
     assert outside("answer(opened('/proc/self/oom_score_adj', os.O_WRONLY))") == 0
+
+
+LOOK = """
+found = [0, []]
+end = time.monotonic() + 1.5
+while time.monotonic() < end:
+    for pid in os.listdir("/proc"):
+        if not pid.isdigit() or int(pid) in (1, os.getpid()): continue
+        try:
+            with open(f"/proc/{pid}/comm") as file: name = file.read().strip()
+        except OSError: continue
+        found[0] += 1
+        if name == "visjail-init" and opened(f"/proc/{pid}/mem", os.O_RDWR) == 0:
+            found[1].append(pid)
+answer([found[0] > 100, found[1][:3]])
+"""
+WITHOUT_LANDLOCK = """
+import errno, json, sys, threading, time
+import pyseccomp
+sys.path.insert(0, {tests!r})
+from jail_helpers import Jail, JailPolicy, inside
+program = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
+program.add_rule(pyseccomp.ERRNO(errno.ENOSYS), 444)
+program.load()
+with Jail(JailPolicy(read=[{folder!r}])) as jail:
+    assert any("one layer" in note for note in jail.report.notes)
+    got = []
+    looker = threading.Thread(target=lambda: got.append(inside(jail, {look!r})))
+    looker.start()
+    sizes = set()
+    while looker.is_alive():
+        sizes.add(len(jail.read_bytes({folder!r} + "/big")))
+    looker.join()
+    print(json.dumps([got[0], sorted(sizes)]))
+"""
+
+
+def test_file_operations_are_closed_to_guests_without_landlock(workspace: Path) -> None:
+    """Where the kernel has no Landlock a guest must not write into what reads for the host."""
+    (workspace / "big").write_bytes(bytes(8 << 20))
+    script = WITHOUT_LANDLOCK.format(
+        tests=str(Path(__file__).parent.parent), folder=str(workspace), look=LOOK
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [[True, []], [8 << 20]]

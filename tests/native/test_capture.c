@@ -5,8 +5,9 @@
 //
 // Streams of random length arrive in random pieces through a pipe, and are read under
 // random limits. What is kept must be exactly the head and the tail of what was written,
-// the total must count all of it, and input must be fed whole. AddressSanitizer watches
-// the ring.
+// the total must count all of it, and input must be fed whole, also when the writer has
+// chosen packet mode. AddressSanitizer watches the ring.
+#define _GNU_SOURCE // O_DIRECT
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,7 +80,7 @@ static void one_round(uint32_t most) {
     int streams[2];
     int channel[2];
     check(!pipe(streams) && !socketpair(AF_UNIX, SOCK_STREAM, 0, channel), "no pipe");
-    fcntl(streams[1], F_SETFL, O_NONBLOCK);
+    fcntl(streams[1], F_SETFL, O_NONBLOCK | (draw(2) ? O_DIRECT : 0));
     uint64_t size = draw(most);
     uint64_t limit = draw(5) ? draw(most) + 1 : draw(6);
     char *sent = malloc(size + 1);
