@@ -27,6 +27,7 @@ from visruntime._jail_ports import needs_ports, port_operations
 from visruntime._jail_protect import protect
 from visruntime._jail_search import REASONS, look_through
 from visruntime._jail_sockets import check_broker, resolve_sockets, socket_tier
+from visruntime._jail_spellings import Spellings
 from visruntime._links import Resolver, check_links
 from visruntime._paths import HOME, ancestors, is_within, visible
 from visruntime._system_roots import SystemRoots
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
+    from visruntime._jail_mounts import Mount
     from visruntime.policy import JailPolicy, Rule
 
 __all__ = ["JailPlan", "make_plan"]
@@ -169,7 +171,8 @@ def _make_plan(
     if backend == "landlock":
         copied, system = [], _bare_system_rules(resolved)
     rules += system
-    rules += _mount_rules(written, rules)
+    mounts = host_mounts(all_of_them=bool(written))
+    rules += _mount_rules(written, rules, mounts)
     protection = protect(
         [(kind, path) for kind, path, private, _ in rules if not private],
         grants,
@@ -192,6 +195,8 @@ def _make_plan(
     plan.secrets = findings.secrets
     plan.protected += findings.read_only
     plan.notes += findings.notes
+    spellings = Spellings(mounts)
+    _check_spellings(plan, written, spellings)
     rules += [("deny_write", path, False, False) for path in (*plan.protected, *protection.to_come)]
     rules += [("deny", path, False, False) for path, _ in (*plan.masked, *plan.secrets)]
     rules += [(kind, path, False, True) for kind, path in findings.reopened]
@@ -216,7 +221,7 @@ def _make_plan(
             value=path,
         )
     if brokered:
-        check_names(plan.wall)
+        check_names(plan.wall, spellings)
     plan.acts = [
         *name_acts(plan.wall, brokered=brokered),
         *islice(_denied_paths(written, plan, rules, facts, decide), MOST_PATHS),
@@ -376,7 +381,9 @@ def _check_links(policy: JailPolicy, resolver: Resolver, write_grants: Sequence[
 
 
 def _mount_rules(
-    written: Sequence[Rule], rules: Sequence[tuple[str, str, bool, bool]]
+    written: Sequence[Rule],
+    rules: Sequence[tuple[str, str, bool, bool]],
+    mounts: Sequence[Mount],
 ) -> list[tuple[str, str, bool, bool]]:
     """Refuse grants and denies that the host's mounts would undo; mask the rest of them."""
     grants = [(rule.origin, rule.path) for rule in written if rule.kind in ("read", "write")]
@@ -386,7 +393,6 @@ def _mount_rules(
         for rule in written
         if rule.kind.startswith("deny")
     ]
-    mounts = host_mounts(all_of_them=bool(grants or denies))
     refuse_kernel_mounts(grants, mounts)
     refuse_aliases(denies, [rule[:2] for rule in rules if not rule[2]], mounts)
     visible = {path for kind, path, private, _ in rules if kind == "read" and not private}
@@ -395,6 +401,26 @@ def _mount_rules(
         for point in kernel_mounts(mounts)
         if any(top in visible for top in ancestors(point))
     ]
+
+
+def _check_spellings(plan: JailPlan, written: Sequence[Rule], spellings: Spellings) -> None:
+    """Refuse what has a name that no mask would cover; mask what shows earlier versions."""
+    grants = [rule.path for rule in written if rule.kind in ("read", "write")]
+    writable = [rule.path for rule in written if rule.kind == "write"]
+    covered = [
+        *((rule.origin, rule.path) for rule in written if rule.kind.startswith("deny")),
+        *(
+            (rule.origin, rule.path)
+            for rule in written
+            if rule.kind == "read" and any(is_within(rule.path, top) for top in writable)
+        ),
+        *(("protected", path) for path in plan.protected),
+        *(("masked", path) for path, _ in plan.masked),
+        *(("secrets", path) for path, _ in plan.secrets),
+    ]
+    spellings.refuse(covered, grants)
+    found = spellings.snapshots((path for _, path in covered), grants)
+    plan.masked += [(path, "earlier versions, which no listing names") for path in found]
 
 
 def _wall(
