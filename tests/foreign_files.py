@@ -220,7 +220,7 @@ def main() -> None:
         os._exit(0)
     os.close(device)
     try:
-        exec(compile(code, "<test>", "exec"), {"FILES": f"{folder}/mnt"})  # noqa: S102
+        exec(compile(code, "<test>", "exec"), {"FILES": f"{folder}/mnt"})
     finally:
         checked(libc.umount2(point, MNT_DETACH))
         os.waitpid(child, 0)

@@ -53,6 +53,7 @@ typedef struct {
     uint64_t entries_left;
     uint64_t findings_left;
     uint64_t secrets_left;
+    int depth; // folders that are open
     int files; // VJ_SEARCH_*: what to look at each file for
     const char *secrets;
     size_t secrets_size;
@@ -326,12 +327,18 @@ static vj_status visit(search *state, int parent, const char *name, size_t lengt
         close(directory);
         return visit_closed(state, parent, name, length);
     }
+    // Each level is an open descriptor, of which the host's other threads need some too.
+    if (state->depth >= VJ_NESTED_MAX) {
+        close(directory);
+        return refuse(state, ENAMETOOLONG, "a folder is nested too deep to look through");
+    }
     DIR *stream = fdopendir(directory);
     if (!stream) {
         int number = errno;
         close(directory);
         return refuse(state, number, "a folder cannot be looked through");
     }
+    state->depth++;
     installed = installed || vj_secret_installed(state->secrets, state->secrets_size,
                                                  state->path, strlen(state->path));
     vj_status status = VJ_OK;
@@ -345,6 +352,7 @@ static vj_status visit(search *state, int parent, const char *name, size_t lengt
         status = refuse(state, errno, "a folder cannot be looked through");
     }
     closedir(stream);
+    state->depth--;
     return status;
 }
 

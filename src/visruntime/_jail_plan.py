@@ -28,7 +28,7 @@ from visruntime._jail_protect import protect
 from visruntime._jail_search import REASONS, look_through
 from visruntime._jail_sockets import check_broker, resolve_sockets, socket_tier
 from visruntime._jail_spellings import Spellings
-from visruntime._links import Resolver, check_links
+from visruntime._links import Resolver, check_links, real_path
 from visruntime._paths import HOME, ancestors, is_within, visible
 from visruntime._system_roots import SystemRoots
 from visruntime._unsupported import unsupported
@@ -686,4 +686,4 @@ def _grant_links(policy: JailPolicy, resolver: Resolver) -> list[tuple[str, str,
         for asked in (path, *((policy.patterns[path].fixed,) if path in policy.patterns else ()))
         if (links := resolver.links.get(asked)) and not is_within(links[0][0], "/usr")
     }
-    return [("SYMLINK", link, os.path.realpath(link), 0) for link in sorted(first)]
+    return [("SYMLINK", link, real_path(link), 0) for link in sorted(first)]

@@ -27,15 +27,11 @@ FS_IOC_GETFLAGS = 0x80086601
 FS_CASEFOLD_FL = 0x40000000
 """Of a folder of ext4, f2fs or tmpfs in which case does not matter (ioctl_iflags(2))."""
 
-ONE_ENTRY = frozenset("exfat hfs hfsplus msdos vfat".split())
-"""Case never matters, and the kernel keeps one entry for all spellings (their d_compare),
-over which a mask holds. Where names are held, one spelling is still as good as the other."""
-
-FOREIGN = frozenset(
-    "9p apfs cifs drvfs fuse fuseblk grpcfuse lxfs ntfs ntfs3 prl_fs smb3 smbfs vboxsf "
-    "virtiofs vmhgfs".split()
+FOLDING = frozenset(
+    "9p apfs cifs drvfs exfat fuse fuseblk grpcfuse hfs hfsplus lxfs msdos ntfs ntfs3 prl_fs smb3 "
+    "smbfs vboxsf vfat virtiofs vmhgfs".split()
 )
-"""What a name means is the affair of the other side, or of an option of the mount."""
+"""Case does not matter, or that is the affair of the other side or of an option of the mount."""
 
 EXACT = frozenset(
     "bcachefs btrfs erofs ext2 ext3 ext4 f2fs overlay ramfs squashfs tmpfs xfs".split()
@@ -43,7 +39,8 @@ EXACT = frozenset(
 """Names are compared byte by byte, but for folders with the flag above; no hidden folders.
 
 An overlay takes layers in which case does not matter only from Linux 6.17 on, and then its
-folders have the flag. xfs has no flag but a format without case, which keeps one entry too.
+folders have the flag. A format of xfs without case (mkfs.xfs -n version=ci) has no flag: there
+the kernel keeps one entry for all spellings, so that masks hold, and names are looked at.
 """
 
 SNAPSHOTS = (".snapshot", ".snapshots", ".snap", ".snaps", ".zfs", "~snapshot")
@@ -74,16 +71,13 @@ class Spellings:
             PolicyUnsupported: naming both.
         """
         for field, path in covered:
-            if self._kind(os.path.dirname(path)) in EXACT or not os.path.lexists(path):
-                continue  # a name to come is held or refused elsewhere
             for step in _inside(path, grants):
-                folder, name = os.path.split(step)
-                other = self._other_spelling(folder, name)
+                other = self._other_spelling(step)
                 if other:
                     raise PolicyUnsupported(
-                        f"{field}: {visible(step)} has another name on its file system "
-                        f"({self._kind(folder)}), {visible(other)}: it takes several spellings for "
-                        "one name, and a mask covers one; move it out of the grant, or grant the "
+                        f"{field}: {visible(step)} is {visible(other)} as well: its file system "
+                        f"({self._kind(os.path.dirname(step))}) takes several spellings for one "
+                        "name, and a mask covers one; move it out of the grant, or grant the "
                         "folders beside it",
                         field=field,
                         value=path,
@@ -92,7 +86,7 @@ class Spellings:
     def may_fold(self, folder: str) -> bool:
         """Tell whether two spellings of a name that is still to come may be one in *folder*."""
         kind = self._kind(folder)
-        if kind in FOREIGN or kind in ONE_ENTRY or kind.startswith("fuse.") or self._flag(folder):
+        if kind in FOLDING or kind.startswith("fuse.") or self._flag(folder):
             return True
         return (kind not in EXACT or kind == "xfs") and not self._tells_apart(folder)
 
@@ -134,10 +128,11 @@ class Spellings:
             self._flagged[folder] = _has_flag(folder)
         return self._flagged[folder]
 
-    def _other_spelling(self, folder: str, name: str) -> str:
-        """Return another name of what *name* leads to, which no listing has, or ""."""
-        kind = self._kind(folder)
-        if kind in ONE_ENTRY or kind in EXACT:
+    def _other_spelling(self, step: str) -> str:
+        """Return another name of what is at *step*, which no listing has, or ""."""
+        folder, name = os.path.split(step)
+        exact = self._kind(folder) in EXACT and not self._flag(folder)
+        if exact or not os.path.lexists(step):  # a name to come is held or refused elsewhere
             return ""
         for other in _spellings(name):
             path = os.path.join(folder, other)

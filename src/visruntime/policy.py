@@ -11,6 +11,7 @@ import os
 from types import MappingProxyType
 
 from visruntime._environment_names import check_env, check_inherit_env
+from visruntime._links import real_path
 from visruntime._paths import (
     FORBIDDEN_GRANTS,
     HOME,
@@ -395,7 +396,7 @@ class JailPolicy(Unsaid):
         *,
         resolve: bool,
         minimal: Sequence[tuple[str, str]] | None = None,
-        real: Callable[[str], str] = os.path.realpath,
+        real: Callable[[str], str] = real_path,
         implicit: Sequence[str] = (),
     ) -> tuple[Rule, ...]:
         rules = []
@@ -471,7 +472,7 @@ class JailPolicy(Unsaid):
         for kind, origin, path, pattern in patterns:
             # Of writing and executing only what holds anyway is taken (`not_held`).
             if kind in ("deny", "deny_read"):
-                names = expand_denies(origin, path, pattern, tops[path], grants)
+                names = expand_denies(origin, path, pattern, tops[path], grants, (*begun, *plain))
                 found += [Rule(kind=kind, path=name, origin=origin) for name in names]
         denies = [rule for rule in (*rules, *found) if rule.kind.startswith("deny")]
         reveal = [real(path) for path in self.reveal]

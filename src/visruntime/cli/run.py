@@ -8,6 +8,7 @@ import sys
 from contextlib import nullcontext
 
 from visruntime._host_files import open_regular
+from visruntime._links import real_path
 from visruntime._paths import resolve_beside
 from visruntime.cli.flags import Parser, check_backend, make_policy_and_files, seconds
 from visruntime.cli.messages import EXIT_TIMEOUT, Cleaner, Refusal, complain, say_ports
@@ -150,7 +151,7 @@ class Program:
             self.kind, self.argv = "file", [first, *rest]
             self.path = resolve_beside(first, os.getcwd(), "SCRIPT")
             self.source = _script(self.path, first)
-            self.folder = os.path.dirname(os.path.realpath(self.path))
+            self.folder = os.path.dirname(real_path(self.path))
 
     def inputs(self) -> dict[str, Any]:
         """Return what the driver in the worker needs."""
