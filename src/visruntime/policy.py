@@ -41,7 +41,7 @@ from visruntime._policy_values import (
     Unsaid,
     check_list,
 )
-from visruntime._protected_names import PROTECTED_NAMES
+from visruntime._protected_names import PROTECTED_NAMES, further_names
 from visruntime._socket_names import sensitive_by_name
 from visruntime._system_roots import SystemRoots
 from visruntime.errors import PolicyError
@@ -529,9 +529,10 @@ class JailPolicy(Unsaid):
         """Return a policy for work in one folder: writable but for `PROTECTED_NAMES`.
 
         Git hooks and configuration, editor and agent configuration and the like can be
-        read and neither changed nor made (see *absent_deny*). Where ``.git`` is a file, as
-        in a linked worktree, it stays as it is, and the repository that it names is not
-        granted.
+        read and neither changed nor made (see *absent_deny*); so can what the settings of its
+        git name inside of the folder when this is called: hooks, included files, programs.
+        Where ``.git`` is a file, as in a linked worktree, it stays as it is, and the repository
+        that it names is not granted.
 
         Args:
             path: the folder; a relative one starts at the current directory.
@@ -550,6 +551,7 @@ class JailPolicy(Unsaid):
         written = escape(folder)
         write = [written, *check_list("write", changes.pop("write", ()))]
         held = [os.path.join(written, name) for name in PROTECTED_NAMES]
+        held += [os.path.join(written, escape(name)) for name in further_names(folder)]
         deny_write = [*held, *check_list("deny_write", changes.pop("deny_write", ()))]
         return cls(write=write, deny_write=deny_write, **changes)
 

@@ -112,13 +112,15 @@ def test_the_search_leaves_descriptors_to_the_host(workspace: Path) -> None:
         with Jail(JailPolicy(read=[workspace])) as jail:
             assert jail.run(["true"]).exit_code == 0
         (deepest / "a" / "a").mkdir(parents=True)
-        with pytest.raises(PolicyUnsupported, match="nested too deep"), Jail(
-            JailPolicy(read=[workspace])
+        with (
+            pytest.raises(PolicyUnsupported, match="nested too deep"),
+            Jail(JailPolicy(read=[workspace])),
         ):
             pass
         pattern = f"{workspace}/**/*.key"
-        with pytest.raises(PolicyUnsupported, match="nested too deep"), Jail(
-            JailPolicy(write=[workspace], deny=[pattern])
+        with (
+            pytest.raises(PolicyUnsupported, match="nested too deep"),
+            Jail(JailPolicy(write=[workspace], deny=[pattern])),
         ):
             pass
     finally:
