@@ -23,6 +23,7 @@ from visruntime._jail_mounts import (
     refuse_kernel_mounts,
 )
 from visruntime._jail_names import check_names, name_acts
+from visruntime._jail_owners import grouped, in_whose_name, strangers
 from visruntime._jail_ports import needs_ports, port_operations
 from visruntime._jail_protect import protect
 from visruntime._jail_search import REASONS, look_through
@@ -227,14 +228,14 @@ def _make_plan(
         *islice(_denied_paths(written, plan, rules, facts, decide), MOST_PATHS),
     ][:MOST_PATHS]
     guest_id = GUEST_IDS[0] + secrets.randbelow(GUEST_IDS[1] - GUEST_IDS[0])
-    strangers = _strangers(policy, written, resolver)
-    if strangers and os.geteuid() == 0:
-        plan.notes.append(
-            "narrowed_grants: shown as a stranger sees them, since the policy that was narrowed "
-            f"did not grant them in their owner's name: {', '.join(map(visible, strangers))}"
-        )
+    others: set[str] = set()
+    if not os.geteuid():
+        others = strangers(policy, written, implicit, resolver, plan.notes)
+        _own_by_grants(facts, rules, written, findings.reopened)
     plan.blob = _compile(
-        rules=_in_whose_name(rules, written, strangers),
+        rules=in_whose_name(
+            rules, (rule.path for rule in written if rule.kind in ("read", "write")), others
+        ),
         facts=facts,
         extras=_bare_extras(plan.acts)
         if backend == "landlock"
@@ -260,36 +261,6 @@ def _make_plan(
         backend=backend,
     )
     return plan
-
-
-def _strangers(policy: JailPolicy, written: Sequence[Rule], resolver: Resolver) -> list[str]:
-    """Return the grants of a narrowed policy that do not go by their own owner.
-
-    What a root caller grants is mapped to the owner of what stands at its path. A policy that
-    narrowed another may name any path in a grant: only if it has the owner of that grant
-    does the guest get it in that name.
-    """
-    found = []
-    for rule in written:
-        status = resolver.found[rule.path] if rule.path in policy.owners else None
-        if status is not None and policy.owners[rule.path] != (status.st_uid, status.st_gid):
-            found.append(rule.path)
-    return list(dict.fromkeys(found))
-
-
-def _in_whose_name(
-    rules: Sequence[tuple[str, str, bool, bool]], written: Sequence[Rule], strangers: Sequence[str]
-) -> Sequence[tuple[str, str, bool, bool]]:
-    """Return *rules*, of which those of *strangers* and what is opened below them are no grants."""
-    if not strangers:
-        return rules
-    grants = {rule.path for rule in written if rule.kind in ("read", "write")}
-
-    def is_known(path: str) -> bool:
-        above = [top for top in reversed(list(ancestors(path))) if top in grants]
-        return not above or above[0] not in strangers
-
-    return [(*rule[:3], rule[3] and is_known(rule[1])) for rule in rules]
 
 
 def _compile(**parts: Any) -> bytes:
@@ -464,6 +435,21 @@ def _facts(paths: Iterable[str], resolver: Resolver) -> dict[str, _native.Fact]:
         for link, _ in links:
             facts[link] = ("absent", 0, 0, 0, 0)
     return facts
+
+
+def _own_by_grants(
+    facts: dict[str, _native.Fact],
+    rules: Sequence[tuple[str, str, bool, bool]],
+    written: Sequence[Rule],
+    reopened: Sequence[tuple[str, str]],
+) -> None:
+    """Give what `reveal` opens the owner of the grant around it: it is no grant of its own."""
+    granted = {rule.path for rule in written if rule.kind in ("read", "write")}
+    grouped(facts, [path for _, path, _, is_grant in rules if is_grant])
+    for _, path in reopened:
+        around = [top for top in ancestors(path) if top in granted]
+        if around and path not in granted:
+            facts[path] = *facts[path][:3], *facts[around[-1]][3:]
 
 
 def _status(path: str) -> os.stat_result | None:

@@ -170,5 +170,8 @@ def open_for_caller(path: str, option: str, mode: int) -> int:
         descriptor = open_regular(name, os.O_WRONLY | os.O_CREAT, mode)
     except OSError as error:
         raise Refusal(f"{option}: {refusal}; {error.strerror}") from None
+    if os.fstat(descriptor).st_uid != os.geteuid():
+        os.close(descriptor)
+        raise Refusal(f"{option}: it belongs to another user, who could read and change it")
     os.ftruncate(descriptor, 0)
     return descriptor

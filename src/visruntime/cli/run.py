@@ -7,7 +7,7 @@ import shlex
 import sys
 from contextlib import nullcontext
 
-from visruntime._host_files import open_regular
+from visruntime._host_files import open_regular, refuse_planted
 from visruntime._links import real_path
 from visruntime._paths import resolve_beside
 from visruntime.cli.flags import Parser, check_backend, make_policy_and_files, seconds
@@ -364,6 +364,10 @@ def _script(path: str, shown: str) -> bytes:
     except OSError as error:
         raise Refusal(f"cannot open {shown!a}: {error.strerror}") from None
     with open(descriptor, "rb") as file:
+        try:
+            refuse_planted(descriptor, path)
+        except PermissionError as error:
+            raise Refusal(f"cannot open {shown!a}: {error.strerror}") from None
         return _bounded(file, shown)
 
 
