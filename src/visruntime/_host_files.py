@@ -11,9 +11,9 @@ import errno
 import os
 import stat
 
-from visruntime._jail_owners import is_planted
 from visruntime._links import Resolver, untrusted_link
 from visruntime._paths import visible
+from visruntime._planted import is_planted
 
 __all__ = ["open_passed", "open_regular", "open_without_links", "refuse_planted"]
 

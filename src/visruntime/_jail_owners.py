@@ -1,16 +1,15 @@
 """In whose name the guest of a root caller has a grant: as the owner of what stands at its path.
 
-That is an answer only as far as the name is the owner's. Whoever may write in a folder can put
-a file of root's there by renaming it, without being able to read it; so can a guest of an
-earlier jail, in a folder that it was granted.
+That is an answer only as far as nobody else could have put it there, and where the folder's
+group is one of its owner's.
 """
 
 from __future__ import annotations
 
 import os
-import stat
 
 from visruntime._paths import ancestors, visible
+from visruntime._planted import is_planted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,62 +19,9 @@ if TYPE_CHECKING:
     from visruntime._links import Resolver
     from visruntime.policy import JailPolicy, Rule
 
-__all__ = ["grouped", "in_whose_name", "is_planted", "strangers"]
+__all__ = ["grouped", "in_whose_name", "strangers"]
 
 PlanRule = tuple[str, str, bool, bool]
-
-
-def is_planted(path: str, owner: int) -> bool:
-    """Tell whether others than root and uid *owner* could have put what is at real *path* there.
-
-    Looks at the folders above: who may rename in one of them chooses what is at *path*. What
-    cannot be looked at is taken for planted.
-    """
-    steps = list(ancestors(path))
-    try:
-        status = [os.lstat(step) for step in steps]
-    except OSError:
-        return True
-    return any(
-        _others_write(folder, owner) and not _stays(folder, status[index + 1], owner)
-        for index, folder in enumerate(status[:-1])
-    )
-
-
-def _others_write(folder: os.stat_result, owner: int) -> bool:
-    if folder.st_uid not in (0, owner) or folder.st_mode & stat.S_IWOTH:
-        return True
-    # The group of an owner's own folder is mostly one that has only the owner in it.
-    return bool(folder.st_mode & stat.S_IWGRP) and not (
-        folder.st_gid == 0 or _is_private_group(folder.st_gid, owner)
-    )
-
-
-def _is_private_group(group: int, owner: int) -> bool:
-    import grp
-    import pwd
-
-    try:
-        user = pwd.getpwuid(owner)
-        members = grp.getgrgid(group).gr_mem
-    except KeyError:
-        return group == owner
-    return user.pw_gid == group and set(members) <= {user.pw_name} and group != 0
-
-
-def _stays(folder: os.stat_result, entry: os.stat_result, owner: int) -> bool:
-    """Tell whether a sticky *folder*, such as /tmp, keeps others from having put *entry* there.
-
-    They cannot rename what is in it and not theirs, and moving a folder to another place takes
-    the right to write in it. A file they can move there from a folder of their own.
-    """
-    sticky = folder.st_mode & stat.S_ISVTX and folder.st_uid in (0, owner)
-    return bool(
-        sticky
-        and stat.S_ISDIR(entry.st_mode)
-        and entry.st_uid in (0, owner)
-        and not entry.st_mode & (stat.S_IWOTH | stat.S_IWGRP)
-    )
 
 
 def grouped(facts: dict[str, _native.Fact], paths: Iterable[str]) -> None:

@@ -188,10 +188,12 @@ def _running() -> str:
 
 
 def _caches() -> Iterator[str]:
-    home = os.path.expanduser("~")
+    home = os.path.expanduser("~")  # stays as it is where neither HOME nor an account says more
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(home, ".cache")
     for name, default in (("UV_CACHE_DIR", "uv"), ("PIP_CACHE_DIR", "pip")):
-        yield os.environ.get(name) or os.path.join(cache, default)
+        path = os.environ.get(name) or os.path.join(cache, default)
+        if not path.startswith("~"):
+            yield path
 
 
 def state_folder() -> str:

@@ -326,6 +326,8 @@ class Jail(JailFiles):
 
         Raises:
             OutputLimitExceeded: their list is longer than 8 MiB.
+            PathDenied: by the back end ``landlock``, whose guests see no processes: the list is
+                read under the jail's rights.
             JailClosed: the jail has ended.
         """
         return parse_processes(self._do("PROCESSES", "/proc", limit=PROCESS_LIST_MAX))

@@ -125,3 +125,38 @@ def test_the_search_leaves_descriptors_to_the_host(workspace: Path) -> None:
             pass
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_names_of_guests_steer_no_terminal(workspace: Path) -> None:
+    """A refusal shows a guest's name, and a terminal that shows it obeys nothing in it."""
+    name = workspace / "a\x1b]0;owned\x07\n.env"
+    (workspace / "kept").write_text("x")
+    os.link(workspace / "kept", name)
+    with (
+        pytest.raises(PolicyUnsupported) as caught,
+        Jail(JailPolicy(read=[workspace], deny=[name])),
+    ):
+        pass
+    assert str(caught.value).isprintable()
+    assert "\\x1b]0;owned" in str(caught.value)
+
+
+def test_a_host_without_home_and_account_opens_a_jail(workspace: Path) -> None:
+    """Then there is no folder of caches, and none is looked for below the current folder."""
+    code = (
+        "import os, pwd\n"
+        "import visruntime as vr\n"
+        "pwd.getpwuid = {}.__getitem__\n"  # as for a uid that no account has
+        "assert os.path.expanduser('~') == '~'\n"
+        "with vr.Jail(vr.JailPolicy(write=[os.getcwd()])) as jail:\n"
+        "    print(jail.run(['true']).exit_code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", code],
+        cwd=workspace,
+        env={"PATH": os.defpath},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "0\n", done.stderr
