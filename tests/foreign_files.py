@@ -88,10 +88,10 @@ class Server:
     def answer(self, operation: int, node: int, data: bytes) -> bytes:
         """Return the answer to one question."""
         known = {
-            1: self.lookup, 3: self.attributes, 4: self.change, 8: self.make_node,
-            9: self.make_folder, 10: self.remove, 12: self.rename, 14: self.opened,
-            15: self.read, 16: self.write, 17: self.size, 26: self.begin, 27: self.opened,
-            28: self.listing, 35: self.create, 45: self.rename_with_flags,
+            1: self._lookup, 3: self._attributes, 4: self._change, 8: self._make_node,
+            9: self._make_folder, 10: self._remove, 12: self._rename, 14: self._opened,
+            15: self._read, 16: self._write, 17: self._size, 26: self._begin, 27: self._opened,
+            28: self._listing, 35: self._create, 45: self._rename_with_flags,
         }  # fmt: skip
         if operation in (18, 20, 25, 29):  # nothing is kept open or back
             return b""
@@ -99,10 +99,10 @@ class Server:
             raise OSError(errno.ENOSYS, "")
         return known[operation](self.paths.get(node, ""), data)
 
-    def begin(self, _: str, __: bytes) -> bytes:
+    def _begin(self, _: str, __: bytes) -> bytes:
         return struct.pack("<IIIIHHII36x", *VERSION, 65536, 0, 10, 10, 65536, 1)
 
-    def find(self, folder: str, raw: bytes) -> str:
+    def _find(self, folder: str, raw: bytes) -> str:
         name = os.fsdecode(raw.split(b"\0", 1)[0])
         if self.kind == "snapshots" and name == ".snapshot":
             # The server's own folder, which holds copies of what was in this one.
@@ -112,13 +112,13 @@ class Server:
             name = same[0] if same else name
         return os.path.join(folder, name)
 
-    def entry(self, path: str) -> bytes:
+    def _entry(self, path: str) -> bytes:
         # By the spelling that was asked for it would be another inode each time; by the file
         # it is one, and the kernel still keeps an entry for each spelling.
-        described = self.describe(path)
+        described = self._describe(path)
         return ENTRY.pack(self.numbers[path], 0, 0, 0, 0, 0) + described
 
-    def describe(self, path: str) -> bytes:
+    def _describe(self, path: str) -> bytes:
         status = os.lstat(path)
         if path not in self.numbers:
             self.numbers[path] = len(self.paths) + 1
@@ -128,69 +128,69 @@ class Server:
             status.st_mode, status.st_nlink, status.st_uid, status.st_gid, 0, 4096, 0,
         )  # fmt: skip
 
-    def lookup(self, folder: str, data: bytes) -> bytes:
+    def _lookup(self, folder: str, data: bytes) -> bytes:
         self.asked.write(data.rstrip(b"\0") + b"\n")
-        return self.entry(self.find(folder, data))
+        return self._entry(self._find(folder, data))
 
-    def attributes(self, path: str, _: bytes) -> bytes:
-        return struct.pack("<QII", 0, 0, 0) + self.describe(path)
+    def _attributes(self, path: str, _: bytes) -> bytes:
+        return struct.pack("<QII", 0, 0, 0) + self._describe(path)
 
-    def change(self, path: str, data: bytes) -> bytes:
+    def _change(self, path: str, data: bytes) -> bytes:
         valid, _, _, size = struct.unpack_from("<IIQQ", data)
         if valid & 8:
             os.truncate(path, size)
         if valid & 1:
             os.chmod(path, struct.unpack_from("<I", data, 68)[0] & 0o7777)
-        return self.attributes(path, data)
+        return self._attributes(path, data)
 
-    def make_node(self, folder: str, data: bytes) -> bytes:
-        path = self.find(folder, data[16:])
+    def _make_node(self, folder: str, data: bytes) -> bytes:
+        path = self._find(folder, data[16:])
         os.mknod(path, struct.unpack_from("<I", data)[0])
-        return self.entry(path)
+        return self._entry(path)
 
-    def make_folder(self, folder: str, data: bytes) -> bytes:
-        path = self.find(folder, data[8:])
+    def _make_folder(self, folder: str, data: bytes) -> bytes:
+        path = self._find(folder, data[8:])
         os.mkdir(path, 0o755)
-        return self.entry(path)
+        return self._entry(path)
 
-    def create(self, folder: str, data: bytes) -> bytes:
-        path = self.find(folder, data[16:])
+    def _create(self, folder: str, data: bytes) -> bytes:
+        path = self._find(folder, data[16:])
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o644))
-        return self.entry(path) + bytes(16)
+        return self._entry(path) + bytes(16)
 
-    def remove(self, folder: str, data: bytes) -> bytes:
-        os.unlink(self.find(folder, data))
+    def _remove(self, folder: str, data: bytes) -> bytes:
+        os.unlink(self._find(folder, data))
         return b""
 
-    def rename(self, folder: str, data: bytes, head: int = 8) -> bytes:
+    def _rename(self, folder: str, data: bytes, head: int = 8) -> bytes:
         old, new = data[head:].split(b"\0")[:2]
         target = self.paths[struct.unpack_from("<Q", data)[0]]
-        os.rename(self.find(folder, old), self.find(target, new))
+        os.rename(self._find(folder, old), self._find(target, new))
         return b""
 
-    def rename_with_flags(self, folder: str, data: bytes) -> bytes:
-        return self.rename(folder, data, 16)
+    def _rename_with_flags(self, folder: str, data: bytes) -> bytes:
+        return self._rename(folder, data, 16)
 
-    def opened(self, _: str, __: bytes) -> bytes:
+    def _opened(self, _: str, __: bytes) -> bytes:
         return bytes(16)
 
-    def read(self, path: str, data: bytes) -> bytes:
+    def _read(self, path: str, data: bytes) -> bytes:
         offset, size = struct.unpack_from("<QI", data, 8)
         with open(path, "rb") as file:
             file.seek(offset)
             return file.read(size)
 
-    def write(self, path: str, data: bytes) -> bytes:
+    def _write(self, path: str, data: bytes) -> bytes:
         offset, size = struct.unpack_from("<QI", data, 8)
         descriptor = os.open(path, os.O_WRONLY)
         os.pwrite(descriptor, data[40 : 40 + size], offset)
         os.close(descriptor)
         return struct.pack("<II", size, 0)
 
-    def size(self, _: str, __: bytes) -> bytes:
+    def _size(self, _: str, __: bytes) -> bytes:
         return bytes(80)
 
-    def listing(self, path: str, data: bytes) -> bytes:
+    def _listing(self, path: str, data: bytes) -> bytes:
         offset, size = struct.unpack_from("<QI", data, 8)
         found = b""
         for index, name in enumerate([".", "..", *sorted(os.listdir(path))][offset:], offset + 1):

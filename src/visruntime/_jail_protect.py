@@ -170,7 +170,8 @@ def _candidates(config_files: Iterable[str]) -> Iterator[tuple[str, str, str]]:
     yield PROTECTED, _native.BINARY_DIRECTORY, "the executables of visruntime"
     for cache in _caches():
         yield CACHE, cache, "a cache from which installers link files into other environments"
-    yield STATE, state_folder(), "where visruntime keeps environments, which other guests run"
+    if os.path.isabs(state_folder()):
+        yield STATE, state_folder(), "where visruntime keeps environments, which other guests run"
     if sys.pycache_prefix:
         yield CACHE, sys.pycache_prefix, "the place of the code that the host has compiled"
     for path in config_files:

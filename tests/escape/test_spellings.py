@@ -10,6 +10,7 @@ from foreign_files import on_files
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import Any
 
 START = """
 import json, os, sys
@@ -25,7 +26,8 @@ def refusal(**rules):
 """
 
 
-def run(kind: str, folder: Path, code: str) -> object:
+def run(kind: str, folder: Path, code: str) -> Any:
+    """Return what *code* prints on such a file system."""
     return json.loads(on_files(kind, folder, START + code))
 
 
@@ -60,14 +62,14 @@ print(json.dumps(found))
     outside = "print(json.dumps([open(FILES + '/SECRET.TXT').read(), os.listdir(FILES)]))"
     assert run("folds", files, outside) == ["top secret", ["keys", "secret.txt"]]
     refused = run("folds", files, code)
-    assert [name for name in RULES if "several spellings" in refused[name]] == list(RULES)  # type: ignore[index]
+    assert [name for name in RULES if "several spellings" in refused[name]] == list(RULES)
 
 
 def test_a_hidden_secret_has_no_second_spelling(files: Path) -> None:
     """A secret that is found by its name is refused too where it has other spellings."""
     (files / "back" / ".env").write_text("PASSWORD=1")
     code = "print(json.dumps([open(FILES + '/.ENV').read(), refusal(read=[FILES])]))"
-    outside, refused = run("folds", files, code)  # type: ignore[misc]
+    outside, refused = run("folds", files, code)
     assert outside == "PASSWORD=1"
     assert refused.startswith("secrets: ")
 
@@ -75,15 +77,15 @@ def test_a_hidden_secret_has_no_second_spelling(files: Path) -> None:
 def test_a_workspace_without_case_is_refused(files: Path) -> None:
     """Held names (``.vscode``) would be made as ``.VSCODE``: the workspace does not open."""
     code = "print(json.dumps(refusal(write=[FILES], deny_write=[FILES + '/.vscode'])))"
-    assert "other spellings" in run("folds", files, code)  # type: ignore[operator]
+    assert "other spellings" in run("folds", files, code)
     # Foreign names are the other side's affair; the wall compares none.
-    assert "other spellings" in run("exact", files, code)  # type: ignore[operator]
+    assert "other spellings" in run("exact", files, code)
     walled = """
 with Jail(JailPolicy(write=[FILES], deny_write=[FILES + "/.vscode"], absent_deny="wall")) as jail:
     made = jail.run(["mkdir", FILES + "/.VSCODE"]).exit_code
 print(json.dumps([made, os.listdir(FILES)]))
 """
-    made, names = run("folds", files, walled)  # type: ignore[misc]
+    made, names = run("folds", files, walled)
     assert made != 0
     assert ".VSCODE" not in names
 

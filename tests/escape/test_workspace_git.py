@@ -79,7 +79,8 @@ if os.path.exists(".git/HEAD"):
 else:
     os.mkdir("objects"); os.mkdir("refs")
     open("HEAD", "w").write("ref: refs/heads/main\n")
-open("config", "w").write("[core]\nrepositoryformatversion = 0\nbare = false\nworktree = .\nfsmonitor = \"touch {marker}; false\"\n")
+text = "[core]\nrepositoryformatversion = 0\nbare = false\nworktree = .\nfsmonitor = "
+open("config", "w").write(text + "\"touch {marker}; false\"\n")
 """
 WORKTREE = r"""
 import os, shutil
