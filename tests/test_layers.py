@@ -26,8 +26,8 @@ LAYERS = {
         "errors", "policy", "config", "protocol", "_native", "_paths", "_policy_values",
         "_config_cost", "_config_lines", "_config_python", "_decider", "_environment_names", "_grants",
         "_host_files", "_host_imports", "_import_path", "_links", "_narrow", "_patterns",
-        "_protected_names", "_secret_names", "_socket_names", "_system_roots", "_tls_certificates",
-        "_unsupported",
+        "_planted", "_protected_names", "_secret_names", "_socket_names", "_system_roots",
+        "_tls_certificates", "_unsupported",
         "_wall", "_why",
     ),
 }  # fmt: skip

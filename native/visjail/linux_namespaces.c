@@ -511,25 +511,12 @@ static void read_only_in_proc(vj_setup *setup, int proc, const char *name) {
 }
 
 // For host uid 0: whatever a driver made there lets its owner write, with or without
-// capabilities. Only what belongs to processes stays as it is.
+// capabilities, and so do the files of the supervisor and the keepers, which are root's.
 static void close_proc_to_root(vj_setup *setup, int proc) {
-    static char data[16384] __attribute__((aligned(8)));
-    VJ_AUTO_FD folder =
-        (int)sys(SYS_openat, proc, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    if (folder < 0) vj_setup_fail(setup, VJ_STAGE_PROC, folder);
-    for (;;) {
-        long size = sys(SYS_getdents64, folder, data, sizeof data);
-        if (size < 0) vj_setup_fail(setup, VJ_STAGE_PROC, size);
-        if (size == 0) return;
-        for (long at = 0; at < size;) {
-            const vj_directory_entry *entry = (const void *)(data + at);
-            at += entry->d_reclen;
-            char first = entry->d_name[0];
-            int is_process = (first >= '0' && first <= '9') || first == '.';
-            if (!is_process && entry->d_type != VJ_ENTRY_LINK)
-                read_only_in_proc(setup, proc, entry->d_name);
-        }
-    }
+    struct mount_attr attributes = {.attr_set = MOUNT_ATTR_RDONLY};
+    long result =
+        sys(SYS_mount_setattr, proc, "", AT_EMPTY_PATH, &attributes, sizeof attributes);
+    if (result < 0) vj_setup_fail(setup, VJ_STAGE_PROC, result);
 }
 
 // Host uid 0 may write most of /proc/sys even without any capability, so

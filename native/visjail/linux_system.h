@@ -79,7 +79,7 @@ typedef struct {
     char d_name[];
 } vj_directory_entry;
 
-enum { VJ_ENTRY_DIRECTORY = 4, VJ_ENTRY_REGULAR = 8, VJ_ENTRY_LINK = 10 };
+enum { VJ_ENTRY_DIRECTORY = 4, VJ_ENTRY_REGULAR = 8 };
 
 // Text assembled in a fixed buffer. Too long is remembered, never written past.
 typedef struct {

@@ -15,7 +15,8 @@
 #define VJ_PLAN_MAX_SIZE       (16u << 20)
 #define VJ_PLAN_MAX_OPERATIONS 65536u
 #define VJ_PATH_MAX            4096u
-#define VJ_ANSWERS_MAX         128u // of the canaries
+#define VJ_NESTED_MAX          128  // folders in each other that the host looks through
+#define VJ_ANSWERS_MAX         256u // of the canaries
 #define VJ_PORTS_MAX           64u
 #define VJ_SOCKETS_MAX         256u // granted ones of a jail with a broker
 #define VJ_NAMES_MAX           512u // held ones of a jail with a broker

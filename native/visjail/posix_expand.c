@@ -26,6 +26,7 @@ typedef struct {
     size_t capacity;
     uint64_t entries_left;
     uint64_t matches_left;
+    int depth; // folders that are open
     vj_error *error;
 } expansion;
 
@@ -116,12 +117,18 @@ static vj_status visit(expansion *state, int parent, const char *name, size_t le
         if (errno == EACCES && is_closed(parent, name)) return VJ_OK;
         return refuse(state, errno, "a folder cannot be looked through");
     }
+    // As in posix_search.c: each level is an open descriptor.
+    if (state->depth >= VJ_NESTED_MAX) {
+        close(directory);
+        return refuse(state, ENAMETOOLONG, "a folder is nested too deep to look through");
+    }
     DIR *stream = fdopendir(directory);
     if (!stream) {
         int number = errno;
         close(directory);
         return refuse(state, number, "a folder cannot be looked through");
     }
+    state->depth++;
     vj_status status = VJ_OK;
     const struct dirent *entry = NULL;
     errno = 0;
@@ -133,6 +140,7 @@ static vj_status visit(expansion *state, int parent, const char *name, size_t le
         status = refuse(state, errno, "a folder cannot be looked through");
     }
     closedir(stream);
+    state->depth--;
     return status;
 }
 

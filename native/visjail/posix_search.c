@@ -53,11 +53,13 @@ typedef struct {
     uint64_t entries_left;
     uint64_t findings_left;
     uint64_t secrets_left;
+    int depth; // folders that are open
     int files; // VJ_SEARCH_*: what to look at each file for
     const char *secrets;
     size_t secrets_size;
     vj_secret_hints hints;
     char path[VJ_PATH_MAX];
+    char content[VJ_SECRET_KEY_BYTES]; // of the last file that was read
     vj_error *error;
 } search;
 
@@ -227,30 +229,29 @@ static char kind_of(const search *state, int directory, const struct dirent *ent
 
 // Whether a file begins as a private key does. One that cannot be read counts: its
 // owner could open it to a guest, or make it readable later.
-static bool holds_key(int directory, const char *name) {
+static bool holds_key(search *state, int directory, const char *name) {
     int file = openat(directory, name,
                       O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (file < 0) return !is_gone(errno);
-    char bytes[VJ_SECRET_KEY_BYTES];
     size_t size = 0;
     ssize_t got = 0;
-    while (size < sizeof bytes &&
-           (got = read(file, bytes + size, sizeof bytes - size)) > 0)
+    while (size < sizeof state->content &&
+           (got = read(file, state->content + size, sizeof state->content - size)) > 0)
         size += (size_t)got;
     close(file);
-    return got < 0 || vj_secret_is_key(bytes, size);
+    return got < 0 || vj_secret_is_key(state->content, size);
 }
 
 // Whether the entry whose path is in state->path is on the list of secret names.
-static bool is_secret(const search *state, int directory, const struct dirent *entry,
-                      char kind, size_t path_length) {
+static bool is_secret(search *state, int directory, const struct dirent *entry, char kind,
+                      size_t path_length) {
     int what = kind == 'd'   ? VJ_SECRET_FOLDER
                : kind == 'l' ? VJ_SECRET_FOLDER | VJ_SECRET_FILE
                              : VJ_SECRET_FILE;
     vj_secret_found found = vj_secret_match(state->secrets, state->secrets_size,
                                             state->path, path_length, what);
     if (found.entry < 0) return false;
-    return !found.by_content || kind == 'l' || holds_key(directory, entry->d_name);
+    return !found.by_content || kind == 'l' || holds_key(state, directory, entry->d_name);
 }
 
 static vj_status visit(search *state, int parent, const char *name, size_t length,
@@ -326,12 +327,18 @@ static vj_status visit(search *state, int parent, const char *name, size_t lengt
         close(directory);
         return visit_closed(state, parent, name, length);
     }
+    // Each level is an open descriptor, of which the host's other threads need some too.
+    if (state->depth >= VJ_NESTED_MAX) {
+        close(directory);
+        return refuse(state, ENAMETOOLONG, "a folder is nested too deep to look through");
+    }
     DIR *stream = fdopendir(directory);
     if (!stream) {
         int number = errno;
         close(directory);
         return refuse(state, number, "a folder cannot be looked through");
     }
+    state->depth++;
     installed = installed || vj_secret_installed(state->secrets, state->secrets_size,
                                                  state->path, strlen(state->path));
     vj_status status = VJ_OK;
@@ -345,6 +352,7 @@ static vj_status visit(search *state, int parent, const char *name, size_t lengt
         status = refuse(state, errno, "a folder cannot be looked through");
     }
     closedir(stream);
+    state->depth--;
     return status;
 }
 

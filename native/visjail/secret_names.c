@@ -4,8 +4,18 @@
 
 #include <string.h>
 
+// Longest header of a private key, in bytes. Without a bound a line of many beginnings
+// would be looked through from each of them.
+#define LABEL_MAX 96u
+
 static uint32_t pair(const char *at) {
     return (uint32_t)(unsigned char)at[0] << 8 | (unsigned char)at[1];
+}
+
+// A to Z only: names are bytes.
+static unsigned char lower(char character) {
+    return (unsigned char)(character >= 'A' && character <= 'Z' ? character | 0x20
+                                                                : character);
 }
 
 void vj_secret_prepare(const char *table, size_t size, vj_secret_hints *hints) {
@@ -15,7 +25,8 @@ void vj_secret_prepare(const char *table, size_t size, vj_secret_hints *hints) {
         const char *slash = strchr(table + i, '/');
         const char *name = slash ? slash + 1 : table + i + 1;
         uint32_t begin = pair(name);
-        uint32_t end = pair(table + i + strlen(table + i) - 2);
+        const char *last = table + i + strlen(table + i) - 2;
+        uint32_t end = (uint32_t)lower(last[0]) << 8 | lower(last[1]);
         if (strchr("dnp", table[i]))
             hints->begins[begin / 8] |= (uint8_t)(1u << begin % 8);
         if (strchr("sk", table[i])) hints->ends[end / 8] |= (uint8_t)(1u << end % 8);
@@ -25,7 +36,7 @@ void vj_secret_prepare(const char *table, size_t size, vj_secret_hints *hints) {
 bool vj_secret_worth(const vj_secret_hints *hints, const char *name, size_t length) {
     if (length < 2) return false;
     uint32_t begin = pair(name);
-    uint32_t end = pair(name + length - 2);
+    uint32_t end = (uint32_t)lower(name[length - 2]) << 8 | lower(name[length - 1]);
     return hints->begins[begin / 8] & 1u << begin % 8 ||
            hints->ends[end / 8] & 1u << end % 8;
 }
@@ -75,6 +86,15 @@ static bool ends(const tail *at, const char *with, size_t length) {
     return at->length > length && !memcmp(at->name + at->length - length, with, length);
 }
 
+static bool ends_in_any_case(const tail *at, const char *with, size_t length) {
+    if (at->length <= length) return false;
+    const char *end = at->name + at->length - length;
+    for (size_t i = 0; i < length; i++) {
+        if (lower(end[i]) != lower(with[i])) return false;
+    }
+    return true;
+}
+
 static bool is_public(const char *table, size_t size, const tail *at) {
     for (size_t i = 0; i < size; i += strlen(table + i) + 1) {
         if (table[i] == 'o' && ends(at, table + i + 1, strlen(table + i + 1)))
@@ -94,7 +114,7 @@ static bool entry_fits(char kind, const char *name, size_t length, const tail *a
                same(name, length, at->name, at->length);
     case 'p': return what & VJ_SECRET_FILE && starts(at, name, length);
     case 's':
-    case 'k': return what & VJ_SECRET_FILE && ends(at, name, length);
+    case 'k': return what & VJ_SECRET_FILE && ends_in_any_case(at, name, length);
     default: return false;
     }
 }
@@ -171,7 +191,8 @@ bool vj_secret_is_key(const char *bytes, size_t size) {
         if (left < sizeof begin - 1 || memcmp(bytes + i, begin, sizeof begin - 1) != 0) {
             continue;
         }
-        for (size_t j = i; j + sizeof private_key - 1 <= size && bytes[j] != '\n'; j++) {
+        size_t end = size - i < LABEL_MAX ? size : i + LABEL_MAX;
+        for (size_t j = i; j + sizeof private_key - 1 <= end && bytes[j] != '\n'; j++) {
             if (!memcmp(bytes + j, private_key, sizeof private_key - 1)) return true;
         }
     }

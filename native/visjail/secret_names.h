@@ -7,8 +7,8 @@
 //   d  a folder: all that is in it
 //   n  a file of this name
 //   p  a file whose name begins so
-//   s  a file whose name ends so
-//   k  a file whose name ends so, if it holds a private key
+//   s  a file whose name ends so, in letters of either case
+//   k  the same, if it holds a private key
 //   o  an end of a name that 'p' does not count for: templates are no secrets
 //   i  a folder of installed code, in which nothing counts
 //   l  the same, by the folder above and the beginning of its name
@@ -25,8 +25,8 @@ enum {
     VJ_SECRET_FILE = 1 << 1,   // or a file; both for a link
 };
 
-// How much of a file of kind 'k' is looked at, in bytes.
-#define VJ_SECRET_KEY_BYTES 4096u
+// How much of a file of kind 'k' is looked at, in bytes: certificates can come first.
+#define VJ_SECRET_KEY_BYTES 65536u
 
 // Which two bytes names of the list begin and end with: most names need no more.
 typedef struct {

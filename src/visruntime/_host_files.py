@@ -13,8 +13,9 @@ import stat
 
 from visruntime._links import Resolver, untrusted_link
 from visruntime._paths import visible
+from visruntime._planted import is_planted
 
-__all__ = ["open_passed", "open_regular", "open_without_links"]
+__all__ = ["open_passed", "open_regular", "open_without_links", "refuse_planted"]
 
 PASSED = ("/dev/fd/", "/proc/self/fd/")
 """Where the descriptors of this process have names."""
@@ -54,6 +55,23 @@ def open_regular(path: str, flags: int, mode: int = 0o644) -> int:
         raise OSError(errno.ELOOP, text, path)
     # A link that appears from here on is followed no more.
     return open_without_links(real, flags, mode)
+
+
+def refuse_planted(descriptor: int, path: str) -> None:
+    """Refuse an open file that root would read though somebody else could have put it there.
+
+    Whoever may rename in a folder gives a file of root's another name, without being able to
+    read it. For other callers a guest has no files but those that they can read themselves.
+
+    Raises:
+        PermissionError: of a root caller, for a file in a folder of others.
+    """
+    if os.geteuid() == 0 and is_planted(os.path.abspath(path), os.fstat(descriptor).st_uid):
+        text = (
+            "others than root and its owner could have put it there, and root would read it for "
+            "them; copy it to a folder of root's"
+        )
+        raise PermissionError(errno.EPERM, text, path)
 
 
 def open_without_links(path: str | os.PathLike[str], flags: int, mode: int = 0o644) -> int:

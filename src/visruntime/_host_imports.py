@@ -11,6 +11,7 @@ import os
 import sys
 
 from visruntime._decider import Decider
+from visruntime._links import real_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def imports_from(rules: Sequence[tuple[str, str]]) -> list[str]:
     found = []
     for entry in sys.path:
         try:
-            real = os.path.realpath(entry or os.getcwd())
+            real = real_path(entry or os.getcwd())
         except FileNotFoundError:
             continue  # the current folder is gone, and with it all that could be in it
         if decide("write", real)[0]:

@@ -47,7 +47,7 @@ PATH_ACTS = {
     "b": ("have the broker make", frozenset({errno.EACCES, errno.EROFS})),
 }
 
-MOST_PATHS = 108
+MOST_PATHS = 236
 """Paths of a policy that are tried, denies before grants; with more, the first ones.
 
 With the fixed acts not more than VJ_ANSWERS_MAX of native/visjail/plan.h.

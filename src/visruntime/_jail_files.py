@@ -12,7 +12,7 @@ import os
 import struct
 
 from visruntime import _native
-from visruntime._host_files import open_without_links
+from visruntime._host_files import open_without_links, refuse_planted
 from visruntime.errors import (
     CommandTimeout,
     JailClosed,
@@ -180,7 +180,8 @@ class JailFiles:
         Raises:
             LimitExceeded: it is longer than *max_bytes*.
             PathDenied: it lies in a write grant, and the jail may not read it.
-            OSError: as `open` would; ELOOP for a link, EINVAL for a pipe or a device.
+            OSError: as `open` would; ELOOP for a link, EINVAL for a pipe or a device, EPERM where
+                others than root and the file's owner could have put it there (a root caller).
         """
         if max_bytes < 0:
             raise ValueError(f"max_bytes: {max_bytes}")
@@ -189,6 +190,7 @@ class JailFiles:
             if os.geteuid() == 0 and self._guest_can_replace(name):
                 data = self.read_bytes(name, max_bytes=max_bytes)
             else:
+                refuse_planted(file.fileno(), name)
                 data = file.read(max_bytes + 1)
         if len(data) > max_bytes:
             raise LimitExceeded(

@@ -7,17 +7,15 @@ there too.
 
 from __future__ import annotations
 
-import fcntl
 import os
-import struct
 
-from visruntime._jail_mounts import by_point, host_mounts, mount_of
 from visruntime._jail_sockets import check_attach
 from visruntime._paths import visible
 from visruntime.errors import PolicyUnsupported
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from visruntime._jail_spellings import Spellings
     from visruntime._wall import Wall
 
 __all__ = ["MOST_NAMES", "check_names", "name_acts"]
@@ -25,17 +23,8 @@ __all__ = ["MOST_NAMES", "check_names", "name_acts"]
 MOST_NAMES = 512
 """Names that the broker of one jail knows (VJ_NAMES_MAX of native/visjail/plan.h)."""
 
-FS_IOC_GETFLAGS = 0x80086601
-FS_CASEFOLD_FL = 0x40000000
-"""Of a folder of ext4, f2fs or tmpfs in which case does not matter (ioctl_iflags(2))."""
 
-FOLDING_TYPES = frozenset(
-    "9p apfs cifs exfat fuseblk hfs hfsplus msdos ntfs ntfs3 smb3 vfat".split()
-)
-"""File systems in which it never matters, or in which that is the other side's affair."""
-
-
-def check_names(wall: Wall) -> None:
+def check_names(wall: Wall, spellings: Spellings) -> None:
     """Refuse names that the broker could not tell from others.
 
     Raises:
@@ -50,13 +39,11 @@ def check_names(wall: Wall) -> None:
             value=path,
         )
     check_attach(origin, 'use absent_deny="wall"')
-    points = by_point(host_mounts())
     folders: dict[str, bool] = {}
     for origin, path in wall.names:
         folder = os.path.dirname(wall.first_missing(path))
         if folder not in folders:
-            mount = mount_of(folder, points)
-            folders[folder] = (mount and mount.type) in FOLDING_TYPES or _folds(folder)
+            folders[folder] = spellings.may_fold(folder)
         if folders[folder]:
             raise PolicyUnsupported(
                 f"{origin}: {visible(path)} does not exist, and {visible(folder)} may take other "
@@ -65,17 +52,6 @@ def check_names(wall: Wall) -> None:
                 field=origin,
                 value=path,
             )
-
-
-def _folds(folder: str) -> bool:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NONBLOCK)
-    try:
-        flags = fcntl.ioctl(descriptor, FS_IOC_GETFLAGS, bytes(8))
-    except OSError:
-        return False  # a file system without such flags
-    finally:
-        os.close(descriptor)
-    return bool(struct.unpack_from("=I", flags)[0] & FS_CASEFOLD_FL)
 
 
 def name_acts(wall: Wall, *, brokered: bool) -> list[str]:

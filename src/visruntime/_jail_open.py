@@ -14,7 +14,7 @@ from visruntime._host_imports import import_ahead, imports_from
 from visruntime._jail_backends import BACKENDS, check_caller
 from visruntime._jail_canaries import about_path, judge
 from visruntime._jail_diagnose import as_public_error, init_path, no_wall
-from visruntime._jail_limits import hold, hold_processes, start_held
+from visruntime._jail_limits import IDENTITY_ROOT, hold, hold_processes, start_held
 from visruntime._jail_plan import make_plan
 from visruntime._jail_ports import ports_of
 from visruntime._jail_report import make_report
@@ -182,6 +182,34 @@ def _start_bubblewrap(
     return handle
 
 
+def _refuse_as_root(policy: JailPolicy) -> None:
+    """Refuse what a guest that is uid 0 of the host would get without any capability.
+
+    Raises:
+        PolicyUnsupported: naming the clause.
+    """
+    why = (
+        "a file system of the grants refuses id-mapped mounts, so the guest would be uid 0 of the "
+        "host (without capabilities)"
+    )
+    fix = "grant folders of another file system, or call as an ordinary user"
+    if policy.system == "host":
+        raise PolicyUnsupported(
+            f'system: {why} and read all that root owns, such as /root; use system="minimal", '
+            f"{fix}",
+            field="system",
+            value="host",
+        )
+    for field in ("sockets", "sensitive_sockets"):
+        for index, path in enumerate(getattr(policy, field)):
+            raise PolicyUnsupported(
+                f"{field}[{index}]: {why}, and the server behind {path} would take it for root; "
+                f"{fix}",
+                field=f"{field}[{index}]",
+                value=path,
+            )
+
+
 def _prove(
     policy: JailPolicy,
     plan: JailPlan,
@@ -191,6 +219,8 @@ def _prove(
 ) -> EnforcementReport:
     """Judge what the jail got when it tried what must not be possible."""
     info = handle.info
+    if info["identity"] == IDENTITY_ROOT:
+        _refuse_as_root(policy)
     held.check_joined(info["pid"])
     canaries = judge(handle.answers, plan.acts, plan.backend)
     broken = [

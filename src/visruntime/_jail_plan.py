@@ -23,11 +23,13 @@ from visruntime._jail_mounts import (
     refuse_kernel_mounts,
 )
 from visruntime._jail_names import check_names, name_acts
+from visruntime._jail_owners import grouped, in_whose_name, strangers
 from visruntime._jail_ports import needs_ports, port_operations
 from visruntime._jail_protect import protect
 from visruntime._jail_search import REASONS, look_through
 from visruntime._jail_sockets import check_broker, resolve_sockets, socket_tier
-from visruntime._links import Resolver, check_links
+from visruntime._jail_spellings import Spellings
+from visruntime._links import Resolver, check_links, real_path
 from visruntime._paths import HOME, ancestors, is_within, visible
 from visruntime._system_roots import SystemRoots
 from visruntime._unsupported import unsupported
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
+    from visruntime._jail_mounts import Mount
     from visruntime.policy import JailPolicy, Rule
 
 __all__ = ["JailPlan", "make_plan"]
@@ -169,7 +172,8 @@ def _make_plan(
     if backend == "landlock":
         copied, system = [], _bare_system_rules(resolved)
     rules += system
-    rules += _mount_rules(written, rules)
+    mounts = host_mounts(all_of_them=bool(written))
+    rules += _mount_rules(written, rules, mounts)
     protection = protect(
         [(kind, path) for kind, path, private, _ in rules if not private],
         grants,
@@ -192,6 +196,8 @@ def _make_plan(
     plan.secrets = findings.secrets
     plan.protected += findings.read_only
     plan.notes += findings.notes
+    spellings = Spellings(mounts)
+    _check_spellings(plan, written, spellings)
     rules += [("deny_write", path, False, False) for path in (*plan.protected, *protection.to_come)]
     rules += [("deny", path, False, False) for path, _ in (*plan.masked, *plan.secrets)]
     rules += [(kind, path, False, True) for kind, path in findings.reopened]
@@ -216,20 +222,20 @@ def _make_plan(
             value=path,
         )
     if brokered:
-        check_names(plan.wall)
+        check_names(plan.wall, spellings)
     plan.acts = [
         *name_acts(plan.wall, brokered=brokered),
         *islice(_denied_paths(written, plan, rules, facts, decide), MOST_PATHS),
     ][:MOST_PATHS]
     guest_id = GUEST_IDS[0] + secrets.randbelow(GUEST_IDS[1] - GUEST_IDS[0])
-    strangers = _strangers(policy, written, resolver)
-    if strangers and os.geteuid() == 0:
-        plan.notes.append(
-            "narrowed_grants: shown as a stranger sees them, since the policy that was narrowed "
-            f"did not grant them in their owner's name: {', '.join(map(visible, strangers))}"
-        )
+    others: set[str] = set()
+    if not os.geteuid():
+        others = strangers(policy, written, implicit, resolver, plan.notes)
+        _own_by_grants(facts, rules, written, findings.reopened)
     plan.blob = _compile(
-        rules=_in_whose_name(rules, written, strangers),
+        rules=in_whose_name(
+            rules, (rule.path for rule in written if rule.kind in ("read", "write")), others
+        ),
         facts=facts,
         extras=_bare_extras(plan.acts)
         if backend == "landlock"
@@ -255,36 +261,6 @@ def _make_plan(
         backend=backend,
     )
     return plan
-
-
-def _strangers(policy: JailPolicy, written: Sequence[Rule], resolver: Resolver) -> list[str]:
-    """Return the grants of a narrowed policy that do not go by their own owner.
-
-    What a root caller grants is mapped to the owner of what stands at its path. A policy that
-    narrowed another may name any path in a grant: only if it has the owner of that grant
-    does the guest get it in that name.
-    """
-    found = []
-    for rule in written:
-        status = resolver.found[rule.path] if rule.path in policy.owners else None
-        if status is not None and policy.owners[rule.path] != (status.st_uid, status.st_gid):
-            found.append(rule.path)
-    return list(dict.fromkeys(found))
-
-
-def _in_whose_name(
-    rules: Sequence[tuple[str, str, bool, bool]], written: Sequence[Rule], strangers: Sequence[str]
-) -> Sequence[tuple[str, str, bool, bool]]:
-    """Return *rules*, of which those of *strangers* and what is opened below them are no grants."""
-    if not strangers:
-        return rules
-    grants = {rule.path for rule in written if rule.kind in ("read", "write")}
-
-    def is_known(path: str) -> bool:
-        above = [top for top in reversed(list(ancestors(path))) if top in grants]
-        return not above or above[0] not in strangers
-
-    return [(*rule[:3], rule[3] and is_known(rule[1])) for rule in rules]
 
 
 def _compile(**parts: Any) -> bytes:
@@ -376,7 +352,9 @@ def _check_links(policy: JailPolicy, resolver: Resolver, write_grants: Sequence[
 
 
 def _mount_rules(
-    written: Sequence[Rule], rules: Sequence[tuple[str, str, bool, bool]]
+    written: Sequence[Rule],
+    rules: Sequence[tuple[str, str, bool, bool]],
+    mounts: Sequence[Mount],
 ) -> list[tuple[str, str, bool, bool]]:
     """Refuse grants and denies that the host's mounts would undo; mask the rest of them."""
     grants = [(rule.origin, rule.path) for rule in written if rule.kind in ("read", "write")]
@@ -386,7 +364,6 @@ def _mount_rules(
         for rule in written
         if rule.kind.startswith("deny")
     ]
-    mounts = host_mounts(all_of_them=bool(grants or denies))
     refuse_kernel_mounts(grants, mounts)
     refuse_aliases(denies, [rule[:2] for rule in rules if not rule[2]], mounts)
     visible = {path for kind, path, private, _ in rules if kind == "read" and not private}
@@ -395,6 +372,26 @@ def _mount_rules(
         for point in kernel_mounts(mounts)
         if any(top in visible for top in ancestors(point))
     ]
+
+
+def _check_spellings(plan: JailPlan, written: Sequence[Rule], spellings: Spellings) -> None:
+    """Refuse what has a name that no mask would cover; mask what shows earlier versions."""
+    grants = [rule.path for rule in written if rule.kind in ("read", "write")]
+    writable = [rule.path for rule in written if rule.kind == "write"]
+    covered = [
+        *((rule.origin, rule.path) for rule in written if rule.kind.startswith("deny")),
+        *(
+            (rule.origin, rule.path)
+            for rule in written
+            if rule.kind == "read" and any(is_within(rule.path, top) for top in writable)
+        ),
+        *(("protected", path) for path in plan.protected),
+        *(("masked", path) for path, _ in plan.masked),
+        *(("secrets", path) for path, _ in plan.secrets),
+    ]
+    spellings.refuse(covered, grants)
+    found = spellings.snapshots((path for _, path in covered), grants)
+    plan.masked += [(path, "earlier versions, which no listing names") for path in found]
 
 
 def _wall(
@@ -438,6 +435,21 @@ def _facts(paths: Iterable[str], resolver: Resolver) -> dict[str, _native.Fact]:
         for link, _ in links:
             facts[link] = ("absent", 0, 0, 0, 0)
     return facts
+
+
+def _own_by_grants(
+    facts: dict[str, _native.Fact],
+    rules: Sequence[tuple[str, str, bool, bool]],
+    written: Sequence[Rule],
+    reopened: Sequence[tuple[str, str]],
+) -> None:
+    """Give what `reveal` opens the owner of the grant around it: it is no grant of its own."""
+    granted = {rule.path for rule in written if rule.kind in ("read", "write")}
+    grouped(facts, [path for _, path, _, is_grant in rules if is_grant])
+    for _, path in reopened:
+        around = [top for top in ancestors(path) if top in granted]
+        if around and path not in granted:
+            facts[path] = *facts[path][:3], *facts[around[-1]][3:]
 
 
 def _status(path: str) -> os.stat_result | None:
@@ -660,4 +672,4 @@ def _grant_links(policy: JailPolicy, resolver: Resolver) -> list[tuple[str, str,
         for asked in (path, *((policy.patterns[path].fixed,) if path in policy.patterns else ()))
         if (links := resolver.links.get(asked)) and not is_within(links[0][0], "/usr")
     }
-    return [("SYMLINK", link, os.path.realpath(link), 0) for link in sorted(first)]
+    return [("SYMLINK", link, real_path(link), 0) for link in sorted(first)]

@@ -170,7 +170,8 @@ def _candidates(config_files: Iterable[str]) -> Iterator[tuple[str, str, str]]:
     yield PROTECTED, _native.BINARY_DIRECTORY, "the executables of visruntime"
     for cache in _caches():
         yield CACHE, cache, "a cache from which installers link files into other environments"
-    yield STATE, state_folder(), "where visruntime keeps environments, which other guests run"
+    if os.path.isabs(state_folder()):
+        yield STATE, state_folder(), "where visruntime keeps environments, which other guests run"
     if sys.pycache_prefix:
         yield CACHE, sys.pycache_prefix, "the place of the code that the host has compiled"
     for path in config_files:
@@ -188,10 +189,12 @@ def _running() -> str:
 
 
 def _caches() -> Iterator[str]:
-    home = os.path.expanduser("~")
+    home = os.path.expanduser("~")  # stays as it is where neither HOME nor an account says more
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(home, ".cache")
     for name, default in (("UV_CACHE_DIR", "uv"), ("PIP_CACHE_DIR", "pip")):
-        yield os.environ.get(name) or os.path.join(cache, default)
+        path = os.environ.get(name) or os.path.join(cache, default)
+        if not path.startswith("~"):
+            yield path
 
 
 def state_folder() -> str:

@@ -19,8 +19,9 @@ from visruntime._jail_links import (
     refuse_conflict,
 )
 from visruntime._jail_secrets import Secrets
+from visruntime._links import Resolver
 from visruntime._paths import NOT_LOOKED_THROUGH, ancestors, is_within
-from visruntime.errors import PolicyUnsupported
+from visruntime.errors import PolicyError, PolicyUnsupported
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def look_through(
 
     ids = secrets.with_other_names()
     files = names_by_file(seen(walk.names_of(ids))) if ids else {}
-    findings.secrets, findings.reopened = secrets.judge(every, rules, files)
+    findings.secrets, findings.reopened = secrets.judge(every, rules, files, places)
     findings.notes += secrets.notes
     if walk.names is not None:
         judged = walk.names.judge([one for one in ids if one not in files])
@@ -228,10 +229,19 @@ def _bound_elsewhere(plain: Sequence[tuple[str, str]]) -> list[str]:
             continue
         path = os.fsdecode(fields[7])
         if any(top in tops for top in ancestors(os.path.normpath(path))):
-            real = os.path.realpath(path)
-            if _is_socket(real):
+            real = _within(path, tops)
+            if real and _is_socket(real):
                 found.append(real)
     return sorted(found)
+
+
+def _within(path: str, tops: Iterable[str]) -> str:
+    """Return where *path* leads in *tops*; whoever bound a socket there chose the words."""
+    try:
+        with Resolver(within=tops) as resolver:
+            return resolver(path)
+    except PolicyError:
+        return ""
 
 
 def _is_socket(path: str) -> bool:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import stat
 
+from visruntime._links import LeadsOut, LinkLoop, Resolver
 from visruntime._native import file_id
-from visruntime._paths import ancestors, is_within
+from visruntime._paths import ancestors, is_within, visible
 from visruntime._secret_names import hidden_at, table
+from visruntime.errors import PolicyError, PolicyUnsupported
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from visruntime._decider import Decider
 
@@ -41,7 +43,7 @@ class Secrets:
         """Take a path that the search found by its name."""
         try:
             self._found[path] = os.lstat(path)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             pass  # it went away, and with it the secret
 
     def with_other_names(self) -> list[tuple[int, int]]:
@@ -67,12 +69,17 @@ class Secrets:
         every: Decider,
         rules: Sequence[tuple[str, str, bool, bool]],
         files: dict[tuple[int, int], list[str]],
+        places: Sequence[str],
     ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
         """Return what is hidden, as (path, reason), and the grants that reveal makes.
 
         Args:
             every: over all *rules* of the jail.
             files: the names of those that have several; what is hidden is taken out.
+            places: what the guest may see of the host; links are followed in there only.
+
+        Raises:
+            PolicyUnsupported: following the links takes too long.
         """
 
         def shown(path: str) -> bool:
@@ -80,9 +87,8 @@ class Secrets:
             return readable and not rules[index][2]
 
         hidden: dict[str, str] = {}
-        for path, status in self._found.items():
-            target = os.path.realpath(path) if stat.S_ISLNK(status.st_mode) else path
-            reason = self._reason(path, target)
+        for path, target, mode in self._followed(places):
+            reason = self._reason(path, target, mode)
             if not reason or not shown(target):
                 continue
             hidden[target] = reason
@@ -98,10 +104,40 @@ class Secrets:
                 self.notes.append(f"reveal[{index}]: nothing is hidden at {path}")
         return sorted(hidden.items()), reopened
 
-    def _reason(self, path: str, target: str) -> str:
+    def _followed(self, places: Sequence[str]) -> Iterator[tuple[str, str, int]]:
+        """Yield (path, where it leads, mode of what is there) of all that was found.
+
+        A guest can have made the links: one out of the places that it sees would let it choose
+        what the host looks up and covers elsewhere, so such a link is no secret of the grants.
+        """
+        left_out = []
+        with Resolver(within=places) as resolver:
+            for path, status in self._found.items():
+                if not stat.S_ISLNK(status.st_mode):
+                    yield path, path, status.st_mode
+                    continue
+                try:
+                    target = resolver(path)
+                except (LeadsOut, LinkLoop):
+                    left_out.append(path)
+                    continue
+                except PolicyError as error:
+                    raise PolicyUnsupported(
+                        f"secrets: {error}; remove that link", field="secrets", value=path
+                    ) from None
+                there = resolver.found[target]
+                if there is not None:
+                    yield path, target, there.st_mode
+        if left_out:
+            self.notes.append(
+                f"links_out: {len(left_out)} links with names of secrets lead out of the grants "
+                f"and hide nothing there, such as {visible(left_out[0])}"
+            )
+
+    def _reason(self, path: str, target: str, mode: int) -> str:
         """Return why *target* is hidden, to which *path* leads if that is a link."""
-        folder = os.path.isdir(target)
-        if not folder and not os.path.isfile(target):
+        folder = stat.S_ISDIR(mode)
+        if not folder and not stat.S_ISREG(mode):
             return ""
         by_name = hidden_at(self._names, path, (), folder=folder)
         if by_name is None:
@@ -120,6 +156,6 @@ def _other_names(path: str, files: dict[tuple[int, int], list[str]]) -> list[str
     """Take the file at *path* out of *files* and return its names."""
     try:
         found = os.lstat(path)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []  # the plan notices that it went away
     return files.pop(file_id(found), [])

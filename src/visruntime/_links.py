@@ -7,10 +7,11 @@ what stands at the end; everything later is compared with that.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 
-from visruntime._paths import is_within
+from visruntime._paths import ancestors, is_within, visible
 from visruntime.errors import PolicyError
 
 TYPE_CHECKING = False
@@ -18,10 +19,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Self
 
-__all__ = ["Resolver", "check_links", "untrusted_link"]
+__all__ = ["LeadsOut", "LinkLoop", "Resolver", "check_links", "real_path", "untrusted_link"]
 
 MOST_LINKS = 40
 """As the kernel (path_resolution(7))."""
+MOST_FOLDERS = 256
+"""Nested folders that are walked through: each is an open descriptor meanwhile."""
+MOST_STEPS = 200_000
+"""Names behind links of guests that one resolver looks up: 40 links can have 80,000."""
+
+MISSING = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ENAMETOOLONG)
+"""What a guest can find just as little."""
 
 SYSTEM_LINKS = ("/", "/home", "/var", "/run")
 SYSTEM_LINK_TREES = ("/etc", "/nix", "/opt", "/snap", "/usr")
@@ -41,6 +49,27 @@ ALLOWED_TO_OTHERS = 0o022
 ALLOWED_TO_ANYBODY = 0o222
 
 
+class LinkLoop(PolicyError):
+    """A path goes through more links than the kernel follows: nobody gets anywhere by it."""
+
+
+class LeadsOut(PolicyError):
+    """A link leads out of the places that a resolver may look at."""
+
+
+def real_path(path: str) -> str:
+    """Return where *path* leads, as `os.path.realpath`, but in bounded time.
+
+    What cannot be followed is returned as it is written.
+    """
+    whole = os.path.join(os.getcwd(), path)
+    try:
+        with Resolver() as resolver:
+            return resolver(whole)
+    except PolicyError:
+        return os.path.normpath(whole)
+
+
 class Resolver:
     """Follows paths, and remembers for each what it met. Close it when the plan is made.
 
@@ -48,9 +77,17 @@ class Resolver:
     for each path asked the links on the way, as (path of the link, made by the system), and
     ``reals`` where it leads. The folders on the way to the last path stay open: the next
     one that begins alike goes on from there.
+
+    Args:
+        within: the folders out of which no link is followed, nor a name looked up; by default
+            everything. Links that guests have made are only followed like this: a lookup on
+            another file system can be a message to whoever serves it, and can take forever.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, within: Iterable[str] | None = None) -> None:
+        self._within = None if within is None else frozenset(within)
+        self._above = {step for top in self._within or () for step in ancestors(top)}
+        self._steps_left = MOST_STEPS
         self.found: dict[str, os.stat_result | None] = {}
         self.links: dict[str, list[tuple[str, bool]]] = {}
         self.reals: dict[str, str] = {}
@@ -63,7 +100,13 @@ class Resolver:
         self._back_to(0)
 
     def __call__(self, path: str) -> str:
-        """Return where absolute *path* leads; what is missing stays as written."""
+        """Return where absolute *path* leads; what is missing stays as written.
+
+        Raises:
+            LinkLoop: after more links than the kernel follows.
+            LeadsOut: it leads out of *within*.
+            PolicyError: it cannot be followed: too deep, too long, or a broken file system.
+        """
         links: list[tuple[str, bool]] = []
         self.links[path] = links
         parts = [part for part in path.split("/") if part not in ("", ".")]
@@ -98,13 +141,18 @@ class Resolver:
                 self._back_to(max(len(walked) - 1, 1))
                 continue
             parent = walked[-1][1]
+            self._check_step(path, part, behind=bool(links))
             try:
                 if not todo:
                     status = os.stat(part, dir_fd=parent, follow_symlinks=False)
                     if not stat.S_ISLNK(status.st_mode):
                         return f"{_join(walked).rstrip('/')}/{part}", status
                 descriptor = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
-            except (FileNotFoundError, NotADirectoryError, PermissionError):
+            except OSError as error:
+                if error.errno not in MISSING:
+                    raise PolicyError(
+                        f"{visible(path)}: it cannot be followed ({error.strerror})", value=path
+                    ) from None
                 missing = "/".join([part, *reversed(todo)])
                 return os.path.normpath(f"{_join(walked).rstrip('/')}/{missing}"), None
             if not stat.S_ISLNK(os.fstat(descriptor).st_mode):
@@ -113,17 +161,35 @@ class Resolver:
             try:
                 # Of the very link that was opened, whatever has that name by now.
                 target = os.readlink("", dir_fd=descriptor)
+            except OSError:  # such as /proc/1/root, which is closed to others
+                return f"{_join(walked).rstrip('/')}/{part}", None
             finally:
                 os.close(descriptor)
             here = _join(walked)
             link = f"{here.rstrip('/')}/{part}"
             links.append((link, _is_system(link, here, parent)))
             if len(links) > MOST_LINKS:
-                raise PolicyError(f"{path}: too many links on the way", value=path)
+                raise LinkLoop(f"{visible(path)}: too many links on the way", value=path)
             if target.startswith("/"):
                 self._back_to(1)
             todo += [name for name in reversed(target.split("/")) if name not in ("", ".")]
         return _join(walked), os.fstat(walked[-1][1])
+
+    def _check_step(self, path: str, part: str, *, behind: bool) -> None:
+        """Refuse to look up *part* in the folder that was reached, *behind* a link or not."""
+        if len(self._walked) > MOST_FOLDERS:
+            raise PolicyError(f"{visible(path)}: nested too deep to be followed", value=path)
+        if self._within is None:
+            return
+        if behind:
+            self._steps_left -= 1
+            if self._steps_left < 0:
+                raise PolicyError(
+                    f"{visible(path)}: it leads through too many names to be followed", value=path
+                )
+        step = f"{_join(self._walked).rstrip('/')}/{part}"
+        if step not in self._above and self._within.isdisjoint(ancestors(step)):
+            raise LeadsOut(f"{visible(path)}: a link on the way leads out", value=path)
 
 
 def _join(walked: list[tuple[str, int]]) -> str:

@@ -214,9 +214,11 @@ def _without_parents(text: str, field: str) -> str:
         before = "/" + "/".join(walked)
         for step in ancestors(before):
             if os.path.islink(step):
+                from visruntime._links import real_path
+
                 raise PolicyError(
                     f"{field}: '..' in {_short(text)} stands behind {visible(step)}, which is a "
-                    f"link; write {visible(os.path.realpath(text))} if you mean that",
+                    f"link; write {visible(real_path(text))} if you mean that",
                     field=field,
                     value=text,
                 )

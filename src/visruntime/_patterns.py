@@ -13,6 +13,7 @@ import os
 
 from visruntime import _native
 from visruntime._decider import Decider
+from visruntime._links import LeadsOut, LinkLoop, Resolver
 from visruntime._paths import FORBIDDEN_GRANTS, ancestors, has_glob, is_within, visible
 from visruntime._secret_names import hidden_at, table
 from visruntime.errors import PolicyError, PolicyUnsupported
@@ -130,25 +131,43 @@ def expand_grant(
 
 
 def expand_denies(
-    field: str, path: str, pattern: Pattern, top: str, grants: Mapping[str, bool]
+    field: str,
+    path: str,
+    pattern: Pattern,
+    top: str,
+    grants: Mapping[str, bool],
+    asked_for: Iterable[str],
 ) -> list[str]:
     """Return what a deny by *pattern* names inside of *grants*.
 
-    Of a link that it names, what that leads to is returned.
+    Of a link that it names, what that leads to is returned; but a guest may have made it, so
+    only inside of what the policy's own fields grant.
 
     Args:
         grants: the paths of all grants, and whether each is a place of the jail's own.
+        asked_for: those of them that a field of the policy made.
 
     Raises:
         PolicyUnsupported: it names too much, or something cannot be looked at.
     """
     found: dict[str, None] = {}
-    for place in _places(top, grants):
-        for kind, match in _expand(field, path, pattern, top, place):
-            target = os.path.realpath(match) if kind == "l" else match
-            if not _is_private(target, grants) and os.path.lexists(target):
-                found[target] = None
+    with Resolver(within=asked_for) as resolver:
+        for place in _places(top, grants):
+            for kind, match in _expand(field, path, pattern, top, place):
+                target = _target(field, match, resolver) if kind == "l" else match
+                if target and not _is_private(target, grants) and os.path.lexists(target):
+                    found[target] = None
     return list(found)
+
+
+def _target(field: str, link: str, resolver: Resolver) -> str:
+    """Return where *link* leads, "" where that is nowhere in the grants."""
+    try:
+        return resolver(link)
+    except (LeadsOut, LinkLoop):
+        return ""
+    except PolicyError as error:
+        raise PolicyUnsupported(f"{field}: {error}", field=field, value=link) from None
 
 
 def _places(top: str, grants: Mapping[str, bool]) -> list[str]:

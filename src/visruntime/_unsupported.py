@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 
+from visruntime._links import real_path
 from visruntime._paths import (
     FORBIDDEN_GRANTS,
     MADE_READ,
@@ -78,7 +79,7 @@ def _patterns(policy: JailPolicy, rules: Sequence[Rule]) -> list[tuple[str, str]
     for field, pattern in _pattern_fields(policy):
         kind = field.partition("[")[0]
         if kind in ("deny_write", "deny_exec"):
-            why = not_held(kind, os.path.realpath(pattern.fixed), rules)
+            why = not_held(kind, real_path(pattern.fixed), rules)
             if why:
                 found.append((field, why))
         elif kind.startswith("deny") and policy.strict_globs:
@@ -146,7 +147,7 @@ def _secret_grants(
     if not grants:
         return []
     if reveal is None:
-        reveal = [os.path.realpath(path) for path in policy.reveal]
+        reveal = [real_path(path) for path in policy.reveal]
     names = table()
     found = []
     for rule in grants:

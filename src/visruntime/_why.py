@@ -11,6 +11,7 @@ from visruntime._grants import (
     grant_reveal,
     grant_socket,
 )
+from visruntime._links import real_path
 from visruntime._native import decide
 from visruntime._paths import (
     FORBIDDEN_GRANTS,
@@ -66,7 +67,7 @@ def why(policy: JailPolicy, op: str, target: object) -> Decision:
     # but for those that lead to a grant, which a jail has too.
     rule, allowed = _decide((*resolved, *policy.rules()), op, path)
     if rule is None or rule.origin != "private":
-        real = os.path.realpath(path)
+        real = real_path(path)
         rule, allowed = _decide(resolved, op, real)
     if allowed:
         secret = _secret_rule(policy, path, real, rule)
@@ -154,9 +155,9 @@ def _secret_rule(policy: JailPolicy, path: str, real: str, rule: Rule | None) ->
     if rule.origin == "system" and (rule.path != "/" or real.split("/")[1] in NOT_LOOKED_THROUGH):
         return None
     names = table()
-    reveal = [os.path.realpath(one) for one in policy.reveal]
+    reveal = [real_path(one) for one in policy.reveal]
     folder, name = os.path.split(path)
-    by_link = os.path.join(os.path.realpath(folder), name)
+    by_link = os.path.join(real_path(folder), name)
     for asked in dict.fromkeys((real, by_link)):
         found = hidden_at(names, asked, reveal, folder=os.path.isdir(real))
         if found is not None and (asked == real or real not in reveal):
@@ -303,10 +304,10 @@ def _narrowest(policy: JailPolicy, host: str, port: int) -> tuple[Grant, str]:
 
 
 def _why_socket(policy: JailPolicy, path: str) -> Decision:
-    real = os.path.realpath(path)
+    real = real_path(path)
     for field in ("sockets", "sensitive_sockets"):
         for index, granted in enumerate(getattr(policy, field)):
-            if real != os.path.realpath(granted):
+            if real != real_path(granted):
                 continue
             # In a jail a granted socket is a readable file, as which a rule can deny it.
             seen = Rule(kind="read", path=real, origin=f"{field}[{index}]")

@@ -55,6 +55,13 @@ class VisRuntimeError(Exception):
     """Root of the hierarchy; never raised itself."""
 
 
+def _shown(message: str) -> str:
+    """Return *message* as one line that no terminal obeys: names in it can be a guest's."""
+    if message.isprintable():
+        return message
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in message)
+
+
 class PolicyError(VisRuntimeError, ValueError):
     """The policy is wrong, so nothing was started.
 
@@ -71,7 +78,7 @@ class PolicyError(VisRuntimeError, ValueError):
         file: str | None = None,
         line: int | None = None,
     ) -> None:
-        super().__init__(message)
+        super().__init__(_shown(message))
         self.field = field
         self.value = value
         self.file = file
@@ -95,6 +102,7 @@ class JailUnavailable(VisRuntimeError):
     def __init__(
         self, message: str, *, stage: str | None = None, errno: int | None = None, fix: str = ""
     ) -> None:
+        message = _shown(message)
         super().__init__(f"{message}. {fix}" if fix else message)
         self.stage = stage
         self.errno = errno

@@ -29,6 +29,7 @@ from visruntime._jail_processes import parse_processes
 from visruntime._jail_streams import Streams
 from visruntime._jail_usage import Meter
 from visruntime._jail_violations import Explainer, bounded, guessed, of_output
+from visruntime._links import real_path
 from visruntime._paths import is_within
 from visruntime._patterns import plain_paths
 from visruntime._policy_values import Secret
@@ -325,6 +326,8 @@ class Jail(JailFiles):
 
         Raises:
             OutputLimitExceeded: their list is longer than 8 MiB.
+            PathDenied: by the back end ``landlock``, whose guests see no processes: the list is
+                read under the jail's rights.
             JailClosed: the jail has ended.
         """
         return parse_processes(self._do("PROCESSES", "/proc", limit=PROCESS_LIST_MAX))
@@ -411,7 +414,7 @@ class Jail(JailFiles):
         host = name if "/" in name else shutil.which(name)
         if host is None or not os.path.exists(host):
             return ""
-        real = os.path.realpath(host)
+        real = real_path(host)
         if not _native.decide(self._host_rules, "exec", real)[0]:
             return f"; the host has it, grant it by read=[{os.path.dirname(real)!r}]"
         return "; it is there, but the interpreter or loader that it names is not"

@@ -11,6 +11,7 @@ import os
 from types import MappingProxyType
 
 from visruntime._environment_names import check_env, check_inherit_env
+from visruntime._links import real_path
 from visruntime._paths import (
     FORBIDDEN_GRANTS,
     HOME,
@@ -40,7 +41,7 @@ from visruntime._policy_values import (
     Unsaid,
     check_list,
 )
-from visruntime._protected_names import PROTECTED_NAMES
+from visruntime._protected_names import PROTECTED_NAMES, further_names
 from visruntime._socket_names import sensitive_by_name
 from visruntime._system_roots import SystemRoots
 from visruntime.errors import PolicyError
@@ -395,7 +396,7 @@ class JailPolicy(Unsaid):
         *,
         resolve: bool,
         minimal: Sequence[tuple[str, str]] | None = None,
-        real: Callable[[str], str] = os.path.realpath,
+        real: Callable[[str], str] = real_path,
         implicit: Sequence[str] = (),
     ) -> tuple[Rule, ...]:
         rules = []
@@ -471,7 +472,7 @@ class JailPolicy(Unsaid):
         for kind, origin, path, pattern in patterns:
             # Of writing and executing only what holds anyway is taken (`not_held`).
             if kind in ("deny", "deny_read"):
-                names = expand_denies(origin, path, pattern, tops[path], grants)
+                names = expand_denies(origin, path, pattern, tops[path], grants, (*begun, *plain))
                 found += [Rule(kind=kind, path=name, origin=origin) for name in names]
         denies = [rule for rule in (*rules, *found) if rule.kind.startswith("deny")]
         reveal = [real(path) for path in self.reveal]
@@ -528,9 +529,10 @@ class JailPolicy(Unsaid):
         """Return a policy for work in one folder: writable but for `PROTECTED_NAMES`.
 
         Git hooks and configuration, editor and agent configuration and the like can be
-        read and neither changed nor made (see *absent_deny*). Where ``.git`` is a file, as
-        in a linked worktree, it stays as it is, and the repository that it names is not
-        granted.
+        read and neither changed nor made (see *absent_deny*); so can what the settings of its
+        git name inside of the folder when this is called: hooks, included files, programs.
+        Where ``.git`` is a file, as in a linked worktree, it stays as it is, and the repository
+        that it names is not granted.
 
         Args:
             path: the folder; a relative one starts at the current directory.
@@ -549,6 +551,7 @@ class JailPolicy(Unsaid):
         written = escape(folder)
         write = [written, *check_list("write", changes.pop("write", ()))]
         held = [os.path.join(written, name) for name in PROTECTED_NAMES]
+        held += [os.path.join(written, escape(name)) for name in further_names(folder)]
         deny_write = [*held, *check_list("deny_write", changes.pop("deny_write", ()))]
         return cls(write=write, deny_write=deny_write, **changes)
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 from jail_helpers import Jail, JailPolicy, errno, inside, is_root, outside
+
+from visruntime._planted import is_planted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,9 +68,114 @@ def test_a_file_that_is_protected_unasked_shows_nothing_more(folder: Path) -> No
 def test_each_grant_has_its_own_owner(folder: Path) -> None:
     """A grant inside a grant must be the files of its own owner, as it is alone."""
     inner = folder / "conf"
+    os.chown(folder, 0, 0)
+    for path in (inner, inner / "cron"):
+        os.chown(path, OWNER, OWNER)
     text = TRY.format(path=str(inner / "cron"))
     for grants in ([inner], [folder, inner]):
         with Jail(JailPolicy(write=grants)) as jail:
             assert inside(jail, text) == [0, 0]
     with Jail(JailPolicy(write=[folder], read=[inner])) as jail:
         assert inside(jail, text) == [0, errno.EROFS]
+
+
+@pytest.mark.parametrize("grant", ["conf/renamed", "conf", "conf/*"])
+def test_what_a_guest_has_renamed_is_no_grant_of_roots(folder: Path, grant: str) -> None:
+    """Where others rename, the owner of what is at a path does not say in whose name it is."""
+    inner = folder / "conf"
+    os.chown(inner, OWNER, OWNER)
+    with Jail(JailPolicy(write=[folder])) as jail:
+        assert inside(jail, TRY.format(path=str(inner / "cron"))) == [errno.EACCES] * 2
+        assert jail.run(["mv", inner / "cron", inner / "renamed"]).exit_code == 0
+    if grant == "conf":
+        os.chown(inner, 0, 0)  # as root's own folder, which the guest could have moved here
+    text = TRY.format(path=str(inner / "renamed"))
+    assert outside(text) == [0, 0]
+    with Jail(JailPolicy(write=[folder / grant])) as jail:
+        assert inside(jail, text) == [errno.EACCES] * 2
+        assert any(note.startswith("planted_grants: ") for note in jail.report.notes)
+
+
+def test_the_folders_of_root_and_the_owner_alone_plant_nothing(folder: Path) -> None:
+    """In folders that only root and the owner may change the grants are the owner's as before."""
+    assert is_planted(str(folder / "conf" / "cron"), 0)
+    assert not is_planted(str(folder / "conf"), OWNER)
+    assert not is_planted(str(folder.parent), 0)
+    folder.parent.chmod(0o1777)
+    assert is_planted(str(folder.parent / "file"), 0)
+    (folder.parent / "file").touch()
+    assert is_planted(str(folder.parent / "file"), 0)  # moved here from a folder of others
+    (folder.parent / "own").mkdir(mode=0o755)
+    assert not is_planted(str(folder.parent / "own"), 0)  # no others can move a folder of root's
+    (folder.parent / "own").chmod(0o777)
+    assert is_planted(str(folder.parent / "own"), 0)
+
+
+def test_the_group_of_a_grant_is_only_its_owners(folder: Path) -> None:
+    """A folder of a user that belongs to root's group does not put the guest into that group."""
+    (folder / "shared").write_text("root's group\n")
+    (folder / "shared").chmod(0o660)
+    os.chown(folder, OWNER, 0)
+    text = TRY.format(path=str(folder / "shared"))
+    assert outside(text) == [0, 0]
+    with Jail(JailPolicy(write=[folder])) as jail:
+        assert inside(jail, text) == [errno.EACCES] * 2
+        assert jail.run(["touch", folder / "new"]).exit_code == 0
+
+
+def test_a_revealed_secret_is_read_as_the_grant_around_it(folder: Path) -> None:
+    """`reveal` lifts what hides a file, and grants nothing by itself."""
+    (folder / ".ssh").mkdir()
+    for name, owner in (("config", 0), ("known_hosts", OWNER)):
+        (folder / ".ssh" / name).write_text("x\n")
+        (folder / ".ssh" / name).chmod(0o600)
+        os.chown(folder / ".ssh" / name, owner, owner)
+    os.chown(folder / ".ssh", OWNER, OWNER)
+    secrets = [folder / ".ssh" / "config", folder / ".ssh" / "known_hosts"]
+    with Jail(JailPolicy(write=[folder], reveal=secrets)) as jail:
+        found = [inside(jail, TRY.format(path=str(path))) for path in secrets]
+    assert found == [[errno.EACCES] * 2, [0, 0]]
+    assert [outside(TRY.format(path=str(path))) for path in secrets] == [[0, 0]] * 2
+
+
+def test_root_reads_nothing_for_a_guest_that_the_guest_put_there(folder: Path) -> None:
+    """Not as a script, nor by `copy_in`: both are read by the host, as root."""
+    own = folder.parent / "own.py"
+    own.write_text("print('own')\n")
+    planted = folder / "conf" / "job.py"
+    os.chown(folder / "conf", OWNER, OWNER)
+    os.rename(folder / "conf" / "cron", planted)
+    with Jail(JailPolicy()) as jail:
+        jail.copy_in(own, "/tmp/own")
+        with pytest.raises(PermissionError, match="could have put it there"):
+            jail.copy_in(planted, "/tmp/planted")
+        os.chown(planted, OWNER, OWNER)  # the user's own file in the user's own folder
+        jail.copy_in(planted, "/tmp/planted")
+    os.chown(planted, 0, 0)
+    for script, code in ((own, 0), (planted, 125)):
+        done = visruntime("run", str(script))
+        assert done.returncode == code, done.stderr
+    assert "could have put it there" in done.stderr
+
+
+def test_no_report_is_written_into_a_file_of_another_user(folder: Path) -> None:
+    """It would show another user what root's jail was granted."""
+    report = folder.parent / "report.json"
+    report.write_text("kept")
+    os.chown(report, OWNER, OWNER)
+    refused = visruntime("exec", "--report", str(report), "--", "true")
+    assert "belongs to another user" in refused.stderr
+    assert report.read_text() == "kept"
+    os.chown(report, 0, 0)
+    assert visruntime("exec", "--report", str(report), "--", "true").returncode == 0
+
+
+def visruntime(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line."""
+    return subprocess.run(
+        [sys.executable, "-m", "visruntime", *words],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=50,
+    )

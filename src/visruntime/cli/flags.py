@@ -6,6 +6,7 @@ import argparse
 import os
 
 from visruntime._environment_names import looks_secret
+from visruntime._links import real_path
 from visruntime._paths import escape, resolve_beside
 from visruntime.cli.messages import Refusal, complain
 from visruntime.config import ConfigFile, find_configs, narrow_by_config, parse_size
@@ -200,8 +201,8 @@ def make_policy_and_files(
     if named is None and not changes:
         _say_ignored(here)
         return owner, None, []
-    real = os.path.realpath(options.policy) if named is not None else None
-    found = [ConfigFile(path) for path in find_configs(here) if os.path.realpath(path) != real]
+    real = real_path(options.policy) if named is not None else None
+    found = [ConfigFile(path) for path in find_configs(here) if real_path(path) != real]
     for file in found:
         owner = narrow_by_config(owner, file)
     used = [path for path in (real, *(file.name for file in found)) if path]
@@ -236,7 +237,7 @@ def _protect(policy: JailPolicy, files: list[str]) -> JailPolicy:
     """Keep the guest from rewriting the policy files in use."""
     kept = []
     for file in files:
-        real = os.path.realpath(file)
+        real = real_path(file)
         decision = policy.why("write", real)
         if decision and decision.rule is not None and decision.rule.origin != "private":
             kept.append(escape(real))

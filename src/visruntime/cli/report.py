@@ -6,6 +6,7 @@ import os
 from contextlib import contextmanager, suppress
 
 from visruntime._host_files import open_regular
+from visruntime._links import real_path
 from visruntime._paths import resolve_beside
 from visruntime.cli.messages import Refusal, clean, code_of
 
@@ -143,7 +144,7 @@ def plain(value: object) -> Any:
 
 def _open(path: str, policy: JailPolicy) -> int:
     option = f"--report {path}"
-    real = os.path.realpath(resolve_beside(path, os.getcwd(), option))
+    real = real_path(resolve_beside(path, os.getcwd(), option))
     decision = policy.why("write", real)
     if decision and decision.rule is not None and decision.rule.origin != "private":
         raise Refusal(
@@ -169,5 +170,8 @@ def open_for_caller(path: str, option: str, mode: int) -> int:
         descriptor = open_regular(name, os.O_WRONLY | os.O_CREAT, mode)
     except OSError as error:
         raise Refusal(f"{option}: {refusal}; {error.strerror}") from None
+    if os.fstat(descriptor).st_uid != os.geteuid():
+        os.close(descriptor)
+        raise Refusal(f"{option}: it belongs to another user, who could read and change it")
     os.ftruncate(descriptor, 0)
     return descriptor

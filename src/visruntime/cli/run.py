@@ -7,7 +7,8 @@ import shlex
 import sys
 from contextlib import nullcontext
 
-from visruntime._host_files import open_regular
+from visruntime._host_files import open_regular, refuse_planted
+from visruntime._links import real_path
 from visruntime._paths import resolve_beside
 from visruntime.cli.flags import Parser, check_backend, make_policy_and_files, seconds
 from visruntime.cli.messages import EXIT_TIMEOUT, Cleaner, Refusal, complain, say_ports
@@ -150,7 +151,7 @@ class Program:
             self.kind, self.argv = "file", [first, *rest]
             self.path = resolve_beside(first, os.getcwd(), "SCRIPT")
             self.source = _script(self.path, first)
-            self.folder = os.path.dirname(os.path.realpath(self.path))
+            self.folder = os.path.dirname(real_path(self.path))
 
     def inputs(self) -> dict[str, Any]:
         """Return what the driver in the worker needs."""
@@ -363,6 +364,10 @@ def _script(path: str, shown: str) -> bytes:
     except OSError as error:
         raise Refusal(f"cannot open {shown!a}: {error.strerror}") from None
     with open(descriptor, "rb") as file:
+        try:
+            refuse_planted(descriptor, path)
+        except PermissionError as error:
+            raise Refusal(f"cannot open {shown!a}: {error.strerror}") from None
         return _bounded(file, shown)
 
 

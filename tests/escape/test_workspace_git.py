@@ -1,0 +1,206 @@
+"""Boundary: what the host's git runs in a workspace that a guest has worked in."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from jail_helpers import PYTHON, Jail, JailPolicy
+
+from visruntime.policy import PROTECTED_NAMES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+ENVIRONMENT = {
+    "PATH": os.defpath,
+    "HOME": "/nonexistent",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_AUTHOR_NAME": "a",
+    "GIT_AUTHOR_EMAIL": "a@example.org",
+    "GIT_COMMITTER_NAME": "a",
+    "GIT_COMMITTER_EMAIL": "a@example.org",
+}
+
+
+def git(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run the host's git in *folder*."""
+    return subprocess.run(
+        ["git", "-c", "safe.directory=*", "-c", "protocol.file.allow=always", *words],
+        cwd=folder,
+        env=ENVIRONMENT,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.fixture
+def repository(workspace: Path, tool: Callable[[str], str]) -> Path:
+    """Return a repository with one commit, in a folder that others may be beside."""
+    tool("git")
+    folder = workspace / "repository"
+    folder.mkdir()
+    git(folder, "init", "-q", "-b", "main")
+    (folder / "a").write_text("a")
+    git(folder, "add", "a")
+    assert git(folder, "commit", "-qm", "first").returncode == 0
+    return folder
+
+
+def runs(folder: Path, attack: str, marker: Path, *command: str, where: Path | None = None) -> bool:
+    """Tell whether the host's git runs what *attack*, a program in Python, prepares."""
+    done = subprocess.run([PYTHON, "-c", attack], cwd=folder, check=False, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    git(where or folder, *command)
+    return marker.exists()
+
+
+def ran_after_a_guest(
+    folder: Path, attack: str, marker: Path, *command: str, where: Path | None = None
+) -> bool:
+    """Tell the same where a guest of a workspace prepares it."""
+    with Jail(JailPolicy.workspace(folder)) as jail:
+        jail.run([PYTHON, "-c", attack], cwd=folder)
+    git(where or folder, *command)
+    return marker.exists()
+
+
+BARE = r"""
+import os, shutil
+if os.path.exists(".git/HEAD"):
+    for name in ("objects", "refs"):
+        shutil.copytree(".git/" + name, name)
+    shutil.copy(".git/index", "index")
+    shutil.move(".git/HEAD", "HEAD")
+else:
+    os.mkdir("objects"); os.mkdir("refs")
+    open("HEAD", "w").write("ref: refs/heads/main\n")
+text = "[core]\nrepositoryformatversion = 0\nbare = false\nworktree = .\nfsmonitor = "
+open("config", "w").write(text + "\"touch {marker}; false\"\n")
+"""
+WORKTREE = r"""
+import os, shutil
+shutil.copytree(".git", "evil", ignore=shutil.ignore_patterns("worktrees", "hooks"))
+open("evil/config", "a").write("[core]\nfsmonitor = \"touch {marker}; false\"\n")
+open(".git/worktrees/elsewhere/commondir", "w").write("../../../evil\n")
+"""
+REBASE = r"""
+import os
+head = open(".git/" + open(".git/HEAD").read()[5:].strip()).read()
+os.mkdir(".git/rebase-merge")
+for name, text in dict(onto=head, done="", interactive="", end="1", msgnum="0").items():
+    open(".git/rebase-merge/" + name, "w").write(text)
+open(".git/rebase-merge/head-name", "w").write(open(".git/HEAD").read()[5:])
+open(".git/rebase-merge/orig-head", "w").write(head)
+open(".git/rebase-merge/git-rebase-todo", "w").write("exec touch {marker}\n")
+"""
+HOOK = r"""
+import os
+os.makedirs("tools/hooks", exist_ok=True)
+open("tools/hooks/pre-commit", "w").write("#!/bin/sh\ntouch {marker}\n")
+os.chmod("tools/hooks/pre-commit", 0o755)
+"""
+INCLUDED = r"""
+open("team.config", "w").write("[core]\nfsmonitor = \"touch {marker}; false\"\n")
+"""
+PROGRAM = r"""
+open("clean.sh", "w").write("touch {marker}; cat\n")
+open("b.txt", "w").write("b")
+open(".gitattributes", "w").write("*.txt filter=ours\n")
+"""
+SUBMODULE = r"""
+open(".git/modules/part/config", "a").write("[core]\nfsmonitor = \"touch {marker}; false\"\n")
+"""
+LEFT_MODULE = r"""
+import os, shutil
+shutil.copytree(".git", "evil")
+open("evil/config", "a").write("[core]\nfsmonitor = \"touch {marker}; false\"\n")
+os.unlink("part/.git"); open("part/.git", "w").write("gitdir: ../evil\n")
+"""
+
+
+@pytest.mark.parametrize("guarded", [False, True], ids=["outside", "inside"])
+@pytest.mark.parametrize(
+    ("attack", "command"),
+    [
+        (BARE, ["status"]),
+        (WORKTREE, ["status"]),
+        (REBASE, ["rebase", "--continue"]),
+        (HOOK, ["commit", "--allow-empty", "-m", "x"]),
+        (INCLUDED, ["status"]),
+        (PROGRAM, ["add", "b.txt"]),
+        (SUBMODULE, ["status"]),
+        (LEFT_MODULE, ["status"]),
+    ],
+    ids="bare worktree rebase hook included program submodule left-module".split(),
+)
+def test_no_guest_makes_the_hosts_git_run_its_command(
+    repository: Path, outside: Path, attack: str, command: list[str], *, guarded: bool
+) -> None:
+    """Each way runs a command of the guest outside, and none where a workspace kept it."""
+    where = None
+    if attack == WORKTREE:
+        where = repository.parent / "elsewhere"
+        assert git(repository, "worktree", "add", str(where)).returncode == 0
+    elif attack == HOOK:
+        git(repository, "config", "core.hooksPath", "tools/hooks")
+    elif attack == INCLUDED:
+        git(repository, "config", "include.path", "../team.config")
+    elif attack == PROGRAM:
+        (repository / "clean.sh").write_text("cat\n")
+        git(repository, "config", "filter.ours.clean", "sh ./clean.sh %f")
+    elif attack in (SUBMODULE, LEFT_MODULE):
+        git(repository.parent, "clone", "-q", "--no-hardlinks", "repository", "source")
+        added = git(repository, "submodule", "add", "-q", "../source", "part")
+        assert added.returncode == 0, added.stderr
+        git(repository, "commit", "-qm", "part")
+    marker = outside / "ran"
+    try_it = ran_after_a_guest if guarded else runs
+    text = attack.replace("{marker}", str(marker))
+    assert try_it(repository, text, marker, *command, where=where) is not guarded
+
+
+def test_a_workspace_without_a_repository_becomes_none(
+    workspace: Path, outside: Path, tool: Callable[[str], str]
+) -> None:
+    """Without ``.git`` git looks at the folder itself, which needs a HEAD to be a repository."""
+    tool("git")
+    marker = outside / "ran"
+    attack = BARE.replace("{marker}", str(marker))
+    assert not ran_after_a_guest(workspace, attack, marker, "status")
+    assert not (workspace / "HEAD").exists()
+
+
+def test_a_bare_repository_keeps_its_hooks_and_settings(
+    repository: Path, tool: Callable[[str], str]
+) -> None:
+    """The folder may be a repository itself: then the names of ``.git`` are at its top."""
+    tool("git")
+    bare = repository.parent / "bare"
+    git(repository.parent, "clone", "-q", "--bare", "repository", "bare")
+    with Jail(JailPolicy.workspace(bare)) as jail:
+        for name in ("config", "hooks/pre-receive", "commondir", "HEAD"):
+            assert jail.run(["sh", "-c", f"echo x >> {bare}/{name}"]).exit_code != 0, name
+        assert jail.run(["sh", "-c", f"echo x > {bare}/description"]).exit_code == 0
+
+
+def test_settings_are_read_as_git_reads_them(repository: Path) -> None:
+    """Quotes, comments, sections in one line and continued values, and files that are included."""
+    config = repository / ".git" / "config"
+    config.write_text(
+        '[core]hooksPath = "tools/ho\\\noks" ; a comment\n'
+        '[includeIf "gitdir:~/"]\n\tpath = more\n# [core] fsmonitor = none.sh\n'
+        "[diff \"a b\"] textconv = ./show.sh -x 'y z'\n[alias] x = !./asked.sh\n"
+        '[filter "x"]\nclean = python3 \\\n  run.py --all\n[core]\nbare\n'
+    )
+    (repository / ".git" / "more").write_text("[CORE]\nFSMONITOR = ../repository/watch.sh\n")
+    for name in ("show.sh", "run.py", "watch.sh", "none.sh", "asked.sh"):
+        (repository / name).touch()
+    kept = {
+        os.path.relpath(path, repository) for path in JailPolicy.workspace(repository).deny_write
+    } - set(PROTECTED_NAMES)
+    assert kept == {"tools/hooks", "show.sh", "run.py", "watch.sh", ".git/more"}
