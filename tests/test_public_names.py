@@ -14,7 +14,7 @@ import visruntime
 PUBLIC = """
 BuiltEnvironment Canary Clause CommandError CommandFailed CommandNotExecutable CommandNotFound
 CommandResult CommandTimeout ConfinementReport CrashReport Decision Denial Display DoctorReport
-Egress EnforcementReport Environment EnvironmentNotBuilt Grant GuestError HostCalls Jail
+Egress EnforcementReport Environment EnvironmentNotBuilt ForkRefused Grant GuestError HostCalls Jail
 JailClosed JailPolicy JailProcess JailUnavailable LimitExceeded Limits OutputLimitExceeded
 PathDenied PolicyError PolicyUnsupported ProcessInfo ProtocolViolation Rule RunEvent RunHandle
 RunResult Rung Runtime Secret Stop TerminalPreview TerminalSession Timeouts TrustedRuntime Usage

@@ -128,6 +128,12 @@ PyObject *vis_receive(PyObject *module, PyObject *unused) {
     }
 }
 
+void vis_channel_renew(void) {
+    inbox.used = 0;
+    inbox.sequence = 0;
+    sent_sequence = 0;
+}
+
 PyObject *vis_is_waiting(PyObject *module, PyObject *unused) {
     (void)module;
     (void)unused;
