@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from jail_helpers import backends
 from runtime_helpers import runtime
 from test_environments import INTERPRETERS
 
@@ -19,6 +20,7 @@ from visruntime.errors import (
     ForkRefused,
     GuestError,
     JailClosed,
+    PolicyError,
     ProtocolViolation,
     WorkerDied,
 )
@@ -348,6 +350,16 @@ def test_a_fork_that_the_kernel_refuses_leaves_the_worker() -> None:
             runtime.fork()
 
 
+def test_a_worker_that_may_start_no_process_is_not_copied() -> None:
+    """A limit of the worker must not be lifted for its copy, nor be found out by trying."""
+    with Runtime(JailPolicy(), processes=False) as runtime:
+        with pytest.raises(ForkRefused, match="processes=False"):
+            runtime.fork()
+        assert runtime.eval("1") == 1
+    with pytest.raises(PolicyError, match="preload"):
+        Runtime(JailPolicy(), processes=False, preload=["json"])
+
+
 def test_a_host_function_cannot_copy_the_runtime_that_calls_it(runtime: AnyRuntime) -> None:
     """A copy in the middle of a run must be refused rather than wait for ever."""
     refused: list[str] = []
@@ -413,6 +425,24 @@ def test_each_copy_has_its_own_time_limit() -> None:
             with pytest.raises(WorkerDied) as death:
                 copy.run("time.sleep(10)")
             assert death.value.stopped_by == "wall"
+
+
+@pytest.mark.parametrize("backend", backends())
+def test_copies_under_each_back_end(backend: str) -> None:
+    """What another back end cannot do must be refused by name, and the rest be measured alike."""
+    limits = Limits(processes=None, scratch=None) if backend == "landlock" else Limits()
+    with Runtime(JailPolicy(limits=limits), backend=backend) as runtime:
+        runtime.exec("x = 1")
+        if backend == "landlock":
+            with pytest.raises(ForkRefused, match="/proc is not readable"):
+                runtime.fork()
+            assert runtime.get("x") == 1
+            return
+        with runtime.fork() as copy:
+            with pytest.raises(WorkerDied) as death:
+                copy.run("import os; os._exit(7)")
+            assert death.value.exit_code == 7
+            assert runtime.get("x") == 1
 
 
 def test_suspending_one_lets_the_other_run() -> None:
