@@ -89,6 +89,22 @@ def test_a_copy_of_a_worker_that_has_not_run_anything(runtime: AnyRuntime) -> No
         assert runtime.eval("40 + 2") == 42
 
 
+def test_a_paused_copy_is_a_state_to_go_back_to(runtime: AnyRuntime) -> None:
+    """A checkpoint must not run meanwhile, nor be used up by going back to it."""
+    runtime.exec("import time\nsteps = [1]")
+    with runtime.fork() as checkpoint:
+        checkpoint.pause()
+        runtime.exec("steps.append('wrong')")
+        for _ in range(2):
+            with checkpoint.fork() as again:
+                again.exec("steps.append(2)")
+                assert again.get("steps") == [1, 2]
+        with pytest.raises(TimeoutError):
+            checkpoint.ping(0.1)
+        checkpoint.resume()
+        assert checkpoint.get("steps") == [1]
+
+
 def test_copies_of_copies(runtime: AnyRuntime) -> None:
     """Must not stop at the first generation."""
     runtime.exec("generation = 0")

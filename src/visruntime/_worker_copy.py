@@ -29,13 +29,24 @@ def copy_worker(original: Worker, *, broken: Callable[[], object]) -> Worker:
     """Return a copy of *original*, which must be between two runs.
 
     The copy has the state of the interpreter, another process, and the same number of the
-    last run. *broken* is called where the original cannot be used any more.
+    last run. *broken* is called where the original cannot be used any more. One that is
+    paused goes on for the moment that it takes.
 
     Raises:
         ForkRefused: it cannot be copied in its present state; it is as before.
         WorkerDied: it, or the copy, has ended or did not answer in time.
         ProtocolViolation: it, or the copy, broke the protocol.
     """
+    if not original._pauses.under_way:
+        return _copy(original, broken)
+    original.suspend(suspended=False)
+    try:
+        return _copy(original, broken)
+    finally:
+        original.suspend(suspended=True)
+
+
+def _copy(original: Worker, broken: Callable[[], object]) -> Worker:
     limit = Limit(COPY_SECONDS)
     try:
         expected = original.process.expect()
