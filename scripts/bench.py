@@ -20,7 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks import arrays, calls, names, scale, starts, streams, workers
+from benchmarks import arrays, calls, copies, names, scale, starts, streams, workers
 from benchmarks.model import Result, measure
 
 if TYPE_CHECKING:
@@ -32,9 +32,12 @@ ROWS: dict[str, Callable[[], Any]] = {
     "2": starts.new_jail,
     "4": starts.python_in_an_open_jail,
     "5": starts.worker,
+    "6": copies.fresh_worker,
     "8": workers.short_run,
     "9": workers.callback,
     "10": arrays.out_of_a_worker,
+    "11": copies.idle_memory,
+    "12": copies.numpy_preloaded,
     "13a": calls.opening,
     "13b": calls.stat,
     "13c": calls.getppid,

@@ -19,7 +19,7 @@ LAYERS = {
     "state": ("state",),
     "runtime": (
         "runtime", "callbacks", "displays", "aio", "executor", "environments", "packages", "results",
-        "worker", "processes", "elf", "denials",
+        "worker", "processes", "elf", "denials", "_zygote",
     ),
     "jail": ("jail", "network", "events"),
     "base": (

@@ -14,11 +14,11 @@ import visruntime
 PUBLIC = """
 Array BuiltEnvironment Canary Clause CommandError CommandFailed CommandNotExecutable CommandNotFound
 CommandResult CommandTimeout ConfinementReport CrashReport Decision Denial Display DoctorReport
-Egress EnforcementReport Environment EnvironmentNotBuilt Grant GuestError HostCalls Jail JailClosed
-JailPolicy JailProcess JailUnavailable LimitExceeded Limits OutputLimitExceeded PathDenied
-PolicyError PolicyUnsupported ProcessInfo ProtocolViolation Rule RunEvent RunHandle RunResult Rung
-Runtime Secret Stop Table TerminalPreview TerminalSession Timeouts TrustedRuntime Usage Violation
-VisRuntimeError WorkerDied check_confinement doctor
+Egress EnforcementReport Environment EnvironmentNotBuilt ForkRefused Grant GuestError HostCalls Jail
+JailClosed JailPolicy JailProcess JailUnavailable LimitExceeded Limits OutputLimitExceeded
+PathDenied PolicyError PolicyUnsupported ProcessInfo ProtocolViolation Rule RunEvent RunHandle
+RunResult Rung Runtime Secret Stop Table TerminalPreview TerminalSession Timeouts TrustedRuntime
+Usage Violation VisRuntimeError WorkerDied check_confinement doctor
 """.split()
 
 HEAVY = ("asyncio", "argparse", "dataclasses", "inspect", "sqlite3", "typing", "re", "hashlib")

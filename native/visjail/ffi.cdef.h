@@ -185,6 +185,9 @@ typedef struct {
 
 vj_status vj_run_start(vj_jail *jail, const vj_spawn *spawn, vj_run **run, int32_t *pid,
                        vj_error *error);
+vj_status vj_run_expect(vj_run *run, uint64_t timeout_ns, vj_run **expected,
+                        vj_error *error);
+vj_status vj_run_adopt(vj_run *expected, int process, int32_t *pid, vj_error *error);
 vj_status vj_run_wait(vj_run *run, int64_t timeout_ns, vj_exit *result, vj_error *error);
 vj_status vj_run_signal(vj_run *run, int32_t signal_number);
 vj_status vj_run_kill(vj_run *run);

@@ -240,7 +240,7 @@ static int is_helper(const vj_setup *setup, long pid) {
 _Noreturn static void leave(const vj_setup *setup, int signals, int code) {
     int on_host = setup->plan->backend == VJ_BACKEND_LANDLOCK;
     for (int turn = 0; on_host && turn < END_TURNS; turn++) {
-        vj_tree_kill();
+        vj_tree_kill((vj_spared){0}, turn == 0);
         long pid;
         do {
             pid = sys(SYS_wait4, -1, 0, WNOHANG, 0);

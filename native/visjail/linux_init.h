@@ -12,6 +12,7 @@
 //   linux_relay.c       the process that moves their bytes
 //   linux_prepared.c    places that bubblewrap made, or nobody: compared with the plan
 //   linux_keeper.c      one process per run: owns the run's tree, and ends it
+//   linux_members.c     the programs below one keeper, where one forked others
 //   linux_tree.c        which processes a run has; signals to all of them
 //   linux_memory.c      cgroups, and the watch over the memory of the whole jail
 //   linux_shared_memory.c  a limit on System V shared memory

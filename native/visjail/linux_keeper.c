@@ -1,13 +1,15 @@
 // A keeper: a process that owns the tree of one run at a time, and ends it.
 //
 // Keepers are forked ahead by pid 1 and wait for a request. When nothing of a run is
-// left a keeper can take the next one, which saves a fork and an exit. As child
+// left a keeper can take the next one, which saves a fork and an exit. A program can
+// become several (linux_members.c); then the keeper ends with the last. As child
 // subreaper a keeper inherits every descendant whose parent ended, however
 // often it forked or changed its session, so "no child left" means that
 // nothing of the run is left. Keepers are outside the guest's Landlock domain: a
 // guest cannot signal them. If one is killed all the same, pid 1 ends the jail.
 
 #include "linux_init.h"
+#include "linux_members.h"
 #include "linux_tree.h"
 
 #include <errno.h>
@@ -17,62 +19,15 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 
 #define SIGNAL_SET_SIZE 8
 #define NANOSECONDS     1000000000ull
-#define END_TURNS       500      // ten seconds, if nothing ends
-#define KILL_WAIT_NS    20000000 // between passes over a tree that is ending
-#define DEATHS_NS       200000000
 #define MEMORY_TICK_NS  10000000
 
-// How often to look whether a suspended run stands still, and how often it may not.
-#define HOLD_LEAST_NS 50000000ull
-#define HOLD_MOST_NS  400000000ull
-#define HOLD_SHARE    10 // a look is followed by a pause of this many times its length
-#define RESUMED_MOST  16
-
-typedef struct {
-    const vj_setup *setup;
-    int channel;
-    int signals;
-    int pid; // of the direct child, 0 once it has been reaped
-    int status;
-    vj_stop stop;
-    int suspended;
-    uint64_t hold_at;    // when to look next whether it stands still
-    uint64_t hold_pause; // how long the last pause was
-    uint32_t resumed;    // how often it did not
-    uint32_t killed;
-    uint64_t deadline;   // CLOCK_MONOTONIC, 0: none
-    uint64_t program_us; // of the direct child alone
-    uint64_t user_us;    // of all that was reaped
-    uint64_t system_us;
-    uint64_t resident_kib; // the largest
-    vj_memory memory;
-} vj_keeper;
-
-static void reply(vj_keeper *keeper, vj_message *message) {
-    vj_message_send(keeper->channel, message, 0, 0, 0, 0);
-}
-
-static uint64_t microseconds(const struct timeval *time) {
-    return (uint64_t)time->tv_sec * 1000000 + (uint64_t)time->tv_usec;
-}
-
-// What the limit of processor time is about is the direct child's own time, which
-// is mixed with that of its children once it has been reaped.
-static void measure_program(vj_keeper *keeper) {
-    siginfo_t ended;
-    memset(&ended, 0, sizeof ended);
-    int flags = WEXITED | WNOWAIT | WNOHANG;
-    if (sys(SYS_waitid, P_PID, keeper->pid, &ended, flags, 0) == 0 && ended.si_pid) {
-        keeper->program_us = vj_tree_processor_time(keeper->pid);
-    }
-}
+// How often a suspended member may have run on.
+#define RESUMED_MOST 16
 
 int vj_signals_drain(int signals) {
     struct signalfd_siginfo records[4];
@@ -86,87 +41,9 @@ int vj_signals_drain(int signals) {
     }
 }
 
-static int reap(vj_keeper *keeper) {
-    if (keeper->pid && keeper->setup->plan->limits.cpu_seconds) measure_program(keeper);
-    for (;;) {
-        int status = 0;
-        struct rusage usage;
-        memset(&usage, 0, sizeof usage);
-        long pid = sys(SYS_wait4, -1, &status, WNOHANG, &usage);
-        if (pid == -ECHILD) return 0;
-        if (pid <= 0) return 1;
-        // With what it had waited for itself.
-        keeper->user_us += microseconds(&usage.ru_utime);
-        keeper->system_us += microseconds(&usage.ru_stime);
-        if ((uint64_t)usage.ru_maxrss > keeper->resident_kib) {
-            keeper->resident_kib = (uint64_t)usage.ru_maxrss;
-        }
-        if (pid == keeper->pid) {
-            keeper->status = status;
-            keeper->pid = 0;
-        }
-    }
-}
+// ---- requests ---------------------------------------------------------------
 
-// Take the deaths that come, until none has come for a while: to look at the
-// whole tree after each would take longer than the deaths themselves. Not for
-// ever, because what is not ended yet may go on making short-lived children.
-static void await_deaths(vj_keeper *keeper) {
-    uint64_t end = vj_clock() + DEATHS_NS;
-    while (reap(keeper) && vj_clock() < end) {
-        struct pollfd wait = {.fd = keeper->signals, .events = POLLIN};
-        struct __kernel_timespec timeout = {.tv_nsec = KILL_WAIT_NS};
-        if (sys(SYS_ppoll, &wait, 1, &timeout, 0, SIGNAL_SET_SIZE) == 0) return;
-        vj_signals_drain(keeper->signals);
-    }
-}
-
-// End everything that is left.
-static void end_tree(vj_keeper *keeper) {
-    for (int turn = 0; reap(keeper); turn++) {
-        // Ending as a failure makes pid 1 end the jail, and this run with it.
-        if (turn == END_TURNS) vj_exit_process(1);
-        keeper->killed += vj_tree_kill();
-        await_deaths(keeper);
-    }
-}
-
-static void suspend(vj_keeper *keeper, int suspended) {
-    // Once is enough: a second look would take all for stopped by job control.
-    if (keeper->suspended != suspended) {
-        if (suspended) {
-            vj_tree_suspend();
-        } else {
-            vj_tree_resume();
-        }
-    }
-    keeper->suspended = suspended;
-    keeper->resumed = 0;
-    keeper->hold_pause = HOLD_LEAST_NS;
-    keeper->hold_at = vj_clock() + HOLD_LEAST_NS;
-    vj_message done = {.kind = VJ_MESSAGE_DONE};
-    reply(keeper, &done);
-}
-
-// SIGSTOP is undone by SIGCONT, and a process can have that sent to itself while it
-// stands still: by a timer, a descriptor, or the end of its parent. It is stopped again,
-// and the run ended when that does not help.
-static void hold(vj_keeper *keeper) {
-    uint64_t start = vj_clock();
-    if (!keeper->suspended || start < keeper->hold_at) return;
-    uint32_t running = vj_tree_hold();
-    keeper->resumed += running != 0;
-    keeper->hold_pause *= 2;
-    if (running) keeper->hold_pause = HOLD_LEAST_NS;
-    if (keeper->hold_pause > HOLD_MOST_NS) keeper->hold_pause = HOLD_MOST_NS;
-    uint64_t end = vj_clock();
-    uint64_t least = (end - start) * HOLD_SHARE;
-    keeper->hold_at = end + (least > keeper->hold_pause ? least : keeper->hold_pause);
-}
-
-// ---- the run ---------------------------------------------------------------
-
-static long receive(vj_keeper *keeper, vj_request *request, int wait) {
+static long receive(int channel, vj_request *request, int wait) {
     static char data[VJ_INLINE_DATA_MAX];
     struct iovec parts[2] = {
         {.iov_base = &request->message, .iov_len = sizeof request->message},
@@ -180,8 +57,8 @@ static long receive(vj_keeper *keeper, vj_request *request, int wait) {
         .msg_control = control,
         .msg_controllen = sizeof control,
     };
-    long size = sys(SYS_recvmsg, keeper->channel, &header,
-                    MSG_CMSG_CLOEXEC | (wait ? 0 : MSG_DONTWAIT));
+    long size =
+        sys(SYS_recvmsg, channel, &header, MSG_CMSG_CLOEXEC | (wait ? 0 : MSG_DONTWAIT));
     if (size <= 0) return size;
     request->descriptor_count = 0;
     struct cmsghdr *part = CMSG_FIRSTHDR(&header);
@@ -220,106 +97,166 @@ static void close_descriptors(vj_request *request) {
     request->descriptor_count = 0;
 }
 
-static long start(vj_keeper *keeper, vj_request *request, vj_stage *stage) {
+static long start(const vj_setup *setup, vj_request *request, vj_stage *stage) {
     *stage = VJ_STAGE_REQUEST;
     const char *inside = request->data;
     long result = map_strings(request);
     if (result == 0 && request->descriptor_count != request->message.descriptor_count) {
         result = -EBADF;
     }
-    if (result == 0) result = vj_program_start(keeper->setup, request, stage);
+    if (result == 0) result = vj_program_start(setup, request, stage);
     if (request->data != inside) {
         sys(SYS_munmap, request->data, request->message.data_size);
     }
     return result;
 }
 
-static void handle_host(vj_keeper *keeper) {
+// ---- the run ---------------------------------------------------------------
+
+static void answer_adoption(vj_keeper *keeper, vj_member *member, vj_request *request) {
+    int process = request->descriptor_count ? request->descriptors[0] : -1;
+    long result = vj_member_adopt(keeper, member, process);
+    vj_message answer = {.kind = VJ_MESSAGE_STARTED, .pid = member->pid};
+    if (result < 0) {
+        answer = (vj_message){.kind = VJ_MESSAGE_FAILED,
+                              .stage = VJ_STAGE_PROCESS,
+                              .error = (int32_t)-result};
+        member->stop = VJ_STOP_KILLED;
+    }
+    vj_message_send(member->channel, &answer, 0, 0, 0, 0);
+}
+
+static void handle_host(vj_keeper *keeper, vj_member *member) {
     vj_request request = {0};
-    long size = receive(keeper, &request, 0);
+    long size = receive(member->channel, &request, 0);
     if (size == -EAGAIN) return;
     if (size <= 0) {
         // The host let go of the run: it has no owner left.
-        keeper->stop = VJ_STOP_KILLED;
+        member->stop = VJ_STOP_KILLED;
         return;
     }
-    close_descriptors(&request);
-    if (request.message.kind == VJ_MESSAGE_KILL) keeper->stop = VJ_STOP_KILLED;
-    if (request.message.kind == VJ_MESSAGE_SIGNAL && keeper->pid) {
-        sys(SYS_kill, keeper->pid, request.message.status);
+    uint32_t kind = request.message.kind;
+    if (kind == VJ_MESSAGE_EXPECT && member->pid && request.descriptor_count == 1) {
+        // Its descriptor stays.
+        request.descriptor_count = 0;
+        vj_member_expect(keeper, request.descriptors[0], request.message.timeout_ns);
     }
-    if (request.message.kind == VJ_MESSAGE_SUSPEND) suspend(keeper, 1);
-    if (request.message.kind == VJ_MESSAGE_RESUME) suspend(keeper, 0);
+    if (kind == VJ_MESSAGE_ADOPT && member->expected) {
+        answer_adoption(keeper, member, &request);
+    }
+    close_descriptors(&request);
+    if (kind == VJ_MESSAGE_KILL) member->stop = VJ_STOP_KILLED;
+    if (kind == VJ_MESSAGE_SIGNAL && member->pid) {
+        sys(SYS_kill, member->pid, request.message.status);
+    }
+    if (kind == VJ_MESSAGE_SUSPEND) vj_member_suspend(keeper, member, 1);
+    if (kind == VJ_MESSAGE_RESUME) vj_member_suspend(keeper, member, 0);
 }
 
 // How long the keeper may sleep, or UINT64_MAX.
-static uint64_t time_left(const vj_keeper *keeper) {
+static uint64_t time_left(vj_keeper *keeper) {
     uint64_t time = vj_clock();
     uint64_t left = UINT64_MAX;
-    if (keeper->deadline) left = keeper->deadline > time ? keeper->deadline - time : 0;
+    for (uint32_t i = 0; i < keeper->member_count; i++) {
+        const vj_member *member = &keeper->members[i];
+        if (member->channel < 0 || member->stop) continue;
+        uint64_t next = member->deadline ? member->deadline : UINT64_MAX;
+        if (member->suspended && member->hold_at < next) next = member->hold_at;
+        if (next == UINT64_MAX) continue;
+        uint64_t its = next > time ? next - time : 0;
+        if (its < left) left = its;
+    }
     if (vj_memory_is_bounded(keeper->setup) && left > MEMORY_TICK_NS)
         left = MEMORY_TICK_NS;
-    if (keeper->suspended) {
-        uint64_t pause = keeper->hold_at > time ? keeper->hold_at - time : 0;
-        if (left > pause) left = pause;
+    return left;
+}
+
+static int is_over(const vj_member *member) {
+    return member->channel >= 0 && (member->stop || (!member->expected && !member->pid));
+}
+
+static void stop_all(vj_keeper *keeper, vj_stop stop) {
+    for (uint32_t i = 0; i < keeper->member_count; i++) {
+        vj_member *member = &keeper->members[i];
+        if (member->channel >= 0 && !member->stop) member->stop = stop;
+    }
+}
+
+// Wait until something happens; fills what came of each member's channel.
+static void look_around(vj_keeper *keeper, struct pollfd *events) {
+    uint32_t count = 1;
+    events[0] = (struct pollfd){.fd = keeper->signals, .events = POLLIN};
+    for (uint32_t i = 0; i < keeper->member_count; i++) {
+        const vj_member *member = &keeper->members[i];
+        // One that only waits to be ended is not listened to any more.
+        int channel = is_over(member) ? -1 : member->channel;
+        events[count++] = (struct pollfd){.fd = channel, .events = POLLIN};
+    }
+    uint64_t time = time_left(keeper);
+    struct __kernel_timespec left = {
+        .tv_sec = (long long)(time / NANOSECONDS),
+        .tv_nsec = (long long)(time % NANOSECONDS),
+    };
+    long result =
+        sys(SYS_ppoll, events, count, time == UINT64_MAX ? 0 : &left, 0, SIGNAL_SET_SIZE);
+    if (result < 0 && result != -EINTR) vj_exit_process(1);
+}
+
+static void handle_events(vj_keeper *keeper, const struct pollfd *events) {
+    if (events[0].revents) {
+        if (vj_signals_drain(keeper->signals)) keeper->ordered = 1;
+        // Only the death of a member ends something; adopted ones are just reaped.
+        vj_members_reap(keeper);
+    }
+    if (keeper->ordered) {
+        stop_all(keeper, VJ_STOP_CLOSED);
+        return;
+    }
+    // Also where a program has just ended: the kernel may have ended it for this.
+    if (vj_memory_is_over(keeper->setup, &keeper->memory)) {
+        stop_all(keeper, VJ_STOP_MEMORY);
+        return;
+    }
+    // A member that is added on the way has no event yet.
+    uint32_t count = keeper->member_count;
+    for (uint32_t i = 0; i < count; i++) {
+        vj_member *member = &keeper->members[i];
+        if (is_over(member)) continue;
+        vj_member_hold(keeper, member);
+        if (member->deadline && vj_clock() >= member->deadline) {
+            member->stop = VJ_STOP_TIMEOUT;
+        } else if (member->resumed >= RESUMED_MOST) {
+            member->stop = VJ_STOP_KILLED;
+        } else if (events[i + 1].revents) {
+            handle_host(keeper, member);
+        }
+    }
+}
+
+// End the members that are over; returns whether any is left.
+static int end_members(vj_keeper *keeper) {
+    int left = 0;
+    for (uint32_t i = 0; i < keeper->member_count; i++) {
+        vj_member *member = &keeper->members[i];
+        if (member->channel < 0) continue;
+        if (!is_over(member) || !vj_member_end(keeper, member)) left = 1;
     }
     return left;
 }
 
-// Wait until the direct child has ended, a limit is reached or the host wants the end.
+// Serve the members until none is left.
 static void watch(vj_keeper *keeper) {
-    while (keeper->pid && !keeper->stop) {
-        struct pollfd events[2] = {
-            {.fd = keeper->channel, .events = POLLIN},
-            {.fd = keeper->signals, .events = POLLIN},
-        };
-        uint64_t time = time_left(keeper);
-        struct __kernel_timespec left = {
-            .tv_sec = (long long)(time / NANOSECONDS),
-            .tv_nsec = (long long)(time % NANOSECONDS),
-        };
-        long result =
-            sys(SYS_ppoll, events, 2, time == UINT64_MAX ? 0 : &left, 0, SIGNAL_SET_SIZE);
-        if (result < 0 && result != -EINTR) vj_exit_process(1);
-        if (events[1].revents) {
-            if (vj_signals_drain(keeper->signals)) keeper->stop = VJ_STOP_CLOSED;
-            // Only the direct child ends the run; adopted ones are just reaped.
-            reap(keeper);
-        }
-        if (keeper->stop == VJ_STOP_CLOSED) return;
-        hold(keeper);
-        // Also of a child that has just ended: the kernel may have ended it for this.
-        if (vj_memory_is_over(keeper->setup, &keeper->memory)) {
-            keeper->stop = VJ_STOP_MEMORY;
-        } else if (keeper->pid && keeper->deadline && vj_clock() >= keeper->deadline) {
-            keeper->stop = VJ_STOP_TIMEOUT;
-        } else if (keeper->pid && keeper->resumed >= RESUMED_MOST) {
-            keeper->stop = VJ_STOP_KILLED;
-        } else if (keeper->pid && events[0].revents) {
-            handle_host(keeper);
-        }
-    }
-}
-
-static void report_exit(vj_keeper *keeper) {
-    vj_message exited = {
-        .kind = VJ_MESSAGE_EXITED,
-        .status = keeper->status,
-        .stop = keeper->stop,
-        .killed = keeper->killed,
-        .program_us = keeper->program_us,
-        .user_us = keeper->user_us,
-        .system_us = keeper->system_us,
-        .resident_kib = keeper->resident_kib,
-        .watched = keeper->memory.watched,
-    };
-    reply(keeper, &exited);
+    static struct pollfd events[VJ_MEMBERS_MAX + 1];
+    do {
+        look_around(keeper, events);
+        handle_events(keeper, events);
+    } while (end_members(keeper));
 }
 
 // Wait for the next request. Orders to a run that had just ended may come before it.
-static long next_request(vj_keeper *keeper, vj_request *request) {
+static long next_request(int channel, vj_request *request) {
     for (;;) {
-        long size = receive(keeper, request, 1);
+        long size = receive(channel, request, 1);
         if (size == 0 || size == -ECONNRESET) vj_exit_process(0); // no longer needed
         if (size < 0 || request->message.kind == VJ_MESSAGE_SPAWN) return size;
         close_descriptors(request);
@@ -335,34 +272,34 @@ static uint64_t follow_supervisor(const vj_setup *setup, long supervisor) {
     return 1ull << (SIGTERM - 1);
 }
 
-static void serve(const vj_setup *setup, int channel, int signals, uint64_t end_signal) {
-    vj_keeper keeper = {.setup = setup, .channel = channel, .signals = signals};
+static void serve(vj_keeper *keeper, int channel, uint64_t end_signal) {
+    const vj_setup *setup = keeper->setup;
     vj_request request = {0};
     sys(SYS_rt_sigprocmask, SIG_UNBLOCK, &end_signal, 0, SIGNAL_SET_SIZE);
-    long size = next_request(&keeper, &request);
+    long size = next_request(channel, &request);
     sys(SYS_rt_sigprocmask, SIG_BLOCK, &end_signal, 0, SIGNAL_SET_SIZE);
-    vj_memory_begin(setup, &keeper.memory);
+    vj_memory_begin(setup, &keeper->memory);
     vj_stage stage = VJ_STAGE_REQUEST;
-    long result = size < 0 ? size : start(&keeper, &request, &stage);
+    long result = size < 0 ? size : start(setup, &request, &stage);
     if (size > 0) close_descriptors(&request);
     if (result < 0) {
         vj_message failed = {
             .kind = VJ_MESSAGE_FAILED, .stage = stage, .error = (int32_t)-result};
-        reply(&keeper, &failed);
+        vj_message_send(channel, &failed, 0, 0, 0, 0);
         return;
     }
-    keeper.pid = (int)result;
+    keeper->member_count = 1;
+    keeper->members[0] = (vj_member){.channel = channel, .pid = (int)result};
     if (request.message.timeout_ns)
-        keeper.deadline = vj_clock() + request.message.timeout_ns;
+        keeper->members[0].deadline = vj_clock() + request.message.timeout_ns;
     if (!(request.message.flags & VJ_SPAWN_QUIET)) {
-        vj_message started = {.kind = VJ_MESSAGE_STARTED, .pid = keeper.pid};
-        reply(&keeper, &started);
+        vj_message started = {.kind = VJ_MESSAGE_STARTED, .pid = keeper->members[0].pid};
+        vj_message_send(channel, &started, 0, 0, 0, 0);
     }
 
-    watch(&keeper);
-    end_tree(&keeper);
-    report_exit(&keeper);
-    if (keeper.stop == VJ_STOP_CLOSED) vj_exit_process(0); // after its supervisor
+    watch(keeper);
+    // After its supervisor; and the channel of a family is closed.
+    if (keeper->ordered || keeper->is_family) vj_exit_process(0);
 }
 
 _Noreturn void vj_keeper_run(const vj_setup *setup, int channel, long supervisor) {
@@ -373,8 +310,11 @@ _Noreturn void vj_keeper_run(const vj_setup *setup, int channel, long supervisor
     int signals =
         (int)sys(SYS_signalfd4, -1, &watched, SIGNAL_SET_SIZE, O_CLOEXEC | O_NONBLOCK);
     if (signals < 0) vj_exit_process(1);
+    static vj_keeper keeper;
+    keeper.setup = setup;
+    keeper.signals = signals;
     for (;;) {
         vj_tree_forget();
-        serve(setup, channel, signals, end_signal);
+        serve(&keeper, channel, end_signal);
     }
 }

@@ -1,7 +1,8 @@
 // The tree of a run: which processes there are, and signals to all of them.
 //
 // Everything here is about the descendants of the calling process, which as
-// child subreaper keeps them however often they fork or change their session.
+// child subreaper keeps them however often they fork or change their session. Several
+// programs that live at once below one keeper are told apart by its direct children.
 
 #include "linux_tree.h"
 
@@ -117,15 +118,23 @@ static long add_entry(int proc, const char *name, void *context) {
     return 0;
 }
 
+static int is_spared(vj_spared spared, int pid) {
+    if (spared.only) return pid != spared.only;
+    for (uint32_t i = 0; i < spared.count; i++) {
+        if (spared.pids[i] == pid) return 1;
+    }
+    return 0;
+}
+
 // Mark all processes that descend from `root`.
-static void mark_descendants(tree *table, int root) {
+static void mark_descendants(tree *table, int root, vj_spared spared) {
     int changed = 1;
     while (changed) {
         changed = 0;
         for (uint32_t i = 0; i < table->count; i++) {
             tree_entry *entry = &table->entries[i];
             if (entry->descendant) continue;
-            int inside = entry->parent == root;
+            int inside = entry->parent == root && !is_spared(spared, entry->pid);
             for (uint32_t j = 0; !inside && j < table->count; j++) {
                 inside = table->entries[j].descendant &&
                          table->entries[j].pid == entry->parent;
@@ -143,12 +152,32 @@ static const tree_entry *find_entry(const tree *table, int pid) {
     return 0;
 }
 
-static const tree *look(void) {
+static const tree *look(vj_spared spared) {
     static tree table;
     table.count = 0;
     vj_tree_each(add_entry, &table);
-    mark_descendants(&table, (int)sys(SYS_getpid));
+    mark_descendants(&table, (int)sys(SYS_getpid), spared);
     return &table;
+}
+
+int vj_tree_is_left(vj_spared spared) {
+    const tree *now = look(spared);
+    for (uint32_t i = 0; i < now->count; i++) {
+        if (now->entries[i].descendant) return 1;
+    }
+    return 0;
+}
+
+long vj_tree_children(int *pids, uint32_t most) {
+    const tree *now = look((vj_spared){0});
+    int self = (int)sys(SYS_getpid);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < now->count; i++) {
+        if (now->entries[i].parent != self) continue;
+        if (count == most) return -E2BIG;
+        pids[count++] = now->entries[i].pid;
+    }
+    return count;
 }
 
 static int on_host;
@@ -176,16 +205,20 @@ static void send(const tree_entry *target, int signal) {
 }
 
 // One pass: send `signal` to every descendant that has not had it according to
-// `known`, which then knows it. Returns how many were new.
-static uint32_t signal_tree(tree *known, int signal) {
-    const tree *now = look();
+// `known`, which then knows it, and still knows of the spared what it knew before.
+// Returns how many were new.
+static uint32_t signal_tree(tree *known, vj_spared spared, int signal) {
+    const tree *now = look(spared);
     static tree next;
     next.count = 0;
     uint32_t fresh = 0;
     for (uint32_t i = 0; i < now->count; i++) {
         tree_entry entry = now->entries[i];
-        if (!entry.descendant) continue;
         const tree_entry *before = find_entry(known, entry.pid);
+        if (!entry.descendant) {
+            if (before) next.entries[next.count++] = *before;
+            continue;
+        }
         if (!before || !before->signalled) {
             send(&entry, signal);
             fresh++;
@@ -201,10 +234,9 @@ static uint32_t signal_tree(tree *known, int signal) {
 }
 
 // A stopped process cannot fork: pass after pass finds fewer, until none is new.
-static void stop(tree *known) {
-    known->count = 0;
+static void stop(tree *known, vj_spared spared) {
     for (int pass = 0; pass < STOP_PASSES; pass++) {
-        if (!signal_tree(known, SIGSTOP)) return;
+        if (!signal_tree(known, spared, SIGSTOP)) return;
     }
 }
 
@@ -216,33 +248,47 @@ void vj_tree_forget(void) {
     suspended.count = held.count = killed.count = 0;
 }
 
-uint32_t vj_tree_kill(void) {
+uint32_t vj_tree_kill(vj_spared spared, int first) {
     static tree stopped;
-    stop(&stopped);
-    return signal_tree(&killed, SIGKILL);
+    stopped.count = 0;
+    if (first) killed.count = 0;
+    stop(&stopped, spared);
+    return signal_tree(&killed, spared, SIGKILL);
 }
 
-static int all_stand_still(void) {
-    const tree *now = look();
+static int all_stand_still(vj_spared spared) {
+    const tree *now = look(spared);
     for (uint32_t i = 0; i < now->count; i++) {
         if (now->entries[i].descendant && !now->entries[i].stopped) return 0;
     }
     return 1;
 }
 
-void vj_tree_suspend(void) {
-    held.count = 0;
-    stop(&suspended);
+// Of an earlier time what was seen of these processes counts no more.
+static void forget_descendants(tree *known, vj_spared spared) {
+    const tree *now = look(spared);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < known->count; i++) {
+        const tree_entry *entry = find_entry(now, known->entries[i].pid);
+        if (entry && !entry->descendant) known->entries[count++] = known->entries[i];
+    }
+    known->count = count;
+}
+
+void vj_tree_suspend(vj_spared spared) {
+    forget_descendants(&suspended, spared);
+    forget_descendants(&held, spared);
+    stop(&suspended, spared);
     // A signal takes a moment to arrive. Not for ever: a process that waits for its
     // vfork child, or for a device, stands still without being in state T.
-    for (int turn = 0; turn < STILL_TURNS && !all_stand_still(); turn++) {
+    for (int turn = 0; turn < STILL_TURNS && !all_stand_still(spared); turn++) {
         struct __kernel_timespec moment = {.tv_nsec = STILL_WAIT_NS};
         sys(SYS_nanosleep, &moment, 0);
     }
 }
 
-void vj_tree_resume(void) {
-    const tree *now = look();
+void vj_tree_resume(vj_spared spared) {
+    const tree *now = look(spared);
     for (uint32_t i = 0; i < now->count; i++) {
         const tree_entry *entry = &now->entries[i];
         const tree_entry *before = find_entry(&suspended, entry->pid);
@@ -254,6 +300,23 @@ void vj_tree_resume(void) {
 
 static long open_proc(void) {
     return sys(SYS_openat, AT_FDCWD, "/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+}
+
+long vj_process_number(int descriptor) {
+    char path[48], text[1024] = {0};
+    vj_text name = {.data = path, .capacity = sizeof path};
+    vj_text_string(&name, "/proc/self/fdinfo/");
+    vj_text_number(&name, (uint64_t)descriptor, 10);
+    VJ_AUTO_FD file = (int)sys(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+    long size = file < 0 ? file : sys(SYS_read, file, text, sizeof text - 1);
+    static const char key[] = "\nPid:\t";
+    long length = (long)sizeof key - 1;
+    for (long at = 0; at + length < size; at++) {
+        if (memcmp(text + at, key, (size_t)length) != 0) continue;
+        at += length;
+        return text[at] == '-' ? -1 : field(text, size, &at, 0);
+    }
+    return -ESRCH;
 }
 
 uint64_t vj_tree_processor_time(int pid) {
@@ -286,16 +349,19 @@ static uint64_t what_it_ran(int pid) {
     return (uint64_t)field(line, size, &at, 0) + vj_tree_processor_time(pid);
 }
 
-uint32_t vj_tree_hold(void) {
+uint32_t vj_tree_hold(vj_spared spared) {
     static tree next;
-    const tree *now = look();
+    const tree *now = look(spared);
     uint32_t running = 0;
     next.count = 0;
     for (uint32_t i = 0; i < now->count; i++) {
         tree_entry entry = now->entries[i];
-        if (!entry.descendant) continue;
-        entry.ran = what_it_ran(entry.pid);
         const tree_entry *before = find_entry(&held, entry.pid);
+        if (!entry.descendant) { // of others: what was seen of them still counts
+            if (before) next.entries[next.count++] = *before;
+            continue;
+        }
+        entry.ran = what_it_ran(entry.pid);
         int is_same = before && before->started == entry.started;
         // A signal takes a moment to arrive, and for ever where the process never gets
         // its turn. One that has had it goes on because it was continued.

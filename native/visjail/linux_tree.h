@@ -4,6 +4,14 @@
 
 #include "linux_system.h"
 
+// Children of the caller that a call leaves alone, with all that descends from them:
+// these, or where `only` is not 0 all but that one.
+typedef struct {
+    const int *pids;
+    uint32_t count;
+    int only;
+} vj_spared;
+
 // Forget the run that was looked at before.
 void vj_tree_forget(void);
 
@@ -13,17 +21,27 @@ void vj_tree_on_host(void);
 
 // Stop all descendants of the caller, then send each SIGKILL. Stopping first keeps
 // a fork bomb from growing while it is being counted. Returns how many were not
-// yet killed by an earlier call.
-uint32_t vj_tree_kill(void);
+// yet killed by an earlier call; the `first` of several calls remembers none.
+uint32_t vj_tree_kill(vj_spared spared, int first);
+
+// Whether any descendant is left that has not ended.
+int vj_tree_is_left(vj_spared spared);
+
+// The children of the caller that have not ended: how many, or -E2BIG.
+long vj_tree_children(int *pids, uint32_t most);
 
 // Stop all descendants; continue them, but those that had been stopped before, by
 // job control for instance. Both take effect before they return.
-void vj_tree_suspend(void);
-void vj_tree_resume(void);
+void vj_tree_suspend(vj_spared spared);
+void vj_tree_resume(vj_spared spared);
+
+// Of a process that is named by a pidfd: its number in the pid namespace of /proc, 0
+// where it has none there, -1 once it has ended and was waited for.
+long vj_process_number(int descriptor);
 
 // Of a suspended run: stop again what goes on. Returns how many processes have run since
 // the last call, though they had been stopped.
-uint32_t vj_tree_hold(void);
+uint32_t vj_tree_hold(vj_spared spared);
 
 // Processor time of one process, its threads included and its children not, in
 // microseconds, of which the kernel counts 10,000 at a time.

@@ -41,6 +41,11 @@ typedef enum {
     VJ_MESSAGE_SUSPEND,     // host -> keeper: stop the whole run; answered by DONE
     VJ_MESSAGE_RESUME,      // host -> keeper: continue it; answered by DONE
     VJ_MESSAGE_DONE,        // keeper -> host
+    VJ_MESSAGE_EXPECT,      // host -> keeper: a process of this run will fork a program;
+                            // the channel of its own is attached, on which DONE or
+                            // FAILED is the answer
+    VJ_MESSAGE_ADOPT,       // host -> keeper, on that channel: it is the process of this
+                            // pidfd; answered by STARTED or FAILED
     VJ_MESSAGE_PORTS,       // init -> host: the ports that listen, one int32 each
     VJ_MESSAGE_EXITED,      // keeper -> host: nothing of the run is left
 } vj_message_kind;
@@ -95,6 +100,11 @@ typedef enum {
 // Flags of READY.
 enum {
     VJ_READY_SHARED_MEMORY = 1u << 0, // kernel.shmall of the jail has been set
+};
+
+// Flags of EXITED.
+enum {
+    VJ_EXITED_FAMILY = 1u << 0, // the keeper has others, or had: it takes no other run
 };
 
 enum {

@@ -405,7 +405,8 @@ static vj_status send_spawn(int channel, const vj_spawn *spawn, vj_error *error)
     return status;
 }
 
-static vj_status await_started(int channel, int32_t *pid, vj_error *error) {
+static vj_status await_kind(int channel, vj_message_kind kind, int32_t *pid,
+                            vj_error *error) {
     for (;;) {
         vj_message message;
         int descriptors[VJ_DESCRIPTORS_MAX];
@@ -414,7 +415,7 @@ static vj_status await_started(int channel, int32_t *pid, vj_error *error) {
         if (status != VJ_OK) return status;
         vj_close_all(descriptors, count);
         if (message.kind == VJ_MESSAGE_FAILED) return vj_failure_of(&message, error);
-        if (message.kind == VJ_MESSAGE_STARTED) {
+        if (message.kind == (uint32_t)kind) {
             *pid = message.pid;
             return VJ_OK;
         }
@@ -431,6 +432,20 @@ static void order_end(vj_run *run, uint32_t order, int64_t in_ns) {
     run->order = order;
 }
 
+static vj_status make_run(vj_jail *jail, int channel, vj_run **out, vj_error *error) {
+    vj_run *run = calloc(1, sizeof *run);
+    if (!run) {
+        return vj_fail(error, VJ_NO_MEMORY, VJ_STAGE_HOST, ENOMEM, "out of memory");
+    }
+    run->jail = jail;
+    run->owner = getpid();
+    run->channel = channel;
+    pthread_mutex_init(&run->lock, NULL);
+    pthread_mutex_init(&run->ordering, NULL);
+    *out = run;
+    return VJ_OK;
+}
+
 vj_status vj_run_start(vj_jail *jail, const vj_spawn *spawn, vj_run **out, int32_t *pid,
                        vj_error *error) {
     *out = NULL;
@@ -442,24 +457,61 @@ vj_status vj_run_start(vj_jail *jail, const vj_spawn *spawn, vj_run **out, int32
     if (status == VJ_OK) status = take_keeper(jail, &channel, error);
     if (status == VJ_OK) status = send_spawn(channel, spawn, error);
     if (status == VJ_OK && !(spawn->flags & VJ_SPAWN_QUIET)) {
-        status = condemn(jail, await_started(channel, pid, error), error);
+        status = await_kind(channel, VJ_MESSAGE_STARTED, pid, error);
+        status = condemn(jail, status, error);
     }
-    if (status == VJ_OK) run = calloc(1, sizeof *run);
-    if (status == VJ_OK && !run) {
-        status = vj_fail(error, VJ_NO_MEMORY, VJ_STAGE_HOST, ENOMEM, "out of memory");
-    }
+    if (status == VJ_OK) status = make_run(jail, channel, &run, error);
     if (!run) {
         if (channel >= 0) close(channel);
         return status;
     }
-    run->jail = jail;
-    run->owner = getpid();
-    run->channel = channel;
-    pthread_mutex_init(&run->lock, NULL);
-    pthread_mutex_init(&run->ordering, NULL);
     if (spawn->timeout_ns) order_end(run, 1, (int64_t)spawn->timeout_ns);
     *out = run;
     return VJ_OK;
+}
+
+vj_status vj_run_expect(vj_run *run, uint64_t timeout_ns, vj_run **out, vj_error *error) {
+    *out = NULL;
+    vj_run *expected = NULL;
+    int pair[2] = {-1, -1};
+    vj_status status = check_owner(run->jail, error);
+    if (status != VJ_OK) return status;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
+        return vj_fail(error, VJ_SYSTEM, VJ_STAGE_HOST, errno, "cannot make a socket");
+    }
+    vj_message message = {
+        .kind = VJ_MESSAGE_EXPECT, .descriptor_count = 1, .timeout_ns = timeout_ns};
+    pthread_mutex_lock(&run->lock);
+    status = run->ended ? vj_fail(error, VJ_CLOSED, VJ_STAGE_HOST, 0, "the run has ended")
+                        : vj_send(run->channel, &message, NULL, 0, &pair[1], 1, error);
+    pthread_mutex_unlock(&run->lock);
+    close(pair[1]);
+    // Not before: the keeper may be ending what nobody owns.
+    int32_t none;
+    if (status == VJ_OK) status = await_kind(pair[0], VJ_MESSAGE_DONE, &none, error);
+    status = condemn(run->jail, status, error);
+    if (status == VJ_OK) status = make_run(run->jail, pair[0], &expected, error);
+    if (!expected) {
+        close(pair[0]);
+        return status;
+    }
+    expected->limit_ns = timeout_ns;
+    *out = expected;
+    return VJ_OK;
+}
+
+vj_status vj_run_adopt(vj_run *expected, int process, int32_t *pid, vj_error *error) {
+    *pid = 0;
+    vj_status status = check_owner(expected->jail, error);
+    if (status != VJ_OK) return status;
+    vj_message message = {.kind = VJ_MESSAGE_ADOPT, .descriptor_count = 1};
+    status = vj_send(expected->channel, &message, NULL, 0, &process, 1, error);
+    if (status != VJ_OK) return status;
+    status = await_kind(expected->channel, VJ_MESSAGE_STARTED, pid, error);
+    status = condemn(expected->jail, status, error);
+    if (status == VJ_OK && expected->limit_ns)
+        order_end(expected, 1, (int64_t)expected->limit_ns);
+    return status;
 }
 
 static void collect(vj_run *run) {
@@ -487,8 +539,9 @@ static void collect(vj_run *run) {
         run->result = (vj_exit){.status = SIGKILL, .stop = VJ_STOP_CLOSED};
         return;
     }
-    // One that ended its run for the end of the jail is ending, too.
-    run->reusable = message.stop != VJ_STOP_CLOSED;
+    // One that ended its run for the end of the jail is ending, too; one that has other
+    // programs has no room for a run.
+    run->reusable = message.stop != VJ_STOP_CLOSED && !(message.flags & VJ_EXITED_FAMILY);
     run->result = (vj_exit){
         .status = message.status,
         .stop = message.stop,

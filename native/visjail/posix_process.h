@@ -28,6 +28,7 @@ struct vj_run {
     vj_jail *jail; // outlives the run
     pid_t owner;   // the process that started it
     int channel;
+    uint64_t limit_ns;        // of time, from its adoption on; of an expected program
     pthread_mutex_t ordering; // one order that is answered at a time
     pthread_mutex_t lock;     // over everything below: one waits, another may kill
     bool ended;

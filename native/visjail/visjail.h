@@ -87,6 +87,17 @@ typedef struct {
 vj_status vj_run_start(vj_jail *jail, const vj_spawn *spawn, vj_run **run, int32_t *pid,
                        vj_error *error);
 
+// A run for a program that a process of `run` is about to fork. It becomes one once
+// vj_run_adopt has told which process that is, and its time limit begins then; freed
+// before, nothing comes of it. VJ_SYSTEM with stage "process" is the keeper's refusal:
+// EUSERS, 63 programs come from one that was started already; E2BIG, that one has left
+// too many processes behind.
+vj_status vj_run_expect(vj_run *run, uint64_t timeout_ns, vj_run **expected,
+                        vj_error *error);
+// It is the process of the pidfd `process`. The keeper refuses in the same way: ESRCH or
+// ECHILD, that is no process which it has inherited; EEXIST, it is another run's already.
+vj_status vj_run_adopt(vj_run *expected, int process, int32_t *pid, vj_error *error);
+
 typedef struct {
     int32_t status;        // wait status of the direct child
     uint32_t stop;         // vj_stop of message.h

@@ -17,7 +17,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-vis_worker vis_this_worker = {.channel = -1, .control = -1};
+vis_worker vis_this_worker = {.channel = -1, .control = -1, .for_copy = {-1, -1, -1, -1}};
 
 typedef int (*audit_hook)(const char *event, PyObject *arguments, void *data);
 typedef int (*add_audit_hook)(audit_hook hook, void *data);
@@ -150,6 +150,7 @@ static PyObject *vis_buffer_lines(PyObject *module, PyObject *unused) {
 static PyObject *vis_forget_host(PyObject *module, PyObject *unused) {
     (void)module;
     (void)unused;
+    if (vis_this_worker.is_copying) Py_RETURN_NONE; // they are the copy's own already
     if (vis_this_worker.channel >= 0) close(vis_this_worker.channel);
     if (vis_this_worker.control >= 0) close(vis_this_worker.control);
     vis_this_worker.channel = -1;
@@ -180,6 +181,15 @@ static PyMethodDef worker_methods[] = {
     {"flush_stdio", vis_flush_stdio, METH_NOARGS, PyDoc_STR("Flush the streams of C.")},
     {"forget_host", vis_forget_host, METH_NOARGS,
      PyDoc_STR("Close the descriptors to the host (in a forked child).")},
+    {"await_copy_order", vis_await_copy_order, METH_NOARGS,
+     PyDoc_STR("Wait until the control thread has what a copy gets, and has ended.")},
+    {"refuse_copy", vis_refuse_copy, METH_NOARGS,
+     PyDoc_STR("Close what a copy would have got.")},
+    {"count_threads", vis_count_threads, METH_NOARGS,
+     PyDoc_STR("Threads of this process as the kernel counts them; -1: not known.")},
+    {"copy", vis_copy, METH_O,
+     PyDoc_STR("Fork a copy with a channel of its own: True in it, False here.")},
+    {"keep_forever", vis_keep_forever, METH_O, PyDoc_STR("Never finalize this object.")},
     {"trip_counts", vis_trip_counts, METH_NOARGS,
      PyDoc_STR("How often each noteworthy audit event was seen since the last call.")},
     {"confine", vis_confine, METH_VARARGS,

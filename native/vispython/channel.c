@@ -200,6 +200,14 @@ PyObject *vis_descriptors(PyObject *module, PyObject *unused) {
     return list;
 }
 
+void vis_channel_renew(void) {
+    inbox.used = 0;
+    inbox.sequence = 0;
+    sent_sequence = 0;
+    close_taken();
+    while (descriptors.count > 0) close(descriptors.waiting[--descriptors.count]);
+}
+
 PyObject *vis_is_waiting(PyObject *module, PyObject *unused) {
     (void)module;
     (void)unused;

@@ -11,13 +11,15 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 // Packet of the host: one letter and the number of the run it is about.
 typedef struct __attribute__((packed)) {
     char order;   // 'I' interrupt that run, 'D' write all stacks to the control socket,
-                  // 'H' send this packet back
-    uint64_t run; // with 'H' any number
+                  // 'H' send this packet back, 'F' take the descriptors of a copy,
+                  // which come with it, and end
+    uint64_t run; // with 'H' and 'F' any number
 } control_packet;
 
 static struct sigaction interrupt_action; // as the bootstrap installed it
@@ -42,6 +44,28 @@ static int interrupt(uint64_t run) {
     return VIS_INTERRUPT_REPEAT_MS;
 }
 
+// Read one order; descriptors that come with one go to `vis_this_worker.for_copy`.
+static ssize_t read_order(control_packet *packet) {
+    struct iovec part = {.iov_base = packet, .iov_len = sizeof *packet};
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(sizeof vis_this_worker.for_copy)];
+    } ancillary;
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = ancillary.space,
+                             .msg_controllen = sizeof ancillary.space};
+    ssize_t size =
+        recvmsg(vis_this_worker.control, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (size < 0) return size;
+    struct cmsghdr *first = CMSG_FIRSTHDR(&message);
+    if (first && first->cmsg_type == SCM_RIGHTS &&
+        first->cmsg_len == CMSG_LEN(sizeof vis_this_worker.for_copy))
+        memcpy(vis_this_worker.for_copy, CMSG_DATA(first),
+               sizeof vis_this_worker.for_copy);
+    return size;
+}
+
 static void *obey(void *unused) {
     (void)unused;
     uint64_t target = 0;
@@ -52,11 +76,12 @@ static void *obey(void *unused) {
         if (ready < 0 && errno != EINTR) return NULL;
         if (ready > 0) {
             control_packet packet;
-            ssize_t size = recv(wait.fd, &packet, sizeof packet, MSG_DONTWAIT);
+            ssize_t size = read_order(&packet);
             if (size == 0) _exit(122); // the host is gone
             if (size < 0 && errno != EAGAIN && errno != EINTR) return NULL;
             if (size != sizeof packet) continue;
             if (packet.order == 'D') write_stacks();
+            if (packet.order == 'F') return NULL;
             if (packet.order == 'H') // a heartbeat; nobody waits for one that is dropped
                 (void)!send(wait.fd, &packet, sizeof packet, MSG_NOSIGNAL | MSG_DONTWAIT);
             if (packet.order == 'I') target = packet.run;
@@ -66,33 +91,36 @@ static void *obey(void *unused) {
     }
 }
 
-// Called once, after the bootstrap has installed its two handlers.
+// Called after the bootstrap has installed its two handlers, and again by a worker that
+// was copied, and by its copy: what the guest made of the handlers meanwhile is not
+// theirs.
 PyObject *vis_start_control(PyObject *module, PyObject *unused) {
     (void)module;
     (void)unused;
-    if (vis_this_worker.control < 0 || vis_this_worker.process != 0) {
+    if (vis_this_worker.control < 0 || vis_this_worker.control_runs) {
         PyErr_SetString(PyExc_RuntimeError, "no control socket, or already started");
         return NULL;
     }
-    vis_this_worker.main_thread = pthread_self();
-    vis_this_worker.process = getpid();
-
+    static bool knows_handlers;
+    if (!knows_handlers) {
+        vis_this_worker.main_thread = pthread_self();
+        if (sigaction(VIS_SIGNAL_INTERRUPT, NULL, &interrupt_action) ||
+            sigaction(VIS_SIGNAL_DUMP, NULL, &dump_action))
+            return PyErr_SetFromErrno(PyExc_OSError);
+        knows_handlers = true;
+    }
     sigset_t all_but_dump, before;
     sigfillset(&all_but_dump);
     sigdelset(&all_but_dump, VIS_SIGNAL_DUMP);
-    pthread_t thread;
-    int failure = sigaction(VIS_SIGNAL_INTERRUPT, NULL, &interrupt_action) ||
-                  sigaction(VIS_SIGNAL_DUMP, NULL, &dump_action);
-    if (failure) return PyErr_SetFromErrno(PyExc_OSError);
     // A new thread inherits the mask of its maker.
     pthread_sigmask(SIG_SETMASK, &all_but_dump, &before);
-    failure = pthread_create(&thread, NULL, obey, NULL);
+    int failure = pthread_create(&vis_this_worker.control_thread, NULL, obey, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failure) {
         errno = failure;
         return PyErr_SetFromErrno(PyExc_OSError);
     }
-    pthread_detach(thread);
+    vis_this_worker.control_runs = true;
     Py_RETURN_NONE;
 }
 

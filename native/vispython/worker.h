@@ -29,22 +29,32 @@
 // How often to look whether the run to interrupt has begun.
 #define VIS_INTERRUPT_EARLY_MS 5
 
+// What a copy of the worker gets instead of its own, in this order: channel, control
+// socket, stdout, stderr.
+#define VIS_COPY_DESCRIPTORS 4
+
 typedef struct {
-    int channel;                 // stream socket to the host; -1 when there is none
-    int control;                 // packet socket to the control thread; -1 likewise
-    char mode;                   // 'L' libpython was loaded, 'P' preloaded into python
-    bool installed;              // the hook is in place
-    bool hook_before_init;       // measured: CPython was not initialised at that moment
-    pid_t process;               // set when the control thread starts
-    pthread_t main_thread;       // where guest code runs
-    _Atomic uint64_t active_run; // run that may be interrupted now; 0 between runs
-    _Atomic uint64_t ended_run;  // the last run that is over; runs are numbered from 1
+    int channel;           // stream socket to the host; -1 when there is none
+    int control;           // packet socket to the control thread; -1 likewise
+    char mode;             // 'L' libpython was loaded, 'P' preloaded into python
+    bool installed;        // the hook is in place
+    bool hook_before_init; // measured: CPython was not initialised at that moment
+    pthread_t main_thread; // where guest code runs
+    pthread_t control_thread;
+    bool control_runs;                  // it has been started, and not joined
+    bool is_copying;                    // between fork and the end of its handlers
+    int for_copy[VIS_COPY_DESCRIPTORS]; // as the host sent them; -1: none
+    _Atomic uint64_t active_run;        // run that may be interrupted now; 0 between runs
+    _Atomic uint64_t ended_run; // the last run that is over; runs are numbered from 1
     _Atomic int waiting; // the main thread waits for a frame and may be interrupted
 } vis_worker;
 
 extern vis_worker vis_this_worker;
 
 PyMODINIT_FUNC PyInit__viscore(void);
+
+// channel.c: forget what came and went, as a process has that gets a new channel.
+void vis_channel_renew(void);
 
 // hook.c
 int vis_audit_hook(const char *event, PyObject *arguments, void *unused);
@@ -59,6 +69,11 @@ PyObject *vis_start_control(PyObject *module, PyObject *unused);
 PyObject *vis_begin_run(PyObject *module, PyObject *run);
 PyObject *vis_end_run(PyObject *module, PyObject *unused);
 PyObject *vis_trip_counts(PyObject *module, PyObject *unused);
+PyObject *vis_await_copy_order(PyObject *module, PyObject *unused);
+PyObject *vis_refuse_copy(PyObject *module, PyObject *unused);
+PyObject *vis_count_threads(PyObject *module, PyObject *unused);
+PyObject *vis_copy(PyObject *module, PyObject *has_keeper);
+PyObject *vis_keep_forever(PyObject *module, PyObject *object);
 PyObject *vis_confine(PyObject *module, PyObject *arguments);
 PyObject *vis_denials(PyObject *module, PyObject *unused);
 

@@ -116,6 +116,10 @@ class Account:
         self._measured: Measured | None = None
         self._ended = False
 
+    def another(self) -> Account:
+        """Begin to measure another run of the same jail."""
+        return self._meter.begin()
+
     def close(self) -> None:
         """The run is over, or nobody waits for its end. Idempotent."""
         if not self._ended:

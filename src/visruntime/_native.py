@@ -510,12 +510,9 @@ class JailHandle:
         groups = options.groups
         groups.count = len(members)
         groups.counter_count = len(counters)
-        for index, counter in enumerate(counters):
-            groups.counters[index] = counter
-        for index, member in enumerate(members):
-            groups.members[index] = member
-        jail = ffi.new("vj_jail **")
-        info = ffi.new("vj_jail_info *")
+        groups.counters[0 : len(counters)] = list(counters)
+        groups.members[0 : len(members)] = list(members)
+        jail, info = ffi.new("vj_jail **"), ffi.new("vj_jail_info *")
         error = ffi.new("vj_error *")
         status = lib.vj_jail_open(
             os.fsencode(init_path), options, plan, len(plan), jail, info, error
@@ -542,8 +539,7 @@ class JailHandle:
 
     def terminal(self) -> tuple[int, int]:
         """Return the descriptors of a new pseudo-terminal: master, slave."""
-        master = ffi.new("int *")
-        slave = ffi.new("int *")
+        master, slave = ffi.new("int *"), ffi.new("int *")
         error = ffi.new("vj_error *")
         _check(lib.vj_jail_terminal(self._jail, master, slave, error), error)
         return master[0], slave[0]
@@ -595,8 +591,7 @@ class JailHandle:
         spawn.descriptor_count = len(descriptors)
         spawn.descriptors = sources
         spawn.numbers = numbers
-        run = ffi.new("vj_run **")
-        pid = ffi.new("int32_t *")
+        run, pid = ffi.new("vj_run **"), ffi.new("int32_t *")
         error = ffi.new("vj_error *")
         _check(lib.vj_run_start(self._jail, spawn, run, pid, error), error)
         return RunHandle(self, run[0], pid[0])
@@ -658,6 +653,12 @@ class TerminalReader:
         return bytes(self._buffer[: size[0]])
 
 
+_MEASURED = (
+    *("status", "stop", "killed", "program_us", "user_us", "system_us"),
+    *("resident_kib", "watched"),
+)
+
+
 class RunHandle:
     """One run. Freeing it ends the run if it has not ended."""
 
@@ -670,6 +671,18 @@ class RunHandle:
         self._input_offset = ffi.new("uint64_t *")
         self._input_descriptor = ffi.new("int *", -1)
         self.pid = pid
+
+    def expect(self, timeout_ns: int) -> RunHandle:
+        """Return a run for a program that this one is about to fork, for `adopt`."""
+        run, error = ffi.new("vj_run **"), ffi.new("vj_error *")
+        _check(lib.vj_run_expect(self._run, timeout_ns, run, error), error)
+        return RunHandle(self._jail, run[0], 0)
+
+    def adopt(self, process: int) -> None:
+        """Take the process of a pidfd, which the keeper must have inherited, as the program."""
+        pid, error = ffi.new("int32_t *"), ffi.new("vj_error *")
+        _check(lib.vj_run_adopt(self._run, process, pid, error), error)
+        self.pid = pid[0]
 
     def feed(self, data: bytes, descriptor: int) -> None:
         """Have *data* written to *descriptor* (taken) by the next `communicate` calls."""
@@ -691,12 +704,9 @@ class RunHandle:
         Returns what was measured, or ``None`` while the run goes on. Signal handlers of the
         host run in between.
         """
-        result = ffi.new("vj_exit *")
-        error = ffi.new("vj_error *")
-        if timeout is None or timeout > MOST_SECONDS:
-            deadline = -1
-        else:
-            deadline = max(0, int(timeout * 1e9))
+        result, error = ffi.new("vj_exit *"), ffi.new("vj_error *")
+        for_ever = timeout is None or timeout > MOST_SECONDS
+        deadline = -1 if for_ever else max(0, int((timeout or 0) * 1e9))
         while True:
             status = lib.vj_run_communicate(
                 self._run,
@@ -714,16 +724,7 @@ class RunHandle:
                 name = ffi.string(lib.vj_stage_name(result.failed_stage)).decode()
                 raise NativeError("system", name, result.failed_errno, -1, name)
             if status == lib.VJ_OK:
-                return {
-                    "status": result.status,
-                    "stop": result.stop,
-                    "killed": result.killed,
-                    "program_us": result.program_us,
-                    "user_us": result.user_us,
-                    "system_us": result.system_us,
-                    "resident_kib": result.resident_kib,
-                    "watched": result.watched,
-                }
+                return {name: getattr(result, name) for name in _MEASURED}
             if status == lib.VJ_TIMED_OUT:
                 return None
             if status != lib.VJ_INTERRUPTED:

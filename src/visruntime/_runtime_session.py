@@ -16,12 +16,14 @@ from visruntime._runtime_request import names, run_request, text
 from visruntime._runtime_run import Run
 from visruntime._runtime_timeouts import as_timeouts
 from visruntime._worker_confinement import WorkerConfinement
+from visruntime._worker_copy import copy_worker
 from visruntime._worker_limit import Timeout
 from visruntime._worker_terminal import WorkerTerminal
 from visruntime.callbacks import Callbacks
 from visruntime.errors import (
     CommandFailed,
     CommandTimeout,
+    ForkRefused,
     JailClosed,
     ProtocolViolation,
     WorkerDied,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from visruntime._policy_values import Limits
     from visruntime._runtime_reload import Reloaded
     from visruntime._runtime_request import Ask
+    from visruntime._runtime_shared import Shared
     from visruntime._runtime_timeouts import Timeouts
     from visruntime._worker_start import Start
     from visruntime._worker_tls import TlsSettings
@@ -58,6 +61,7 @@ class RuntimeSession:
     _output_limit: int | None
     _tls: TlsSettings
     _stdin: int | WorkerTerminal | None
+    _shared: Shared
     _confinement = WorkerConfinement(native_modules="anywhere")
 
     def __init__(self) -> None:
@@ -414,9 +418,16 @@ class RuntimeSession:
         return worker
 
     def reset(self) -> None:
-        """Forget every name of the session; exposed functions stay."""
+        """Forget every name of the session; exposed functions stay.
+
+        With ``preload=`` the worker is ended, and the next call gets a fresh one. Without it
+        the worker stays, and with it what the code did to modules and to the process.
+        """
         with self._exclusive():
             if self._worker is None:
+                return
+            if self._shared.zygote is not None:
+                self._discard()
                 return
         self._value({"op": "clear"}, None)
 
@@ -440,6 +451,8 @@ class RuntimeSession:
         if how == "worker":
             with self._exclusive():
                 self._discard()
+                if self._shared.zygote is not None:
+                    self._shared.zygote.close()  # it has imported the old code
             return Reloaded(worker=True)
         if how != "modules":
             raise ValueError(f'how: "worker" or "modules", not {how!r}')
@@ -448,15 +461,53 @@ class RuntimeSession:
             raise ValueError("paths: name the folders of the code that is to be imported anew")
         return reload_modules(self.eval, roots)
 
+    def fork(self) -> Self:
+        """Return another runtime whose session is a copy of this one's, independent from now on.
+
+        Its worker is a fork of this one's process, in the same jail: one trust domain. Names,
+        handles and exposed functions are there. Random numbers (`random`, the global ones of
+        numpy, `uuid`, `tempfile`) are seeded anew; the hash secret, the addresses of memory
+        and generators that the code made itself are the same in both. Open files and
+        connections are shared. Each of the two is closed on its own, and ends on its own; the
+        jail ends with the last.
+
+        Raises:
+            ForkRefused: the worker has threads, pending tasks, or modules that do not survive
+                a fork, or may start no process; it goes on as before.
+            WorkerDied: the worker, or the copy, ended or was not ready within 5 s.
+            ProtocolViolation: the worker, or the copy, broke its protocol and was ended.
+        """
+        with self._exclusive():
+            if not self._confinement.processes:
+                raise ForkRefused(
+                    "processes=False: the worker may start no process, a copy neither"
+                )
+            worker = copy_worker(self._live_worker(), broken=self._discard)
+            other = object.__new__(type(self))
+            other.__dict__.update(self.__dict__)
+            other._become_copy(worker)
+            return other
+
+    def _become_copy(self, worker: Worker) -> None:
+        """Replace what a copied runtime must not share with its original."""
+        self._worker = worker
+        self._lock = threading.Lock()
+        self._callbacks = self._callbacks.copy()
+        self._started = None
+        if isinstance(self._stdin, WorkerTerminal):
+            self._stdin = None  # the original's, which types on it and closes it
+        self._shared.enter(self)
+
     def close(self) -> None:
-        """End the worker, and the jail if the runtime opened it; it cannot be used afterwards.
+        """End the worker; it cannot be used afterwards.
 
         A run that :meth:`start` began is cancelled; one that another thread is in is waited for.
+        The jail, if the runtime opened it, ends with the last of those forked from it.
         """
         if self._callbacks.in_callback():
             raise RuntimeError("a host function cannot close the runtime that calls it")
         if os.getpid() != self._process_id:
-            self._let_go()
+            self._shared.leave(self)
             return
         self._closed = True
         if self._started is not None:
@@ -469,10 +520,7 @@ class RuntimeSession:
             finally:
                 if isinstance(self._stdin, WorkerTerminal):
                     self._stdin.close()
-                self._let_go()
-
-    def _let_go(self) -> None:
-        """Give back what the runtime has besides its worker."""
+                self._shared.leave(self)
 
     # How they work.
 
@@ -505,18 +553,22 @@ class RuntimeSession:
             self._discard()
         if self._worker is not None:
             return self._worker
-        worker = Worker(
+        zygote = self._shared.zygote
+        worker = self._start_worker() if zygote is None else zygote.worker()
+        self._worker = worker
+        self._confinement.check(worker.hello)
+        if self._callbacks.names:
+            self._expose(worker, self._callbacks.names)
+        return worker
+
+    def _start_worker(self) -> Worker:
+        return Worker(
             self._interpreter,
             self._start,
             harden=self._harden,
             settings=self._settings(),
             modules=self._tls.modules,
         )
-        self._worker = worker
-        self._confinement.check(worker.hello)
-        if self._callbacks.names:
-            self._expose(worker, self._callbacks.names)
-        return worker
 
     def _discard(self) -> None:
         worker, self._worker = self._worker, None

@@ -7,13 +7,14 @@ import socket
 import struct
 import time
 from _thread import allocate_lock
+from array import array
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from visruntime._runtime_traceback import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 __all__ = ["MAX_STACKS", "STACKS_SECONDS", "Control"]
 
@@ -50,6 +51,15 @@ class Control:
         # It may have ended, or have orders enough that it does not obey.
         with suppress(OSError):
             self._socket.send(_PACKET.pack(letter, number), socket.MSG_DONTWAIT)
+
+    def hand_over(self, descriptors: Sequence[int]) -> None:
+        """Give the worker what a copy of it is to have; its control thread ends then.
+
+        Raises:
+            OSError: it takes no orders, or too many descriptors are in flight.
+        """
+        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", descriptors).tobytes())
+        self._socket.sendmsg([_PACKET.pack(b"F", 0)], [rights], socket.MSG_DONTWAIT)
 
     def stacks(self, seconds: float = STACKS_SECONDS) -> str:
         """Every Python thread's stack as text, printable; answered even while C code runs.

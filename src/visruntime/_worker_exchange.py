@@ -17,6 +17,7 @@ from visruntime.protocol import (
     CALLBACK,
     CALLBACK_REPLY,
     DISPLAY,
+    FORK,
     GUEST_TYPES,
     HELLO,
     HOST_TYPES,
@@ -34,7 +35,17 @@ if TYPE_CHECKING:
 
     from visruntime.protocol import Frame
 
-__all__ = ["ASK", "CALL", "GREETING", "LEND", "READY", "REPLY", "SHOW", "Exchange"]
+__all__ = [
+    "ASK",
+    "CALL",
+    "FORKED",
+    "GREETING",
+    "LEND",
+    "READY",
+    "REPLY",
+    "SHOW",
+    "Exchange",
+]
 
 GREETING = "greeting"
 """The worker said hello; with what it says of itself (a dict)."""
@@ -51,11 +62,14 @@ LEND = "lend"
 REPLY = "reply"
 """The request is over; with the reply (a dict that has the right ``id``)."""
 
+FORKED = "forked"
+"""The worker has answered the order to copy itself; with why it did not (text), or None."""
+
 Event = tuple[str, Any]
 """One of the words above, and what comes with it."""
 
 _STARTING, _BOOTING, _IDLE, _RUNNING = "starting", "booting", "idle", "running"
-_BROKEN = "broken"
+_FORKING, _COPIED, _BROKEN = "forking", "copied", "broken"
 
 
 class Exchange:
@@ -74,6 +88,13 @@ class Exchange:
         self._decoder = FrameDecoder(GUEST_TYPES)
         self._state = _STARTING
         self.run_number = 0
+
+    def of_copy(self, decode: Callable[[bytes], Any] = _native.decode) -> Exchange:
+        """That of a copy of this worker, which has had its bootstrap and says only hello."""
+        other = Exchange(decode)
+        other._state = _COPIED
+        other.run_number = self.run_number
+        return other
 
     @property
     def running(self) -> bool:
@@ -116,6 +137,18 @@ class Exchange:
     def make_answer(self, payload: bytes, descriptors: int = 0) -> bytes:
         """The encoded answer to a call or a question; so many descriptors go with its first byte."""
         return self._encoder.frame(CALLBACK_REPLY, payload, descriptors)
+
+    def make_fork(self, *, has_keeper: bool) -> bytes:
+        """The order to copy the worker, for which the control thread has the descriptors.
+
+        Raises:
+            ProtocolViolation: the worker has begun to speak while nothing was asked of it.
+        """
+        self.check_silent()
+        assert self._state is _IDLE, self._state
+        self._state = _FORKING
+        order = {"id": self.run_number, "keeper": has_keeper}
+        return self._encoder.frame(FORK, _native.encode(order))
 
     def make_farewell(self) -> bytes:
         """The last frame."""
@@ -166,7 +199,22 @@ class Exchange:
         elif self._state is _BOOTING and kind == RESULT:
             self._state = _IDLE
             return READY, _as_dict(payload)
+        elif self._state is _COPIED and kind == HELLO:
+            self._state = _IDLE
+            return GREETING, _as_dict(payload)
+        elif self._state is _FORKING and kind == FORK:
+            return FORKED, self._read_refusal(payload)
         raise ProtocolViolation(_WRONG[self._state].format(NAMES[kind]))
+
+    def _read_refusal(self, payload: bytes) -> str | None:
+        reply = _as_dict(payload)
+        number, reason = reply.get("id"), reply.get("refused", 0)
+        if type(number) is not int or number != self.run_number:
+            raise ProtocolViolation("the worker answered another order to copy itself")
+        if reason is not None and type(reason) is not str:
+            raise ProtocolViolation("the worker's answer to FORK has not the agreed shape")
+        self._state = _IDLE
+        return reason
 
     def _read_reply(self, payload: bytes) -> dict[str, Any]:
         reply = _as_dict(payload, self._decode)
@@ -183,6 +231,8 @@ _WRONG = {
     _BOOTING: "the worker sent a {} frame before it was ready",
     _IDLE: "the worker sent a {} frame that nobody had asked for",
     _RUNNING: "the worker sent an unexpected {} frame",
+    _FORKING: "the worker sent a {} frame instead of an answer to FORK",
+    _COPIED: "the copy of the worker did not say hello first, but sent a {} frame",
 }
 
 

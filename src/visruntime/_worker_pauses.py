@@ -31,6 +31,11 @@ class Pauses:
                 self._sum += time.monotonic() - self._began
                 self._began = None
 
+    @property
+    def under_way(self) -> bool:
+        """Whether it stands still now."""
+        return self._began is not None
+
     def seconds(self) -> float:
         """All of it so far, a pause under way included."""
         if self._began is None and not self._sum:

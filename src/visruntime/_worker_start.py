@@ -14,31 +14,36 @@ from visruntime.guest import frames
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["LOAD", "MakeArgv", "Process", "Start", "bootstrap", "bootstrap_compiled", "sources"]
+__all__ = [
+    "LOAD",
+    "Expected",
+    "MakeArgv",
+    "Process",
+    "Start",
+    "bootstrap",
+    "bootstrap_compiled",
+    "sources",
+]
 
 _GUEST_MODULES = ("values", "imports", "describe", "interrupts", "confine", "session", "worker")
 _LATE_MODULES = (
-    "arrays",
-    "buffers",
-    "limits",
-    "displays",
-    "figures",
-    "inputs",
-    "sources",
-    "surroundings",
-    "tasks",
+    *(
+        "arrays",
+        "buffers",
+        "copying",
+        "limits",
+        "displays",
+        "figures",
+        "inputs",
+        "sources",
+        "surroundings",
+        "tasks",
+    ),
 )
 """Those that most workers never need; they come along and are run when they are imported."""
 _FRAME_TYPES = (
-    "HELLO",
-    "RUN",
-    "CALLBACK",
-    "CALLBACK_REPLY",
-    "RESULT",
-    "BYE",
-    "DISPLAY",
-    "INPUT",
-    "BUFFER",
+    *("HELLO", "RUN", "CALLBACK", "CALLBACK_REPLY", "RESULT", "FORK", "BYE"),
+    *("DISPLAY", "INPUT", "BUFFER"),
 )
 LOAD = (
     "import sys,marshal,_viscore as c;m=type(sys);"
@@ -65,7 +70,10 @@ class Process(Protocol):
         """Readable once the process has ended; None where there is no such thing."""
 
     def poll(self) -> int | None:
-        """Exit code, -N after signal N, None while it runs."""
+        """Exit code, -N after signal N, None while it runs and where that is not known."""
+
+    def has_ended(self) -> bool:
+        """Whether it has ended, however that was."""
 
     def kill(self) -> None:
         """End the process and everything that it started; returns when that is done."""
@@ -100,6 +108,14 @@ class Process(Protocol):
     def locate(self, pid: int) -> None:
         """Learn the process's number in the host's namespace."""
 
+    def expect(self) -> Expected:
+        """Get ready for a process that this one is about to fork.
+
+        Raises:
+            WorkerDied: it has ended.
+            ForkRefused: there are too many.
+        """
+
     @property
     def stopped_by(self) -> str | None:
         """The limit that ended the process, where one did."""
@@ -107,6 +123,25 @@ class Process(Protocol):
     @property
     def violations(self) -> tuple[Any, ...]:
         """What was seen of it against the policy."""
+
+
+class Expected(Protocol):
+    """The process of a copy that a worker is about to make of itself."""
+
+    @property
+    def has_keeper(self) -> bool:
+        """Whether a keeper inherits it, and owns what it leaves behind."""
+
+    def adopt(self, pidfd: int, pid: int) -> Process:
+        """Take the process of *pidfd*, and the descriptor; *pid* is its number here.
+
+        Raises:
+            WorkerDied: it has ended, or is none that could be the copy.
+            ProtocolViolation: it is another worker.
+        """
+
+    def close(self) -> None:
+        """Expect it no longer; nothing for one that was adopted."""
 
 
 MakeArgv = Callable[[int, int], list[str]]

@@ -81,6 +81,12 @@ class Callbacks:
         self.spending = Spending(None)
         self.submit: Callable[[Any], Any] | None = None
 
+    def copy(self) -> Callbacks:
+        """Return the same functions, for another runtime."""
+        other = Callbacks()
+        other._functions.update(self._functions)
+        return other
+
     @property
     def names(self) -> list[str]:
         """The exposed names."""

@@ -16,6 +16,7 @@
     │   └── OutputLimitExceeded
     ├── PathDenied (PermissionError)      a file operation that the policy refuses
     ├── EnvironmentNotBuilt               uv could not make an environment; nothing of it is kept
+    ├── ForkRefused                       the worker cannot be copied in its present state
     ├── WorkerDied                        the Python worker ended during a call
     ├── ProtocolViolation                 the worker broke its protocol and was ended
     └── GuestError                        the guest's code raised; type and text are the guest's claim
@@ -37,6 +38,7 @@ __all__ = [
     "CommandNotFound",
     "CommandTimeout",
     "EnvironmentNotBuilt",
+    "ForkRefused",
     "GuestError",
     "JailClosed",
     "JailUnavailable",
@@ -187,6 +189,13 @@ class EnvironmentNotBuilt(VisRuntimeError):
     def __init__(self, message: str, *, output: str = "") -> None:
         super().__init__(message)
         self.output = output
+
+
+class ForkRefused(VisRuntimeError):
+    """The worker cannot be copied in its present state; it goes on as before.
+
+    The reason is the worker's claim: it has threads, say, which a fork would not copy.
+    """
 
 
 class WorkerDied(VisRuntimeError):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import select
 import signal
 import subprocess
 import time
@@ -11,17 +13,25 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from visruntime import _native
+from visruntime._worker_meter import ProcessMeter
 from visruntime._worker_terminal import WorkerTerminal
 from visruntime._worker_threads import thread_variables
-from visruntime._worker_tree import signal_descendants
-from visruntime.errors import CommandError, CommandTimeout, JailClosed
+from visruntime.errors import (
+    CommandError,
+    CommandTimeout,
+    ForkRefused,
+    JailClosed,
+    ProtocolViolation,
+    WorkerDied,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from visruntime._jail_members import ExpectedProcess
     from visruntime._jail_process import JailProcess
     from visruntime._jail_usage import Span
-    from visruntime._worker_start import MakeArgv, Process
+    from visruntime._worker_start import Expected, MakeArgv, Process
     from visruntime.events import Violation
     from visruntime.jail import Jail
 
@@ -30,74 +40,6 @@ __all__ = ["JailedProcess", "JailedStart", "TrustedProcess", "TrustedStart"]
 _STILL_TURNS = 100
 _STILL_SECONDS = 0.001
 """How often, and how far apart, it is looked whether a process stands still."""
-_TICKS = os.sysconf("SC_CLK_TCK")
-
-
-class _Meter:
-    """Measures a child process from outside, cheaply enough to do it at each run.
-
-    What it says is a lower bound: a process can hide its children and reset its peak.
-    """
-
-    __slots__ = ("_clock", "_peak", "_pid", "_stat", "_status")
-
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
-        # The kernel's per-process clock, see clock_getcpuclockid(3).
-        self._clock = (~pid << 3) | 2
-        self._peak = 0
-        self._stat = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            self._status = os.open(f"/proc/{pid}/status", os.O_RDONLY | os.O_CLOEXEC)
-        except BaseException:
-            os.close(self._stat)
-            raise
-
-    def cpu_seconds(self) -> float | None:
-        """Processor time of the process itself."""
-        try:
-            return time.clock_gettime(self._clock)
-        except OSError:
-            return None
-
-    def children_cpu_seconds(self) -> float:
-        """Processor time of its children that it has waited for, in steps of a clock tick."""
-        try:
-            fields = os.pread(self._stat, 4096, 0).rpartition(b")")[2].split()
-        except ProcessLookupError:
-            return 0.0
-        return (int(fields[13]) + int(fields[14])) / _TICKS
-
-    def peak_memory(self) -> int | None:
-        """Largest resident size in bytes that was seen; /proc/self/clear_refs resets it."""
-        try:
-            status = os.pread(self._status, 8192, 0)
-        except ProcessLookupError:
-            return self._peak or None
-        _, found, rest = status.partition(b"VmHWM:")
-        if found:
-            self._peak = max(self._peak, int(rest.split(None, 1)[0]) * 1024)
-        return self._peak or None
-
-    def signal_descendants(self, number: int) -> int:
-        """Signal all that descends from the process, but not itself; return how many there were."""
-        try:
-            held = os.pidfd_open(self._pid)
-        except OSError:
-            return 0
-        try:
-            # What was opened long ago can be read for as long as the number is that process's own.
-            os.pread(self._stat, 1, 0)
-            return signal_descendants(self._pid, held, number)
-        except ProcessLookupError:
-            return 0
-        finally:
-            os.close(held)
-
-    def close(self) -> None:
-        """Give the descriptors back."""
-        os.close(self._stat)
-        os.close(self._status)
 
 
 class TrustedProcess:
@@ -106,7 +48,7 @@ class TrustedProcess:
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
         self._gate = allocate_lock()  # between `end` of any thread and the end of the descriptor
-        self._usage: _Meter | None = _Meter(process.pid)
+        self._usage: ProcessMeter | None = ProcessMeter(process.pid)
         try:
             self._pidfd: int | None = os.pidfd_open(process.pid)
         except BaseException:
@@ -126,6 +68,10 @@ class TrustedProcess:
     def poll(self) -> int | None:
         """Exit code, -N after signal N, None while it runs."""
         return self._process.poll()
+
+    def has_ended(self) -> bool:
+        """Whether it has ended."""
+        return self.poll() is not None
 
     def wait(self, timeout: float) -> int | None:
         """Wait up to *timeout* seconds for the end."""
@@ -193,6 +139,12 @@ class TrustedProcess:
 
     def locate(self, _pid: int) -> None:
         """Nothing: a child's number is known from the start."""
+
+    def expect(self) -> Expected:
+        """Get ready for a copy of this worker."""
+        from visruntime._worker_orphan import ExpectedOrphan
+
+        return ExpectedOrphan()
 
     @property
     def violations(self) -> tuple[Violation, ...]:
@@ -288,12 +240,18 @@ class JailedProcess:
 
     def __init__(self, process: JailProcess) -> None:
         self._process = process
-        self._usage: _Meter | None = None
+        self._usage: ProcessMeter | None = None
 
     def locate(self, pid: int) -> None:
         """Learn the host's number of the process, which the kernel told with its first frame."""
         with suppress(FileNotFoundError):  # it has ended already
-            self._usage = _Meter(pid)
+            self._usage = ProcessMeter(pid)
+
+    def forget_location(self) -> None:
+        """Measure no process by its number."""
+        if self._usage is not None:
+            self._usage.close()
+            self._usage = None
 
     @property
     def pidfd(self) -> int | None:
@@ -306,6 +264,10 @@ class JailedProcess:
             return self._process.poll()
         except (JailClosed, _native.NativeError):
             return -signal.SIGKILL  # the jail is gone, and so is everything in it
+
+    def has_ended(self) -> bool:
+        """Whether it has ended."""
+        return self.poll() is not None
 
     def wait(self, timeout: float) -> int | None:
         """Wait up to *timeout* seconds for the end."""
@@ -325,9 +287,7 @@ class JailedProcess:
             with suppress(JailClosed, _native.NativeError):
                 self._process.close()
         finally:
-            if self._usage is not None:
-                self._usage.close()
-                self._usage = None
+            self.forget_location()
 
     def end(self) -> None:
         """End the process and its whole tree; may come from any thread, and gives nothing back."""
@@ -360,6 +320,15 @@ class JailedProcess:
             return None if self._process.usage is None else self._process.usage.max_memory
         return self._usage.peak_memory()
 
+    def expect(self) -> Expected:
+        """Get ready for a copy of this worker."""
+        from visruntime._jail_members import ExpectedProcess
+
+        try:
+            return JailedExpected(ExpectedProcess(self._process))
+        except _native.NativeError as problem:
+            raise _refusal(problem, "the worker ended") from None
+
     def span(self) -> Span | None:
         """Begin to measure what the jail uses; ``None`` where it has no cgroup."""
         return self._process.span()
@@ -377,3 +346,51 @@ class JailedProcess:
     def violations(self) -> tuple[Violation, ...]:
         """What the jail saw the process do against the policy."""
         return self._process.violations
+
+
+class JailedExpected:
+    """A copy of a jailed worker that is about to be forked."""
+
+    has_keeper = True
+
+    def __init__(self, expected: ExpectedProcess) -> None:
+        self._expected = expected
+
+    def adopt(self, pidfd: int, pid: int) -> JailedProcess:
+        """Have the keeper of the run take the process; the descriptor is closed.
+
+        Raises:
+            WorkerDied: it has ended already, or never was a copy.
+            ProtocolViolation: it is another program of the jail.
+        """
+        try:
+            return self._adopt(pidfd, pid)
+        except _native.NativeError as problem:
+            raise _refusal(problem, "the copy ended before it was ready") from None
+        finally:
+            os.close(pidfd)
+
+    def _adopt(self, pidfd: int, pid: int) -> JailedProcess:
+        process = JailedProcess(self._expected.adopt(pidfd))
+        process.locate(pid)
+        # While it lives its number is no other process's.
+        waiting = select.poll()
+        waiting.register(pidfd, select.POLLIN)
+        if waiting.poll(0):
+            process.forget_location()
+        return process
+
+    def close(self) -> None:
+        """Expect it no longer."""
+        self._expected.close()
+
+
+def _refusal(problem: _native.NativeError, otherwise: str) -> Exception:
+    """What the keeper of a run says about a copy."""
+    if problem.errno == errno.EUSERS:
+        return ForkRefused("there are 63 copies from this worker already; close some")
+    if problem.errno == errno.E2BIG:
+        return ForkRefused("the worker has left too many processes behind to be copied")
+    if problem.errno == errno.EEXIST:
+        return ProtocolViolation("another worker spoke for the copy")
+    return WorkerDied(f"{otherwise} ({problem})")

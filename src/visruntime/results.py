@@ -224,8 +224,8 @@ class GuestFailure:
             if linked is not None:
                 yield from linked.violations()
 
-    def to_exception(self, result: RunResult) -> GuestError:
-        """The exception that stands for it on the host."""
+    def to_exception(self, result: RunResult | None) -> GuestError:
+        """The exception that stands for it on the host; *result* of the run, if it was one."""
         return GuestError(
             printable(self.type_name),
             printable(self.message),

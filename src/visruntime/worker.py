@@ -107,28 +107,22 @@ class Worker:
             WorkerDied: it ended before it was ready; the message carries its stderr.
             ProtocolViolation: it is not what was started (no hook before initialisation).
         """
-        self.children_cpu_seconds = 0.0
-        self.last_output = 0.0
-        self.stop: Stop | None = None
-        self._ladder: Ladder | None = None
-        self._pauses = Pauses()
-        self.ended_by_host = False
-        self.hello: dict[str, Any] = {}
-        self._values = WorkerValues()
-        self._exchange = Exchange(self._values.decode)
-        self._poll = select.poll()
-        self._late = [b"", b""]
-        self._owned: list[int] = []
-        self._process: Process | None = None
-        self._channel, channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        ours, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.control = Control(ours)
-        for end in (self._channel, ours, control):  # not *channel*: the worker gets some
-            _refuse_descriptors(end)
-        # The first frame is to carry the worker's process number, as the kernel sees it here.
-        self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        channel, control = self._connect()
+
+        def make_argv(channel_number: int, control_number: int) -> list[str]:
+            return worker_argv(
+                interpreter,
+                channel=channel_number,
+                control=control_number,
+                harden=harden,
+                code=LOAD,
+            )
+
+        def launch(*descriptors: int) -> None:
+            self._own(start(make_argv, *descriptors))
+
         try:
-            self._open(channel, control, interpreter, start, harden=harden)
+            self._open(channel, control, launch)
             for stream in self.streams:
                 stream.begin(CHUNK, None)
             # Compiled only now, while the interpreter starts.
@@ -149,15 +143,40 @@ class Worker:
             self.kill()
             raise
 
+    def _connect(self, original: Exchange | None = None) -> tuple[socket.socket, socket.socket]:
+        """Make the channel and the control socket; returns the worker's ends.
+
+        *original* is the exchange of the worker that this one is a copy of.
+        """
+        self.children_cpu_seconds = 0.0
+        self.last_output = 0.0
+        self.stop: Stop | None = None
+        self._ladder: Ladder | None = None
+        self._pauses = Pauses()
+        self.ended_by_host = False
+        self.hello: dict[str, Any] = {}
+        self._values = WorkerValues()
+        decode = self._values.decode
+        self._exchange = Exchange(decode) if original is None else original.of_copy(decode)
+        self._is_located = False
+        self._poll = select.poll()
+        self._late = [b"", b""]
+        self._owned: list[int] = []
+        self._process: Process | None = None
+        self._channel, channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        ours, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.control = Control(ours)
+        # The worker's ends take large values, and on the control socket those of its copies.
+        for end in (self._channel, ours):
+            _refuse_descriptors(end)
+        # The first frame is to carry the worker's process number, as the kernel sees it here.
+        self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        return channel, control
+
     def _open(
-        self,
-        channel: socket.socket,
-        control: socket.socket,
-        interpreter: Interpreter,
-        start: Start,
-        *,
-        harden: bool,
+        self, channel: socket.socket, control: socket.socket, launch: Callable[..., None]
     ) -> None:
+        """Have *launch* hand the worker its four ends, and give them up here."""
         streams, writers = [], []
         with ExitStack() as given:  # the ends that only the worker keeps
             given.enter_context(channel)
@@ -171,23 +190,17 @@ class Worker:
                     fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
                 streams.append(Stream(name, reader))
                 writers.append(writer)
-
-            def make_argv(channel_number: int, control_number: int) -> list[str]:
-                return worker_argv(
-                    interpreter,
-                    channel=channel_number,
-                    control=control_number,
-                    harden=harden,
-                    code=LOAD,
-                )
-
-            self._process = start(make_argv, channel.fileno(), control.fileno(), *writers)
+            launch(channel.fileno(), control.fileno(), *writers)
         self.streams = tuple(streams)
         self._poll.register(self._channel, select.POLLIN)
         for stream in self.streams:
             self._poll.register(stream.descriptor, select.POLLIN)
-        if self._process.pidfd is not None:
-            self._poll.register(self._process.pidfd, select.POLLIN)
+
+    def _own(self, process: Process) -> None:
+        """Take the process, which ends with this object from now on."""
+        self._process = process
+        if process.pidfd is not None:
+            self._poll.register(process.pidfd, select.POLLIN)
 
     @property
     def process(self) -> Process:
@@ -215,12 +228,29 @@ class Worker:
 
     def _learn_process(self) -> None:
         """Ask the kernel who sends; before HELLO no code of the guest has run."""
+        pid = self._peek_sender()
+        if pid is not None:
+            self.process.locate(pid)
+
+    def _peek_sender(self) -> int | None:
+        """The number of the process that sent what is next in the channel; asked once.
+
+        Raises:
+            BlockingIOError: nothing is there.
+            ProtocolViolation: there is something else than bytes.
+        """
         size = socket.CMSG_SPACE(_CREDENTIALS.size)
-        _, ancillary, _, _ = self._channel.recvmsg(1, size, socket.MSG_DONTWAIT | socket.MSG_PEEK)
+        peek = socket.MSG_DONTWAIT | socket.MSG_PEEK
+        _, ancillary, flags, _ = self._channel.recvmsg(1, size, peek)
+        self._is_located = True
+        self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
+        if flags & socket.MSG_CTRUNC:
+            raise ProtocolViolation("the worker sent descriptors, which no frame has")
         for level, kind, data in ancillary:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
-                self.process.locate(_CREDENTIALS.unpack(data)[0])
-        self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
+                pid: int = _CREDENTIALS.unpack(data)[0]
+                return pid or None
+        return None
 
     def _check_hello(self, hello: dict[str, Any], interpreter: Interpreter) -> None:
         if hello.get("hook_before_init") is not True:
@@ -272,7 +302,7 @@ class Worker:
                         deadline = time.monotonic() - self.paused_seconds() + SEND_SECONDS
                     elif descriptor != self.process.pidfd:
                         self._read_stream(descriptor)
-                if self.process.poll() is not None:
+                if self.process.has_ended():
                     raise BrokenPipeError
                 if time.monotonic() - self.paused_seconds() > deadline:
                     raise ProtocolViolation("the worker does not read what it is sent")
@@ -300,7 +330,7 @@ class Worker:
                 self._read_stream(descriptor)
         if channel_ready:
             try:
-                if not self.hello:
+                if not self._is_located:
                     self._learn_process()
                 data = self._channel.recv(CHUNK, socket.MSG_DONTWAIT)
             except BlockingIOError:
@@ -311,7 +341,7 @@ class Worker:
                 return self._exchange.receive(data)
             self._raise_died("the worker closed its channel and was ended")
         # The jail's answers to other threads make that descriptor readable for a moment, too.
-        if (ended or not events) and self.process.poll() is not None:
+        if (ended or not events) and self.process.has_ended():
             self._raise_died("the worker ended")
         return []
 
@@ -371,6 +401,10 @@ class Worker:
         """Make a request of our own between two runs; output meanwhile counts as late."""
         late = self.begin_run(CHUNK, None)
         self.request(request, callbacks=callbacks, feed=Feed(), timeouts=_ASIDE)
+        self._keep_late(late)
+
+    def _keep_late(self, late: tuple[bytes, bytes]) -> None:
+        """Count what was written between two runs as late output of the next one."""
         for index, stream in enumerate(self.streams):
             self._late[index] = (late[index] + stream.capture.take())[-CHUNK:]
 
@@ -461,7 +495,7 @@ class Worker:
                     if descriptor == channel:
                         self._raise_died("the worker closed its channel and was ended")
                     elif descriptor == self.process.pidfd:
-                        if self.process.poll() is not None:
+                        if self.process.has_ended():
                             self._raise_died("the worker ended")
                     elif descriptor != call.fileno():
                         self._read_stream(descriptor)

@@ -62,7 +62,7 @@ static void read_as_host(fuzz_input *input, int socket) {
         break;
     case 1: await_answer(&jail, VJ_MESSAGE_KEEPER, taken, 1, &error); break;
     case 2: await_answer(&jail, VJ_MESSAGE_TERMINAL, taken, 2, &error); break;
-    case 3: await_started(socket, &pid, &error); break;
+    case 3: await_kind(socket, VJ_MESSAGE_STARTED, &pid, &error); break;
     default:
         while (!vj_run_ended(&run, true, &result)) {
         }

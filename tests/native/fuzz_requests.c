@@ -104,13 +104,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     close(pair[1]);
 
     vj_setup setup = {.plan = &no_plan, .ruleset = -1};
-    vj_keeper keeper = {.setup = &setup, .channel = pair[0]};
     vj_request request;
     memset(&request, 0, sizeof request);
     vj_stage stage = VJ_STAGE_REQUEST;
-    long result = receive(&keeper, &request, 1);
+    long result = receive(pair[0], &request, 1);
     if (result > 0) {
-        start(&keeper, &request, &stage);
+        start(&setup, &request, &stage);
         FUZZ_CHECK(stage < VJ_STAGE_END);
         close_descriptors(&request);
     }

@@ -124,6 +124,21 @@ class Session:
 
         teach_inspect(inspect, self.sources)
 
+    def pending_tasks(self) -> int:
+        """How many tasks wait in the session's event loop."""
+        if self._runner is None:
+            return 0
+        import asyncio
+
+        return len(asyncio.all_tasks(self._runner.get_loop()))
+
+    def become_copy(self) -> None:
+        """Let go of what a copied worker shares with the original."""
+        # The two have one epoll: to close the loop here would take the original's readers away.
+        if self._runner is not None:
+            core.keep_forever(self._runner)
+            self._runner = None
+
     # What the host can ask for: each method is one `op` of a request.
 
     def run(self, request: dict[str, Any]) -> object:
@@ -187,6 +202,13 @@ class Session:
     def clear(self, _request: dict[str, Any]) -> object:
         """Forget all globals and handles."""
         self.reset()
+        return None
+
+    def preload(self, request: dict[str, Any]) -> object:
+        """Import modules for the copies of this worker."""
+        from .copying import preload
+
+        preload(request["names"])
         return None
 
     def _bind(self, inputs: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ import sys
 import _viscore as core  # type: ignore[import-not-found]
 
 from .confine import confine
-from .frames import BYE, HELLO, RESULT, RUN
+from .frames import BYE, FORK, HELLO, RESULT, RUN
 from .imports import PACKAGE, Imports
 from .interrupts import Interrupts, VisInterrupt, reserve
 from .session import Session
@@ -67,6 +67,17 @@ def main() -> None:
                 session, interrupts, session.decode(payload, core.descriptors()), process
             )
             session.finish(lambda reply=reply: core.send(RESULT, reply))  # type: ignore[misc]
+        if frame_type == FORK:
+            request = core.decode(payload)
+            from .copying import copy
+
+            copied, reason = copy(session, request)
+            if copied:
+                process = hello["pid"] = posix.getpid()
+                _allow_fork(process)
+                core.send(HELLO, core.encode(hello))
+            else:
+                core.send(FORK, core.encode({"id": request["id"], "refused": reason}))
 
 
 def _allow_fork(process: int) -> None:
