@@ -51,6 +51,7 @@ PYTHON_RECIPES = [
         "doc/confinement.md",
         "doc/control.md",
         "doc/callbacks.md",
+        "doc/pools.md",
         "doc/runs.md",
         "doc/values.md",
     )

@@ -42,14 +42,17 @@ if TYPE_CHECKING:
         PathDenied,
         PolicyError,
         PolicyUnsupported,
+        PoolExhausted,
         ProtocolViolation,
         VisRuntimeError,
         WorkerDied,
     )
     from visruntime.events import Canary, Clause, EnforcementReport, Usage, Violation
+    from visruntime.executor import JailExecutor, JailExecutorBroken
     from visruntime.jail import CommandResult, Jail, JailProcess
     from visruntime.packages import BuiltEnvironment, Environment
     from visruntime.policy import Decision, Egress, Grant, JailPolicy, Limits, Rule, Secret
+    from visruntime.pool import RuntimePool
     from visruntime.results import RunResult
     from visruntime.runtime import Display, RunEvent, RunHandle, Runtime, TrustedRuntime
 
@@ -79,6 +82,8 @@ __all__ = [
     "HostCalls",
     "Jail",
     "JailClosed",
+    "JailExecutor",
+    "JailExecutorBroken",
     "JailPolicy",
     "JailProcess",
     "JailUnavailable",
@@ -88,6 +93,7 @@ __all__ = [
     "PathDenied",
     "PolicyError",
     "PolicyUnsupported",
+    "PoolExhausted",
     "ProcessInfo",
     "ProtocolViolation",
     "Rule",
@@ -96,6 +102,7 @@ __all__ = [
     "RunResult",
     "Rung",
     "Runtime",
+    "RuntimePool",
     "Secret",
     "Stop",
     "Table",
@@ -124,9 +131,11 @@ _HOMES = {
     "denials": ("Denial",),
     "doctor": ("DoctorReport", "doctor"),
     "events": ("Canary", "Clause", "EnforcementReport", "Usage", "Violation"),
+    "executor": ("JailExecutor", "JailExecutorBroken"),
     "jail": ("CommandResult", "Jail", "JailProcess"),
     "packages": ("BuiltEnvironment", "Environment"),
     "policy": ("Decision", "Egress", "Grant", "JailPolicy", "Limits", "Rule", "Secret"),
+    "pool": ("RuntimePool",),
     "results": ("RunResult",),
     "runtime": ("Display", "RunEvent", "RunHandle", "Runtime", "TrustedRuntime"),
 }

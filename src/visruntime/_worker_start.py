@@ -23,6 +23,7 @@ _LATE_MODULES = (
     "limits",
     "displays",
     "figures",
+    "functions",
     "inputs",
     "sources",
     "surroundings",

@@ -16,6 +16,7 @@
     │   └── OutputLimitExceeded
     ├── PathDenied (PermissionError)      a file operation that the policy refuses
     ├── EnvironmentNotBuilt               uv could not make an environment; nothing of it is kept
+    ├── PoolExhausted                     every runtime of a pool is borrowed
     ├── WorkerDied                        the Python worker ended during a call
     ├── ProtocolViolation                 the worker broke its protocol and was ended
     └── GuestError                        the guest's code raised; type and text are the guest's claim
@@ -45,6 +46,7 @@ __all__ = [
     "PathDenied",
     "PolicyError",
     "PolicyUnsupported",
+    "PoolExhausted",
     "ProtocolViolation",
     "VisRuntimeError",
     "WorkerDied",
@@ -187,6 +189,10 @@ class EnvironmentNotBuilt(VisRuntimeError):
     def __init__(self, message: str, *, output: str = "") -> None:
         super().__init__(message)
         self.output = output
+
+
+class PoolExhausted(VisRuntimeError):
+    """Every runtime that a pool may have is borrowed, and none came back in time."""
 
 
 class WorkerDied(VisRuntimeError):
