@@ -20,7 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks import arrays, calls, copies, names, scale, starts, streams, workers
+from benchmarks import arrays, calls, copies, fresh, names, scale, starts, streams, workers
 from benchmarks.model import Result, measure
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ ROWS: dict[str, Callable[[], Any]] = {
     "4": starts.python_in_an_open_jail,
     "5": starts.worker,
     "6": copies.fresh_worker,
+    "7": fresh.from_a_pool,
     "8": workers.short_run,
     "9": workers.callback,
     "10": arrays.out_of_a_worker,

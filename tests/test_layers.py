@@ -19,7 +19,7 @@ LAYERS = {
     "state": ("state",),
     "runtime": (
         "runtime", "callbacks", "displays", "aio", "executor", "environments", "packages", "results",
-        "worker", "processes", "elf", "denials", "_zygote",
+        "worker", "processes", "elf", "denials", "pool", "_zygote",
     ),
     "jail": ("jail", "network", "events"),
     "base": (
@@ -31,10 +31,15 @@ LAYERS = {
         "_wall", "_why",
     ),
 }  # fmt: skip
-PREFIXES = {"jail": ("_jail",), "runtime": ("_callback", "_packages", "_runtime", "_worker")}
+PREFIXES = {
+    "jail": ("_jail",),
+    "runtime": ("_callback", "_executor", "_packages", "_runtime", "_worker"),
+}
 ORDER = list(LAYERS)
 COMPILED = ("_visjail", "_viscore")
 ALLOWED_OUTSIDE = {"cffi"}
+# Extras: imported when they are first needed, and by whom alone.
+ALLOWED_EXTRAS = {("_executor_task", "cloudpickle")}
 # Used only where the guest has them: matplotlib asks for a backend, arrays become what numpy has.
 ALLOWED_IN_GUEST = {
     ("guest.figures", "matplotlib"),
@@ -108,7 +113,7 @@ def wrong_imports(module: str, path: Path, source: str) -> list[str]:
         if top != "visruntime":
             # In a worker the compiled core is a builtin module of the interpreter itself.
             builtin = inside and top == "_viscore"
-            if (module, top) in ALLOWED_IN_GUEST:
+            if (module, top) in ALLOWED_IN_GUEST | ALLOWED_EXTRAS:
                 continue
             if top not in sys.stdlib_module_names | ALLOWED_OUTSIDE and not builtin:
                 wrong.append(f"{module} imports {name}, which is no part of Python")

@@ -52,6 +52,7 @@ PYTHON_RECIPES = [
         "doc/control.md",
         "doc/callbacks.md",
         "doc/copies.md",
+        "doc/pools.md",
         "doc/runs.md",
         "doc/values.md",
     )

@@ -43,14 +43,17 @@ if TYPE_CHECKING:
         PathDenied,
         PolicyError,
         PolicyUnsupported,
+        PoolExhausted,
         ProtocolViolation,
         VisRuntimeError,
         WorkerDied,
     )
     from visruntime.events import Canary, Clause, EnforcementReport, Usage, Violation
+    from visruntime.executor import JailExecutor, JailExecutorBroken
     from visruntime.jail import CommandResult, Jail, JailProcess
     from visruntime.packages import BuiltEnvironment, Environment
     from visruntime.policy import Decision, Egress, Grant, JailPolicy, Limits, Rule, Secret
+    from visruntime.pool import RuntimePool
     from visruntime.results import RunResult
     from visruntime.runtime import Display, RunEvent, RunHandle, Runtime, TrustedRuntime
 
@@ -81,6 +84,8 @@ __all__ = [
     "HostCalls",
     "Jail",
     "JailClosed",
+    "JailExecutor",
+    "JailExecutorBroken",
     "JailPolicy",
     "JailProcess",
     "JailUnavailable",
@@ -90,6 +95,7 @@ __all__ = [
     "PathDenied",
     "PolicyError",
     "PolicyUnsupported",
+    "PoolExhausted",
     "ProcessInfo",
     "ProtocolViolation",
     "Rule",
@@ -98,6 +104,7 @@ __all__ = [
     "RunResult",
     "Rung",
     "Runtime",
+    "RuntimePool",
     "Secret",
     "Stop",
     "Table",
@@ -126,9 +133,11 @@ _HOMES = {
     "denials": ("Denial",),
     "doctor": ("DoctorReport", "doctor"),
     "events": ("Canary", "Clause", "EnforcementReport", "Usage", "Violation"),
+    "executor": ("JailExecutor", "JailExecutorBroken"),
     "jail": ("CommandResult", "Jail", "JailProcess"),
     "packages": ("BuiltEnvironment", "Environment"),
     "policy": ("Decision", "Egress", "Grant", "JailPolicy", "Limits", "Rule", "Secret"),
+    "pool": ("RuntimePool",),
     "results": ("RunResult",),
     "runtime": ("Display", "RunEvent", "RunHandle", "Runtime", "TrustedRuntime"),
 }

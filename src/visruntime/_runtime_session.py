@@ -417,6 +417,19 @@ class RuntimeSession:
             raise WorkerDied("there is no worker now; the next call starts one")
         return worker
 
+    def warm_up(self) -> None:
+        """Start the worker now, if there is none, so that the next call finds it ready.
+
+        Raises:
+            WorkerDied, ProtocolViolation: it could not be started.
+        """
+        with self._exclusive():
+            try:
+                self._live_worker()
+            except BaseException:
+                self._discard()
+                raise
+
     def reset(self) -> None:
         """Forget every name of the session; exposed functions stay.
 

@@ -34,6 +34,7 @@ _LATE_MODULES = (
         "limits",
         "displays",
         "figures",
+        "functions",
         "inputs",
         "sources",
         "surroundings",

@@ -17,6 +17,7 @@
     ├── PathDenied (PermissionError)      a file operation that the policy refuses
     ├── EnvironmentNotBuilt               uv could not make an environment; nothing of it is kept
     ├── ForkRefused                       the worker cannot be copied in its present state
+    ├── PoolExhausted                     every runtime of a pool is borrowed
     ├── WorkerDied                        the Python worker ended during a call
     ├── ProtocolViolation                 the worker broke its protocol and was ended
     └── GuestError                        the guest's code raised; type and text are the guest's claim
@@ -47,6 +48,7 @@ __all__ = [
     "PathDenied",
     "PolicyError",
     "PolicyUnsupported",
+    "PoolExhausted",
     "ProtocolViolation",
     "VisRuntimeError",
     "WorkerDied",
@@ -196,6 +198,10 @@ class ForkRefused(VisRuntimeError):
 
     The reason is the worker's claim: it has threads, say, which a fork would not copy.
     """
+
+
+class PoolExhausted(VisRuntimeError):
+    """Every runtime that a pool may have is borrowed, and none came back in time."""
 
 
 class WorkerDied(VisRuntimeError):

@@ -163,12 +163,18 @@ class Session:
         """Call what a (dotted) name refers to."""
         arguments = [self._given(argument) for argument in request["args"]]
         keywords = {key: self._given(value) for key, value in request["kwargs"].items()}
-        result = self._look_up(request["name"])(*arguments, **keywords)
-        return self._await(result) if hasattr(type(result), "__await__") else result
+        result = self.look_up(request["name"])(*arguments, **keywords)
+        return self.wait_for(result) if hasattr(type(result), "__await__") else result
+
+    def apply(self, request: dict[str, Any]) -> object:
+        """Call a function that the host sends or names, for an executor."""
+        from .functions import apply
+
+        return apply(self, request)
 
     def get(self, request: dict[str, Any]) -> object:
         """Read what a (dotted) name refers to."""
-        return self._look_up(request["name"])
+        return self.look_up(request["name"])
 
     def set(self, request: dict[str, Any]) -> object:
         """Bind global names."""
@@ -223,7 +229,8 @@ class Session:
             raise LookupError(f"{value!r} is of an earlier session, or too old")
         return self._handles[value.id]
 
-    def _look_up(self, name: str) -> Any:
+    def look_up(self, name: str) -> Any:
+        """Return what a (dotted) name of the session, or of a builtin, refers to."""
         first, *rest = name.split(".")
         if first in self.globals:
             found = self.globals[first]
@@ -275,7 +282,7 @@ class Session:
     def _execute(self, *parts: CodeType) -> object:
         """Run *parts* one after the other; if one awaits, all of them run in the event loop."""
         if any(code.co_flags & _COROUTINE for code in parts):
-            return self._await(self._execute_awaiting(parts))
+            return self.wait_for(self._execute_awaiting(parts))
         result = None
         for code in parts:
             result = eval(code, self.globals)
@@ -289,7 +296,8 @@ class Session:
                 result = await result
         return result
 
-    def _await(self, awaitable: Any) -> object:
+    def wait_for(self, awaitable: Any) -> object:
+        """Run an awaitable in the event loop of the session, until it is done."""
         import asyncio
 
         if self._runner is None:
@@ -377,8 +385,14 @@ class Session:
             "denials": core.denials(),
         }
         try:
+            if request.get("data_only"):
+                data: bytes = core.encode(reply)
+                return data
             return self._encode(reply)
-        except (ValueError, TypeError, OverflowError, RecursionError):
+        except (ValueError, TypeError, OverflowError, RecursionError) as problem:
+            if request.get("data_only"):
+                refusal = TypeError(f"the result does not cross as data: {problem}")
+                return self.encode_failure(request, refusal, tasks)
             reply["value"] = Opaque(value)
             return self._encode(reply)
 
