@@ -177,6 +177,13 @@ def test_what_cannot_be_pickled_fails_its_own_future(executor: JailExecutor) -> 
     assert executor.submit(len, "abc").result() == 3
 
 
+def test_arrays_cross(executor: JailExecutor) -> None:
+    """An array that a task returns is one on the host, too."""
+    numpy = pytest.importorskip("numpy")
+    found = executor.submit(lambda array: array * 2, numpy.arange(5)).result()
+    assert (type(found), found.tolist()) == (numpy.ndarray, [0, 2, 4, 6, 8])
+
+
 def test_map_keeps_no_result() -> None:
     """A result that was yielded is not held by the iterator."""
     with JailExecutor(TrustedRuntime, 1) as executor:
@@ -254,7 +261,8 @@ def test_workers_can_be_ended(how: str) -> None:
         begun.set()
 
     code = (
-        "import time\nprint('begun')\ntry:\n    time.sleep(30)\nfinally:\n    print('cleaned up')"
+        "import time\ntry:\n    print('begun')\n    time.sleep(30)\n"
+        "finally:\n    print('cleaned up')"
     )
     executor = JailExecutor(JailPolicy(), 1, on_output=hear)
     running = executor.submit("builtins:exec", code)

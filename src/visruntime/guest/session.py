@@ -386,7 +386,7 @@ class Session:
         }
         try:
             if request.get("data_only"):
-                data: bytes = core.encode(reply)
+                data: bytes = core.encode(reply, reduce=self._reduce)
                 return data
             return self._encode(reply)
         except (ValueError, TypeError, OverflowError, RecursionError) as problem:
