@@ -20,17 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks import (
-    arrays,
-    calls,
-    copies,
-    fresh,
-    names,
-    scale,
-    starts,
-    streams,
-    workers,
-)
+from benchmarks import arrays, calls, copies, fresh, names, scale, starts, streams, workers
 from benchmarks.model import Result, measure
 
 if TYPE_CHECKING:

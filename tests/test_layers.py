@@ -19,7 +19,7 @@ LAYERS = {
     "state": ("state",),
     "runtime": (
         "runtime", "callbacks", "displays", "aio", "executor", "environments", "packages", "results",
-        "worker", "processes", "elf", "denials", "_zygote", "pool",
+        "worker", "processes", "elf", "denials", "pool", "_zygote",
     ),
     "jail": ("jail", "network", "events"),
     "base": (

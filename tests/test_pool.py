@@ -63,6 +63,18 @@ def test_reuse_says_what_meets_the_next_borrower(reuse: str, marks: int, name: b
         assert runtimes.run(MARK).value == marks
 
 
+def test_reset_with_a_zygote_gives_a_fresh_worker() -> None:
+    """With modules to preload, nothing but files of the jail may be left of the borrower before."""
+    options = {"min_idle": 0, "max_size": 1, "reuse": "reset", "preload": ["json"]}
+    with RuntimePool(JailPolicy(), **options) as runtimes:  # type: ignore[arg-type]
+        with runtimes.borrow() as first:
+            assert first.run(MARK).value == 0
+        with runtimes.borrow() as second:
+            assert second is first
+            assert second.run(MARK).value == 0
+            assert second.run("'json' in sys.modules").value is True
+
+
 def test_a_ready_worker_is_lent_and_replaced() -> None:
     """No borrower waits for a start while one is ready, and the stock fills up by itself."""
     with trusted(min_idle=2, max_size=4) as runtimes:
@@ -84,14 +96,14 @@ def test_no_more_than_max_size_at_once() -> None:
             alive[0] += 1
             most[0] = max(most[0], alive[0])
         runtime = TrustedRuntime()
-        let_go = runtime._let_go
+        close = runtime.close
 
         def counted() -> None:
+            close()
             with lock:
                 alive[0] -= 1
-            let_go()
 
-        runtime._let_go = counted  # type: ignore[method-assign]
+        runtime.close = counted  # type: ignore[method-assign]
         return runtime
 
     with RuntimePool(make, min_idle=1, max_size=3) as runtimes:

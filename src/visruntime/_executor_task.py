@@ -8,12 +8,13 @@ import os
 import sys
 from functools import cache
 from importlib.machinery import SourceFileLoader
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visruntime._runtime_events import Feed
+from visruntime.errors import ProtocolViolation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from visruntime._runtime_session import OutputSink, RuntimeSession
     from visruntime._runtime_timeouts import Timeouts
@@ -22,17 +23,22 @@ if TYPE_CHECKING:
 
     Arguments = tuple[tuple[Any, ...], Mapping[str, Any]]
 
-__all__ = ["Task", "as_exception", "perform", "send_library"]
+__all__ = ["Task", "as_exception", "make_task", "perform", "send_library"]
 
-Task = dict[str, Any]
-"""A request, without its number."""
 _MARK = b"cloudpickle.cloudpickle"
 """Is in each pickle that holds code, and not only names."""
 _NOT_RAISED = (StopIteration, StopAsyncIteration)
 """Builtin exceptions that would steer the host's own loops."""
 
 
-def make_task(function: Callable[..., Any] | str, calls: Iterable[Arguments]) -> Task:
+class Task(NamedTuple):
+    """A function and its arguments, encoded: the request, and how many results it has."""
+
+    request: dict[str, Any]
+    results: int
+
+
+def make_task(function: Callable[..., Any] | str, calls: Sequence[Arguments]) -> Task:
     """Encode a call of *function* for each set of arguments.
 
     Raises:
@@ -40,10 +46,10 @@ def make_task(function: Callable[..., Any] | str, calls: Iterable[Arguments]) ->
         TypeError: it is neither a function nor a name.
         Exception: whatever cloudpickle raises for what cannot be pickled.
     """
-    task: Task = {"op": "apply", "data_only": True}
+    request: dict[str, Any] = {"op": "apply", "data_only": True}
     if isinstance(function, str):
         plain = [(list(arguments), dict(keywords)) for arguments, keywords in calls]
-        return {**task, "pickled": None, "name": function, "calls": plain}
+        return Task({**request, "pickled": None, "name": function, "calls": plain}, len(plain))
     if not callable(function):
         raise TypeError(f"expected a function or a name, not {type(function).__name__}")
     try:
@@ -55,8 +61,8 @@ def make_task(function: Callable[..., Any] | str, calls: Iterable[Arguments]) ->
             name=problem.name,
         ) from None
     pickled = cloudpickle.dumps((function, list(calls)))
-    by_value = _MARK in pickled
-    return {**task, "pickled": pickled, "python": list(sys.version_info[:2]) if by_value else None}
+    built_for = list(sys.version_info[:2]) if _MARK in pickled else None
+    return Task({**request, "pickled": pickled, "python": built_for}, len(calls))
 
 
 def send_library(runtime: RuntimeSession) -> None:
@@ -95,14 +101,13 @@ def perform(
     Raises:
         Exception: what the function raised, see `as_exception`; otherwise as ``Runtime.run``.
     """
-    result = runtime._request(dict(task), timeout, Feed(on_output=on_output))
+    result = runtime._request(dict(task.request), timeout, Feed(on_output=on_output))
     if result.error is not None:
         raise as_exception(result)
     values = result.value
-    if type(values) is not list:
-        from visruntime.errors import ProtocolViolation
-
-        raise ProtocolViolation("the worker replied to a task with something else than results")
+    if type(values) is not list or len(values) != task.results:
+        runtime.kill()
+        raise ProtocolViolation("the worker replied to a task with something else than its results")
     return values
 
 

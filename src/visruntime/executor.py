@@ -237,7 +237,7 @@ class JailExecutor(Executor):
     def _schedule(
         self,
         fn: Callable[..., Any] | str,
-        calls: Iterable[Arguments],
+        calls: Sequence[Arguments],
         timeout: float | Timeouts | None,
         work: Callable[[Task, Timeouts | None], Any],
     ) -> Future[Any]:

@@ -95,7 +95,8 @@ class RuntimePool:
             min_idle: how many are kept ready.
             max_size: how many there may be, borrowed ones and those about to end included.
             reuse: what becomes of one that is given back: ``"never"`` ends it, ``"reset"`` forgets
-                the names of its session, ``"keep"`` changes nothing.
+                the names of its session (with ``preload=`` it gets a fresh worker in the same
+                jail), ``"keep"`` changes nothing.
             recycle_after: times that one is lent, at most.
             max_age: seconds since its start after which one is lent no more.
             max_memory: bytes of resident size of its worker after which one is lent no more; see
@@ -354,8 +355,7 @@ class RuntimePool:
             return False
         if self._reuse == "reset":
             try:
-                # It drops objects of the guest, whose finalizers may do anything.
-                member.runtime._value({"op": "clear"}, RESET_SECONDS)
+                _reset(member.runtime)
             except (VisRuntimeError, Timeout):
                 return False
         return True
@@ -457,6 +457,15 @@ class RuntimePool:
                 with self._freed:
                     self._ending -= 1
                     self._freed.notify_all()
+
+
+def _reset(runtime: AnyRuntime) -> None:
+    if runtime._shared.zygote is not None:
+        runtime.reset()  # its worker ends, and the next one is a copy of the zygote
+        runtime.warm_up()
+    else:
+        # This drops objects of the guest, whose finalizers may do anything.
+        runtime._value({"op": "clear"}, RESET_SECONDS)
 
 
 def _check_numbers(**numbers: tuple[int | None, int]) -> None:
