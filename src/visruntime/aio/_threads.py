@@ -71,4 +71,4 @@ async def shielded(work: Callable[[], T]) -> T:
     """
     with anyio.CancelScope(shield=True):
         value = await to_thread.run_sync(work, limiter=anyio.CapacityLimiter(1))
-    return value
+    return value  # noqa: RET504 (for mypy the scope may swallow an error)
