@@ -441,18 +441,22 @@ def test_a_cancellation_at_any_moment_leaves_nothing(backend: str) -> None:
     """While the jail opens, while the worker starts, while it runs, and when it ends."""
 
     async def main() -> None:
+        whole = []
+
         async def use(seconds: float) -> None:
             with anyio.move_on_after(seconds):
                 async with AsyncRuntime(vr.JailPolicy()) as runtime:
                     await runtime.run("import time; time.sleep(0.02)")
                     async with runtime.start("import time; time.sleep(0.02)") as run:
-                        await run.result()
+                        whole.append(await run.result())
 
         for step in range(8):
             await use(step * 0.012)
         async with anyio.create_task_group() as group:
             for step in range(16):
                 group.start_soon(use, step * 0.025)
+        await use(30)
+        assert whole
 
     run_on(backend, main)
 

@@ -52,6 +52,7 @@ PYTHON_RECIPES = [
         "doc/control.md",
         "doc/callbacks.md",
         "doc/runs.md",
+        "doc/async.md",
         "doc/values.md",
     )
     for code in readme.blocks("python", document)
