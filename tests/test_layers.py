@@ -40,6 +40,7 @@ COMPILED = ("_visjail", "_viscore")
 ALLOWED_OUTSIDE = {"cffi"}
 # Extras: imported when they are first needed, and by whom alone.
 ALLOWED_EXTRAS = {("_executor_task", "cloudpickle")}
+ALLOWED_IN_AIO = {"anyio"}  # of the extra of that name
 # Used only where the guest has them: matplotlib asks for a backend, arrays become what numpy has.
 ALLOWED_IN_GUEST = {
     ("guest.figures", "matplotlib"),
@@ -114,6 +115,8 @@ def wrong_imports(module: str, path: Path, source: str) -> list[str]:
             # In a worker the compiled core is a builtin module of the interpreter itself.
             builtin = inside and top == "_viscore"
             if (module, top) in ALLOWED_IN_GUEST | ALLOWED_EXTRAS:
+                continue
+            if module.partition(".")[0] == "aio" and top in ALLOWED_IN_AIO:
                 continue
             if top not in sys.stdlib_module_names | ALLOWED_OUTSIDE and not builtin:
                 wrong.append(f"{module} imports {name}, which is no part of Python")

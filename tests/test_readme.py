@@ -54,6 +54,7 @@ PYTHON_RECIPES = [
         "doc/copies.md",
         "doc/pools.md",
         "doc/runs.md",
+        "doc/async.md",
         "doc/values.md",
     )
     for code in readme.blocks("python", document)

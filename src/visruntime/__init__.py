@@ -17,6 +17,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from visruntime import aio as aio
     from visruntime._callback_budget import HostCalls
     from visruntime._jail_processes import ProcessInfo
     from visruntime._jail_terminal import TerminalPreview, TerminalSession
@@ -145,6 +146,10 @@ _HOMES = {
 
 def __getattr__(name: str) -> object:
     """Import the module that *name* lives in."""
+    if name == "aio":  # needs anyio, so it is none of __all__
+        from importlib import import_module
+
+        return import_module(f"{__name__}.aio")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
@@ -167,4 +172,4 @@ sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, "aio"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Self
 
 from visruntime._runtime_events import Feed, RunEvent
@@ -41,6 +42,7 @@ class RunHandle:
         self._result: RunResult | None = None
         self._problem: BaseException | None = None
         self._done = False
+        self._watcher: Callable[[], object] | None = None
         self.dropped = 0
         self.feed = Feed(on_event=self._push, ask=ask)
 
@@ -70,10 +72,12 @@ class RunHandle:
                 release()
                 with self._changed:
                     self._done = True
-                    self._changed.notify_all()
+                    self._tell()
 
         # The end of the host must not wait for a guest; the worker ends with its host anyway.
-        threading.Thread(target=work, name="visruntime-run", daemon=True).start()
+        threading.Thread(
+            target=copy_context().run, args=(work,), name="visruntime-run", daemon=True
+        ).start()
 
     def _finish(self, result: RunResult | None, problem: BaseException | None) -> None:
         with self._changed:
@@ -95,9 +99,25 @@ class RunHandle:
                 self._gap = 0
             self._events.append((event, size))
             self._waiting_bytes += size
-            self._changed.notify_all()
+            self._tell()
+
+    def _tell(self) -> None:
+        """Wake whoever waits; the caller holds the lock."""
+        self._changed.notify_all()
+        if self._watcher is not None:
+            self._watcher()
 
     # For everybody else.
+
+    def watch(self, watcher: Callable[[], object] | None) -> None:
+        """Have *watcher* called now and whenever there is an event or the end, in any thread.
+
+        It must neither wait nor use the handle, but for ``done``. ``None`` ends it.
+        """
+        with self._changed:
+            self._watcher = watcher
+            if watcher is not None:
+                watcher()
 
     @property
     def done(self) -> bool:
@@ -112,6 +132,11 @@ class RunHandle:
         """
         self.feed.cancel()
 
+    def refuse_in_callback(self) -> None:
+        """Raise RuntimeError in a function of the host that the guest of this runtime is calling."""
+        if self._callbacks.in_callback():
+            raise RuntimeError("a host function cannot wait for the run that is calling it")
+
     def result(self, timeout: float | None = None) -> RunResult:
         """Wait for the end and return the result, or raise what ``Runtime.run`` would have raised.
 
@@ -121,8 +146,7 @@ class RunHandle:
         Raises:
             TimeoutError: the run is still under way.
         """
-        if self._callbacks.in_callback():
-            raise RuntimeError("a host function cannot wait for the run that is calling it")
+        self.refuse_in_callback()
         with self._changed:
             if not self._changed.wait_for(lambda: self._done, timeout):
                 raise TimeoutError(f"the run is still under way after {timeout} s")

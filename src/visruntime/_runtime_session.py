@@ -137,7 +137,7 @@ class RuntimeSession:
         request, ask = run_request(
             code, inputs, filename, argv, cwd, env, stdin, isolation=isolation, tasks=tasks
         )
-        feed = Feed(on_output=on_output, on_event=on_event, ask=ask)
+        feed = self._new_feed(on_output=on_output, on_event=on_event, ask=ask)
         result = self._request(request, timeout, feed)
         feed.end(result)
         if check and result.error is not None:
@@ -535,15 +535,19 @@ class RuntimeSession:
                     self._stdin.close()
                 self._shared.leave(self)
 
-    # How they work.
-
-    @contextmanager
-    def _exclusive(self) -> Iterator[None]:
+    def refuse_in_callback(self) -> None:
+        """Raise RuntimeError in a function of the host that a guest of this runtime is calling."""
         if self._callbacks.in_callback():
             raise RuntimeError(
                 "a host function cannot use the runtime that is calling it: that run is still "
                 "under way. Return a value to the guest and let it go on from there"
             )
+
+    # How they work.
+
+    @contextmanager
+    def _exclusive(self) -> Iterator[None]:
+        self.refuse_in_callback()
         if os.getpid() != self._process_id:
             raise JailClosed("this runtime belongs to the process that made it, not to its child")
         with self._lock:
@@ -588,8 +592,12 @@ class RuntimeSession:
         if worker is not None:
             worker.kill()
 
+    def _new_feed(self, **options: Any) -> Feed:
+        """Make what takes in the events of one run; who overrides it can cancel the run."""
+        return Feed(**options)
+
     def _value(self, request: dict[str, Any], timeout: float | Timeouts | None) -> Any:
-        result = self._request(request, timeout, Feed())
+        result = self._request(request, timeout, self._new_feed())
         if result.error is not None:
             raise result.error.to_exception(result)
         return result.value

@@ -1,0 +1,31 @@
+"""Jails and runtimes for asyncio and Trio: the verbs of `Jail` and `Runtime`, awaitable.
+
+It needs anyio (``pip install visruntime[aio]``). Whatever waits is in a thread or at a descriptor,
+never in the event loop. Cancelling a call ends what the call started, and waits for that, so
+that no process, no descriptor and no busy thread outlives it. ``timeout=`` works as in the synchronous
+verbs; ``anyio.fail_after`` and ``asyncio.timeout`` are cancellations.
+"""
+
+from __future__ import annotations
+
+try:
+    import anyio as _anyio  # noqa: F401
+except ModuleNotFoundError as problem:
+    raise ModuleNotFoundError(
+        "visruntime.aio needs anyio: install visruntime[aio]", name=problem.name
+    ) from None
+
+from visruntime.aio._jail import AsyncJail
+from visruntime.aio._process import AsyncProcess, ProcessReader, ProcessWriter
+from visruntime.aio._run import AsyncRun
+from visruntime.aio._runtime import AsyncRuntime, AsyncTrustedRuntime
+
+__all__ = [
+    "AsyncJail",
+    "AsyncProcess",
+    "AsyncRun",
+    "AsyncRuntime",
+    "AsyncTrustedRuntime",
+    "ProcessReader",
+    "ProcessWriter",
+]
