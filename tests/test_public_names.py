@@ -39,7 +39,7 @@ def test_each_public_name_is_there(name: str) -> None:
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
     """A name of a later version must not be there by accident."""
-"WindowsJail", "nothing"): ("JailExecutor", ("aio", for in name
+    for name in ("WindowsJail", "nothing"):
         with pytest.raises(AttributeError, match=name):
             getattr(visruntime, name)
 
