@@ -41,6 +41,7 @@ check "clang-format" run clang-format --dry-run --Werror "${c_files[@]}"
 check "clang-tidy" lint_c "${compiled[@]}"
 check "shellcheck" run shellcheck "${shell[@]}"
 check "policy schema" run python scripts/generate_policy_schema.py --check
+check "API reference" run python scripts/generate_api_reference.py --check
 check "workflow schema" run check-jsonschema --builtin-schema vendor.github-workflows "${workflows[@]}"
 check "zizmor" run zizmor --offline --quiet --persona=pedantic .github/workflows
 check "lock file" uv lock --check --offline

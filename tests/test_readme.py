@@ -47,6 +47,7 @@ RECIPES = [
 PYTHON_RECIPES = [
     code
     for document in (
+        "doc/tutorial.md",
         "doc/how-to.md",
         "doc/confinement.md",
         "doc/control.md",

@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""Write doc/reference/api.md from the signatures and docstrings of the public names.
+
+    uv run python scripts/generate_api_reference.py [--check]
+
+A public name, or a public method, without a docstring is an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import inspect
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import visruntime
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+OUTPUT = Path(__file__).resolve().parent.parent / "doc/reference/api.md"
+
+HEAD = """\
+# The public names
+
+Made from the docstrings by `scripts/generate_api_reference.py`; a check fails when it is out of
+date. Examples are in the [tutorial](../tutorial.md) and the documents that it names, whose code
+runs as tests. `visruntime.aio` has the same verbs for asyncio and Trio, see [async](../async.md).
+"""
+
+
+def docstring(name: str, value: object) -> str:
+    """Return the docstring of *value*, which has to have one."""
+    text = inspect.getdoc(value)
+    if not text:
+        raise SystemExit(f"{name} has no docstring")
+    return text
+
+
+def signature(name: str, value: Any) -> str:
+    """Return the call of *value* as one line; names alone where there is no signature."""
+    try:
+        found = inspect.signature(value)
+    except (TypeError, ValueError):
+        return name
+    parameters = [
+        each.replace(annotation=inspect.Parameter.empty)
+        for each in found.parameters.values()
+        if each.name != "self"
+    ]
+    return f"{name}{found.replace(parameters=parameters, return_annotation=found.empty)}"
+
+
+def members(kind: type) -> Iterator[tuple[str, Any]]:
+    """Yield the public methods and properties that *kind* has of this package."""
+    for name, value in inspect.getmembers_static(kind):
+        plain = getattr(value, "__func__", value)
+        home = getattr(getattr(plain, "fget", plain), "__module__", "") or ""
+        is_member = inspect.isfunction(plain) or isinstance(plain, property)
+        if not name.startswith("_") and is_member and home.startswith("visruntime"):
+            yield name, value
+
+
+def section(name: str, value: Any) -> Iterator[str]:
+    """Yield the lines of one public name."""
+    yield f"\n## {name}\n"
+    if not inspect.isclass(value):
+        yield f"```text\n{signature(name, value)}\n```\n"
+        yield block(docstring(name, value))
+        return
+    if issubclass(value, Exception):
+        bases = ", ".join(base.__name__ for base in value.__bases__)
+        yield f"An exception, `{bases}`.\n"
+        yield block(docstring(name, value))
+    else:
+        yield f"```text\n{signature(name, value)}\n```\n"
+        yield block(docstring(name, value))
+        made = inspect.cleandoc(value.__init__.__doc__ or "")
+        if inspect.isfunction(value.__init__) and made:
+            yield block(made)
+    for each, member in members(value):
+        plain = getattr(member, "__func__", member)
+        if isinstance(plain, property):
+            yield f"\n### {name}.{each}\n"
+        else:
+            yield f"\n### {name}.{signature(each, plain)}\n"
+        yield block(docstring(f"{name}.{each}", plain))
+
+
+def block(text: str) -> str:
+    """Return a docstring as a block that keeps its shape."""
+    return f"```text\n{text}\n```\n"
+
+
+def generate() -> str:
+    """Return the whole document."""
+    lines = [HEAD]
+    for name in sorted(visruntime.__all__, key=str.lower):
+        lines += section(name, getattr(visruntime, name))
+    return "\n".join(lines).replace("\n\n\n", "\n\n")
+
+
+def main() -> int:
+    """Write the reference, or compare it with what would be written."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("--check", action="store_true", help="exit 1 and print the difference")
+    options = parser.parse_args()
+    text = generate()
+    if not options.check:
+        OUTPUT.write_text(text)
+        return 0
+    committed = OUTPUT.read_text() if OUTPUT.exists() else ""
+    difference = "".join(
+        difflib.unified_diff(
+            committed.splitlines(keepends=True),
+            text.splitlines(keepends=True),
+            OUTPUT.name,
+            "generated now",
+        )
+    )
+    sys.stdout.write(difference)
+    return 1 if difference else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
