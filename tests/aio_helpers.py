@@ -24,15 +24,22 @@ def run_on(backend: str, test: Callable[[], Awaitable[Any]]) -> Any:
     gc.collect()
     before = _descriptors(), _children()
     result = anyio.run(test, backend=backend)
+    # A thread that has said its last word still has to return, and to let go of what it held.
     until = time.monotonic() + 5
-    while busy_threads() and time.monotonic() < until:
-        time.sleep(0.005)  # a thread that has said its last word still has to return
-    assert busy_threads() == []
-    gc.collect()
-    after = _descriptors(), _children()
-    assert after[1] <= before[1], "a process is left"
-    assert after[0] <= before[0], "a descriptor is left"
+    while any(left := _left(*before)) and time.monotonic() < until:
+        time.sleep(0.005)
+        gc.collect()
+    assert left == ([], {}, set()), "busy threads, descriptors or processes are left"
     return result
+
+
+def _left(
+    descriptors: dict[str, str], children: set[int]
+) -> tuple[list[str], dict[str, str], set[int]]:
+    """Return what there is more than before: busy threads, descriptors and processes."""
+    now = _descriptors()
+    more = {number: what for number, what in now.items() if descriptors.get(number) != what}
+    return busy_threads(), more, _children() - children
 
 
 def busy_threads() -> list[str]:
@@ -57,5 +64,10 @@ def _children() -> set[int]:
     return children
 
 
-def _descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
+def _descriptors() -> dict[str, str]:
+    """Return what each descriptor of this process is."""
+    found = {}
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):  # that of the listing itself
+            found[number] = os.readlink(f"/proc/self/fd/{number}")
+    return found
