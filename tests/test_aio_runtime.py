@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import threading
 import time
@@ -16,6 +17,7 @@ from aio_helpers import BACKENDS, run_on
 
 import visruntime as vr
 from visruntime.aio import AsyncJail, AsyncRuntime, AsyncTrustedRuntime
+from visruntime.aio._stopping import Stopping
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -518,6 +520,27 @@ def test_after_a_cancelled_start_the_next_call_works(backend: str) -> None:
                 async with runtime.start("1") as run:
                     await run.result()
             await runtime.kill()
+        assert await runtime.eval("2") == 2
+
+    with_worker(backend, test)
+
+
+def test_a_worker_that_is_ended_when_it_is_ready_is_replaced(
+    backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cancellation in the very moment in which the start ends must not break the next call."""
+
+    async def test(runtime: AsyncRuntime) -> None:
+        ready = Stopping.ready
+
+        def stopped_before(call: Stopping) -> bool:
+            call.stop()
+            return ready(call)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Stopping, "ready", stopped_before)
+            with contextlib.suppress(vr.WorkerDied):
+                await runtime.eval("1")
         assert await runtime.eval("2") == 2
 
     with_worker(backend, test)
