@@ -5,11 +5,13 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import threading
 import time
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
-from runtime_helpers import children_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -20,17 +22,24 @@ BACKENDS = ("asyncio", "trio")
 def run_on(backend: str, test: Callable[[], Awaitable[Any]]) -> Any:
     """Run *test* in a loop of *backend*, and check that nothing is left of it."""
     gc.collect()
-    before = _descriptors(), children_of(os.getpid())
+    before = _descriptors(), _children()
     result = anyio.run(test, backend=backend)
+    # A thread that has said its last word still has to return, and to let go of what it held.
     until = time.monotonic() + 5
-    while busy_threads() and time.monotonic() < until:
-        time.sleep(0.005)  # a thread that has said its last word still has to return
-    assert busy_threads() == []
-    gc.collect()
-    after = _descriptors(), children_of(os.getpid())
-    assert after[1] <= before[1], "a process is left"
-    assert after[0] <= before[0], "a descriptor is left"
+    while any(left := _left(*before)) and time.monotonic() < until:
+        time.sleep(0.005)
+        gc.collect()
+    assert left == ([], {}, set()), "busy threads, descriptors or processes are left"
     return result
+
+
+def _left(
+    descriptors: dict[str, str], children: set[int]
+) -> tuple[list[str], dict[str, str], set[int]]:
+    """Return what there is more than before: busy threads, descriptors and processes."""
+    now = _descriptors()
+    more = {number: what for number, what in now.items() if descriptors.get(number) != what}
+    return busy_threads(), more, _children() - children
 
 
 def busy_threads() -> list[str]:
@@ -40,17 +49,25 @@ def busy_threads() -> list[str]:
         inner: Any = frame
         while inner is not None:
             name = inner.f_globals.get("__name__", "")
-            if name.startswith("visruntime") and number != _this_thread():
+            if name.startswith("visruntime") and number != threading.get_ident():
                 busy.append(f"{name}.{inner.f_code.co_name}")
             inner = inner.f_back
     return busy
 
 
-def _this_thread() -> int:
-    import threading
+def _children() -> set[int]:
+    """Return the live children of this process; unlike other ways this one bears ending threads."""
+    children: set[int] = set()
+    for task in os.listdir("/proc/self/task"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            children |= set(map(int, Path(f"/proc/self/task/{task}/children").read_text().split()))
+    return children
 
-    return threading.get_ident()
 
-
-def _descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
+def _descriptors() -> dict[str, str]:
+    """Return what each descriptor of this process is."""
+    found = {}
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):  # that of the listing itself
+            found[number] = os.readlink(f"/proc/self/fd/{number}")
+    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import threading
 import time
@@ -16,6 +17,7 @@ from aio_helpers import BACKENDS, run_on
 
 import visruntime as vr
 from visruntime.aio import AsyncJail, AsyncRuntime, AsyncTrustedRuntime
+from visruntime.aio._stopping import Stopping
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -27,9 +29,9 @@ pytestmark = pytest.mark.parametrize("backend", BACKENDS)
 
 STUBBORN = """
 import time
-print('begun', flush=True)
 while True:
     try:
+        print('begun', flush=True)
         time.sleep(1000)
     except BaseException:
         pass
@@ -51,6 +53,7 @@ def test_the_verbs(backend: str) -> None:
     """Each does what the verb of that name does in `Runtime`."""
 
     async def test(runtime: AsyncRuntime) -> None:
+        await runtime.warm_up()
         result = await runtime.run("print(a)\na + 1", inputs={"a": 1})
         assert (result.value, result.stdout) == (2, b"1\n")
         assert result.report.backend == "namespaces"
@@ -132,6 +135,47 @@ def interrupted(result: vr.RunResult) -> bool:
     """Tell whether a run was broken from outside."""
     assert result.error is not None
     return result.error.interrupted
+
+
+def test_a_fork_is_a_runtime_of_its_own(backend: str) -> None:
+    """Both sessions go on, at the same time, and call functions in this loop."""
+
+    async def test(runtime: AsyncRuntime) -> None:
+        here = threading.get_ident()
+
+        async def place() -> bool:
+            return threading.get_ident() == here
+
+        await runtime.expose("place", place)
+        await runtime.exec("import time; n = 1")
+        async with await runtime.fork() as other:
+            async with anyio.create_task_group() as group:
+                group.start_soon(runtime.exec, "n += place(); time.sleep(0.1)")
+                group.start_soon(other.exec, "n += 2 * place(); time.sleep(0.1)")
+            with anyio.move_on_after(0.1):
+                await other.run("time.sleep(1000)")
+            assert (await runtime.get("n"), await other.get("n")) == (2, 3)
+            with pytest.raises(RuntimeError, match="opened before"):
+                await other.__aenter__()
+        with pytest.raises(vr.JailClosed):
+            await other.get("n")
+        assert await runtime.get("n") == 2
+
+    with_worker(backend, test)
+
+
+def test_a_zygote_gives_workers_to_tasks(backend: str) -> None:
+    """A runtime with ``preload=`` works as ever, also after a cancelled start."""
+
+    async def main() -> None:
+        async with AsyncRuntime(vr.JailPolicy(), preload=["json"]) as runtime:
+            for step in range(6):
+                with anyio.move_on_after(step * 0.01):
+                    await runtime.eval("1")
+                await runtime.kill()
+            assert await runtime.eval("2") == 2
+
+    run_on(backend, main)
 
 
 # Functions of the host.
@@ -418,19 +462,23 @@ def test_a_guest_that_does_not_obey_is_ended(backend: str) -> None:
     """With everything that it started; the next call gets a fresh worker."""
 
     async def test(runtime: AsyncRuntime) -> None:
-        await runtime.exec("import subprocess; child = subprocess.Popen(['sleep', '1000'])")
-        begun = anyio.Event()
-
-        async def run() -> None:
-            await runtime.run(STUBBORN, on_output=lambda *_: begun.set())
-
+        code = "import subprocess; child = subprocess.Popen(['sleep', '1000'])"
+        await runtime.exec(code)
+        jail = runtime.opened()._jail  # type: ignore[attr-defined]
+        assert len(jail.processes()) == 2
         async with anyio.create_task_group() as group:
-            group.start_soon(run)
-            await begun.wait()
+            group.start_soon(runtime.run, STUBBORN)
+            await anyio.sleep(0.3)
             started = time.monotonic()
             group.cancel_scope.cancel()
-        assert time.monotonic() - started < 3
-        jail = runtime.opened()._jail  # type: ignore[attr-defined]
+        assert 0.4 < time.monotonic() - started < 3
+        assert jail.processes() == ()
+        await runtime.exec(code)
+        async with runtime.start(STUBBORN) as run:
+            async for event in run:
+                assert event.kind == "stdout"
+                break
+        assert (await run.result()).session_lost
         assert jail.processes() == ()
         assert await runtime.eval("'child' in globals()") is False
 
@@ -472,6 +520,27 @@ def test_after_a_cancelled_start_the_next_call_works(backend: str) -> None:
                 async with runtime.start("1") as run:
                     await run.result()
             await runtime.kill()
+        assert await runtime.eval("2") == 2
+
+    with_worker(backend, test)
+
+
+def test_a_worker_that_is_ended_when_it_is_ready_is_replaced(
+    backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cancellation in the very moment in which the start ends must not break the next call."""
+
+    async def test(runtime: AsyncRuntime) -> None:
+        ready = Stopping.ready
+
+        def stopped_before(call: Stopping) -> bool:
+            call.stop()
+            return ready(call)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Stopping, "ready", stopped_before)
+            with contextlib.suppress(vr.WorkerDied):
+                await runtime.eval("1")
         assert await runtime.eval("2") == 2
 
     with_worker(backend, test)

@@ -45,7 +45,12 @@ class _AsyncSession:
     """What jailed and trusted asynchronous runtimes share: the verbs."""
 
     def __init__(self) -> None:
-        self._runtime: RuntimeSession | None = None
+        self._begin(None)
+
+    def _begin(self, runtime: RuntimeSession | None) -> None:
+        """Be as new, above *runtime* if that is there already."""
+        self._runtime = runtime
+        self._forked = runtime is not None
         self._turn = anyio.Lock()
         self._current: Stopping | None = None
         self._closed = False
@@ -54,6 +59,9 @@ class _AsyncSession:
         raise NotImplementedError
 
     async def __aenter__(self) -> Self:
+        if self._forked:
+            self._forked = False
+            return self
         if self._runtime is not None:
             raise RuntimeError(f"this {type(self).__name__} has been opened before; make another")
         self._runtime = await in_thread(
@@ -288,6 +296,23 @@ class _AsyncSession:
         """Have the guest see code that has changed on disk: `Runtime.reload`."""
         return await self._call(lambda runtime: runtime.reload(how, paths=paths))
 
+    async def warm_up(self) -> None:
+        """Start the worker now, if there is none, so that the next call finds it ready."""
+        await self._call(lambda runtime: runtime.warm_up())
+
+    async def fork(self) -> Self:
+        """Return another runtime whose session is a copy of this one's: `Runtime.fork`.
+
+        It is open: ``async with await runtime.fork() as copy`` closes it, and so does `aclose`.
+        """
+        runtime = await self._call(
+            lambda runtime: runtime.fork(), discard=lambda runtime: runtime.close()
+        )
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other._begin(runtime)
+        return other
+
     @property
     def tls_strict(self) -> bool | None:
         """The setting of that name, which every worker of this runtime starts with."""
@@ -306,9 +331,11 @@ class _AsyncSession:
             raise RuntimeError(f"open it first: async with {name}(...) as runtime")
         return self._runtime
 
-    async def _call(self, verb: Callable[[RuntimeSession], T]) -> T:
+    async def _call(
+        self, verb: Callable[[RuntimeSession], T], discard: Callable[[T], object] | None = None
+    ) -> T:
         async with self._calling() as (runtime, _, call):
-            return await self._wait(call, lambda: verb(runtime))
+            return await self._wait(call, lambda: verb(runtime), discard)
 
     @asynccontextmanager
     async def _calling(self) -> AsyncIterator[tuple[RuntimeSession, Any, Stopping]]:

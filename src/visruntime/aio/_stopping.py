@@ -68,10 +68,15 @@ class Stopping:
         if stopped:
             feed.cancel()
 
-    def ready(self) -> None:
-        """What has started is a worker that can be interrupted; it is not killed from now on."""
+    def ready(self) -> bool:
+        """What has started is a worker that can be interrupted, and is not killed from now on.
+
+        Returns whether it was killed already.
+        """
         with self._lock:
+            killed = self._stopped and bool(self._programs)
             self._programs.clear()
+        return killed
 
 
 _CURRENT: ContextVar[Stopping | None] = ContextVar("visruntime_stopping", default=None)
@@ -113,6 +118,6 @@ class StoppableRuntime(_StoppableSession, Runtime):
     def _live_worker(self) -> Worker:
         worker = super()._live_worker()
         call = _CURRENT.get()
-        if call is not None:
-            call.ready()
+        if call is not None and call.ready():
+            worker.ended_by_host = True  # the next call starts another one
         return worker
