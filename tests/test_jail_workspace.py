@@ -72,6 +72,32 @@ def test_work_with_git(workspace: Path, tool: Callable[[str], str]) -> None:
     assert not set(PROTECTED_NAMES) & set(os.listdir(workspace))
 
 
+RENAMED = "git branch -q -m old new; echo $?; git branch --format='%(refname:short)'"
+COPIED = (
+    "git switch -q -c newest && git branch -q -d main && "
+    "git branch -q last new && git branch -q -d new"
+)
+
+
+def test_renaming_a_branch_changes_no_setting(workspace: Path, tool: Callable[[str], str]) -> None:
+    """``git branch -m`` must not get at the settings, which it writes last; copies must work."""
+    tool("git")
+    repository(workspace)
+    start = "echo one > file; git add file; git commit -q -m one; git branch -q old; "
+    before = (workspace / ".git/config").read_bytes()
+    with Jail(JailPolicy.workspace(workspace, env=GIT)) as jail:
+        renamed = jail.run(["sh", "-c", start + RENAMED], cwd=workspace, timeout=20)
+        assert renamed.stdout_text.split() == ["128", "main", "new"], renamed.stderr_text
+        assert "config" in renamed.stderr_text
+        copied = jail.run(["sh", "-c", COPIED], cwd=workspace, timeout=20)
+        assert copied.exit_code == 0, copied.stderr_text
+    assert (workspace / ".git/config").read_bytes() == before
+    # Control: without a jail nothing stands in the way.
+    command = ["git", "-C", str(workspace), "branch", "-q", "-m", "last", "new"]
+    # The folder is of whoever runs the tests, but for files of a root caller's guest.
+    subprocess.run([*command[:1], "-c", "safe.directory=*", *command[1:]], check=True)
+
+
 def test_fs_09_a_fresh_repository_has_no_hooks(workspace: Path, tool: Callable[[str], str]) -> None:
     """FS-09: what a guest makes of a workspace without ``.git`` holds no hook and no setting."""
     tool("git")

@@ -117,18 +117,31 @@ answer(got)
 class Case:
     """A random tree, a random policy over it, and what must hold."""
 
-    def __init__(self, top: str, seed: int, *, bare: bool = False, brokered: bool = True) -> None:
+    DEPTH = 3
+    CHILDREN = (1, 3)
+    PROGRAM = PROGRAM
+
+    def __init__(
+        self,
+        top: str,
+        seed: int,
+        *,
+        bare: bool = False,
+        brokered: bool = True,
+        tree: Case | None = None,
+    ) -> None:
         self.top = top
         self.random = random.Random(seed)
-        self.folders = [top]
-        self.files: list[str] = []
-        self._grow(top, 0)
+        self.folders: list[str] = list(tree.folders) if tree else [top]
+        self.files: list[str] = list(tree.files) if tree else []
+        if not tree:
+            self._grow(top, 0)
         self.nodes = [*self.folders, *self.files]
         rules: dict[str, list[str]] = {kind: [] for kind in KINDS}
         for _ in range(self.random.randint(1, 8)):
             weights = (3, 4, 2, 1, 2, 1)
             kind = self.random.choices(KINDS, weights)[0]
-            rules[kind].append(self.random.choice(self.nodes))
+            rules[kind].append(self._node())
         self.absent = [
             self._absent() for _ in range(self.random.choice((0, 0, 1, 2))) if self.folders
         ]
@@ -145,6 +158,9 @@ class Case:
             resolved = tuple(rule for rule in resolved if rule.origin != "private")
         self.rules = [(rule.kind, rule.path) for rule in resolved]
         self.private = {i for i, rule in enumerate(resolved) if rule.origin == "private"}
+
+    def _node(self) -> str:
+        return self.random.choice(self.nodes)
 
     def _absent(self) -> str:
         folder = self.random.choice(self.folders)
@@ -164,15 +180,15 @@ class Case:
         return walled
 
     def _grow(self, folder: str, depth: int) -> None:
-        for name in self.random.sample(NAMES, self.random.randint(1, 3)):
+        for name in self.random.sample(NAMES, self.random.randint(*self.CHILDREN)):
             path = f"{folder}/{name}"
-            if depth < 3 and self.random.random() < 0.55:
+            if depth < self.DEPTH and self.random.random() < 0.55:
                 os.mkdir(path)
                 self.folders.append(path)
                 self._grow(path, depth + 1)
             else:
                 with open(path, "w", encoding="utf-8") as file:
-                    file.write(PROGRAM)
+                    file.write(self.PROGRAM)
                 os.chmod(path, 0o755)
                 self.files.append(path)
 
