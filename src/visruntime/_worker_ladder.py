@@ -172,8 +172,9 @@ class Ladder:
             self._asked = now
         if call is not None and call.cancel():
             self._rungs.append(Rung("cancel", now - self._asked, call.name))
-        self._worker.interrupt()
+        # First noted, then done: a quick guest has replied before the next line runs.
         self._rungs.append(Rung("signal", now - self._asked))
+        self._worker.interrupt()
 
     def cancel(self) -> None:
         """End the run now, by all the rungs that it takes; from any thread."""
