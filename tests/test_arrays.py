@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from runtime_helpers import runtime
 
-from visruntime import _worker_values
+from visruntime import _native, _worker_values
 from visruntime.errors import GuestError, ProtocolViolation
 from visruntime.guest import arrays
 from visruntime.guest.arrays import Array, Table, item_size
@@ -192,6 +192,59 @@ def test_memory_that_was_not_sealed_is_a_violation(
         runtime.run(code)
     assert runtime.eval("1 + 1") == 2, why
     assert descriptors() <= before + 1
+
+
+def test_memory_that_nobody_has_paid_for_is_refused(runtime: AnyRuntime) -> None:
+    """A buffer with holes would be filled, at the host's expense, where the host reads it."""
+    runtime.exec(ASK)
+    runtime.exec("n, d = borrow(1 << 20); fcntl.fcntl(d, 1033, 8)")
+    with pytest.raises(ProtocolViolation, match="malformed value"):
+        runtime.run("n, d = borrow(1 << 20); fcntl.fcntl(d, 1033, 8); named(n, 1 << 20)")
+
+
+def test_an_array_is_no_key(runtime: AnyRuntime) -> None:
+    """To hash one reads all of it; both ends refuse, whatever is called an array."""
+    runtime.exec(ASK)
+    runtime.exec("import numpy")
+    for code in ("{arrays._Stored(1, 9): 1}", "{numpy.dtype('i4'): 1}"):
+        assert type(runtime.eval(code)).__name__ == "Handle" or runtime.eval("1") == 1
+    for tag in (0x2C, 0x2D, 0x2E):
+        key = (
+            bytes((tag,))
+            + {
+                0x2C: b"\x04\x01\x04\x09",
+                0x2D: b"\x0a\x03\0\0\0|i1\x11\1\0\0\0\x04\x01\x0b\1\0\0\0x",
+                0x2E: b"\x0b\0\0\0\0",
+            }[tag]
+        )
+        with pytest.raises(ValueError, match="an array in a key"):
+            _native.decode(b"\x01\x14\1\0\0\0" + key + b"\x01")
+
+
+def test_what_crosses_in_memory_counts(runtime: AnyRuntime) -> None:
+    """A budget of bytes holds for large arrays too, and the result says how many there were."""
+    runtime.expose("size", lambda x: x.nbytes)
+    runtime.exec("import numpy")
+    result = runtime.run("size(numpy.ones(100_000))")
+    assert result.value == 800_000
+    assert result.host_calls.bytes > 800_000
+    runtime.limit_callbacks(bytes=1_000_000)
+    result = runtime.run("[size(numpy.ones(100_000)) for _ in range(3)]")
+    assert result.error is not None
+    assert "LimitExceeded" in result.error.message
+
+
+def test_a_run_gets_no_more_than_it_may(
+    runtime: AnyRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bound of bytes is one of the run, not of each answer."""
+    monkeypatch.setattr(_worker_values, "MAX_BYTES", 3_000_000)
+    runtime.expose("give", lambda: numpy.ones(100_000))
+    runtime.exec("import numpy")
+    assert runtime.eval("len([give() for _ in range(3)])") == 3
+    result = runtime.run("[give() for _ in range(4)]")
+    assert result.error is not None
+    assert "in one run" in result.error.message
 
 
 def test_a_writable_mapping_keeps_memory_from_being_sealed(runtime: AnyRuntime) -> None:

@@ -51,6 +51,8 @@ enum codec_tag {
 #define COMPOSITE_COUNT  15
 #define COMPOSITE_PATH   0x29
 #define COMPOSITE_HANDLE 0x2B
+// From here on composites are large and cannot be keys: to hash one reads all of it.
+#define COMPOSITE_LARGE 0x2C
 extern const unsigned char codec_arity[COMPOSITE_COUNT];
 
 struct codec_state {

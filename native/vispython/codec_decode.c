@@ -353,6 +353,8 @@ static PyObject *read_composite(struct reader *reader, int tag, int depth) {
     PyObject *builders = reader->options->builders;
     if (builders == NULL) builders = reader->state->builders;
     if (builders == NULL) return fail(reader, where, "a type that is not bound");
+    if (tag >= COMPOSITE_LARGE && reader->keys_open > 0)
+        return fail(reader, where, "an array in a key");
     Py_ssize_t arity = codec_arity[tag - COMPOSITE_FIRST];
     if (arity > reader->nodes_left) return fail(reader, where, "more parts than allowed");
     reader->nodes_left -= arity;

@@ -404,6 +404,8 @@ static int write_composite(struct writer *writer, PyObject *value, PyObject *par
         PyErr_SetString(PyExc_TypeError, "reduce() returned a wrong tag or field count");
         return -1;
     }
+    if (tag >= COMPOSITE_LARGE && writer->keys_open > 0)
+        return refuse(PyExc_TypeError, "an array in a key", at);
     if (enter(writer, value, at, depth) < 0 || write_tag(writer, (int)tag) < 0) return -1;
     if (tag == COMPOSITE_PATH &&
         count_parts(writer, codec_path_parts(PyTuple_GetItem(parts, 1))) < 0)

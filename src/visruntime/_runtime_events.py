@@ -172,8 +172,8 @@ def _read_question(payload: bytes) -> tuple[int, str, bool]:
         number, prompt, password = question["id"], question["prompt"], question["password"]
         if (type(number), type(prompt), type(password)) != (int, str, bool):
             raise TypeError("a part has the wrong type")
-        if len(prompt) > MAX_PROMPT:
-            raise ValueError("the prompt is too long")
+        if len(prompt) > MAX_PROMPT or not 0 <= number < 1 << 63:
+            raise ValueError("a part is too large")
     except (ValueError, TypeError, KeyError) as problem:
         raise ProtocolViolation(f"the worker asked for input wrongly: {problem}") from None
     return number, printable(prompt), password

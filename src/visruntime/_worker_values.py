@@ -57,14 +57,15 @@ def _make_memory(size: int) -> int:
 class WorkerValues:
     """Encodes for one worker and decodes what it says, one run at a time."""
 
-    __slots__ = ("_builders", "_last", "_lent", "_lent_bytes", "_outgoing", "_outgoing_bytes")
+    __slots__ = ("_builders", "_last", "_lent", "_lent_bytes", "_moved", "_outgoing", "_sent_bytes")
 
     def __init__(self) -> None:
         self._lent: dict[int, int] = {}
         self._lent_bytes = 0
         self._last = 0
         self._outgoing: list[int] = []
-        self._outgoing_bytes = 0
+        self._sent_bytes = 0
+        self._moved = 0
         self._builders: tuple[Callable[..., Any], ...] = (
             *BUILDERS[:12],
             self._take,
@@ -94,9 +95,13 @@ class WorkerValues:
 
     def drop_outgoing(self) -> None:
         """They were sent, or never will be."""
-        self._outgoing_bytes = 0
         while self._outgoing:
             os.close(self._outgoing.pop())
+
+    def take_moved(self) -> int:
+        """Bytes of large values that have crossed, in either direction, since this was asked."""
+        moved, self._moved = self._moved, 0
+        return moved
 
     def _reduce(self, value: Any) -> tuple[Any, ...] | None:
         parts = reduce_stored(value)
@@ -106,11 +111,13 @@ class WorkerValues:
 
     def _store(self, data: memoryview) -> tuple[int, int]:
         size = len(data)
-        self._outgoing_bytes += size
-        if len(self._outgoing) >= MAX_SENT or self._outgoing_bytes > MAX_BYTES:
+        if len(self._outgoing) >= MAX_SENT or self._sent_bytes + size > MAX_BYTES:
             raise ValueError(
-                f"cannot encode: more than {MAX_SENT} large arrays or {MAX_BYTES} bytes at once"
+                f"cannot encode: more than {MAX_SENT} large arrays at once, or {MAX_BYTES} bytes "
+                "of them in one run"
             )
+        self._sent_bytes += size
+        self._moved += size
         descriptor = _make_memory(size)
         self._outgoing.append(descriptor)
         memoryview(_native.map_memory(descriptor, size, "w"))[:] = data  # and unmapped again
@@ -132,13 +139,13 @@ class WorkerValues:
             return _answer(number, None, ("ValueError", message, {}))
         try:
             descriptor = _make_memory(size)
+            try:
+                self._outgoing.append(os.dup(descriptor))
+            except BaseException:
+                os.close(descriptor)
+                raise
         except OSError as problem:
             return _answer(number, None, ("OSError", problem.strerror or "", {}))
-        try:
-            self._outgoing.append(os.dup(descriptor))
-        except BaseException:
-            os.close(descriptor)
-            raise
         self._last += 1
         self._lent[self._last] = descriptor
         self._lent_bytes += size
@@ -151,8 +158,13 @@ class WorkerValues:
         descriptor = self._lent.pop(number)
         try:
             seals = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS)
-            if seals & _ALL_SEALS != _ALL_SEALS or os.fstat(descriptor).st_size != size:
+            status = os.fstat(descriptor)
+            if seals & _ALL_SEALS != _ALL_SEALS or status.st_size != size:
                 raise ValueError("not sealed, or of another size")
+            # A page that is not there yet would be made, and paid for, where it is read first.
+            if status.st_blocks * 512 < size:
+                raise ValueError("not filled")
+            self._moved += size
             return memoryview(_native.map_memory(descriptor, size, "r"))
         finally:
             os.close(descriptor)
@@ -168,7 +180,7 @@ class WorkerValues:
     def end_run(self) -> None:
         """Give back what was lent and not used."""
         self.drop_outgoing()
-        self._lent_bytes = 0
+        self._lent_bytes = self._sent_bytes = self._moved = 0
         while self._lent:
             os.close(self._lent.popitem()[1])
 
@@ -189,6 +201,7 @@ def _read_wish(payload: bytes) -> tuple[int, int]:
         number, size = wish["id"], wish["size"]
     except (ValueError, TypeError, KeyError) as problem:
         raise ProtocolViolation(f"the worker asked for memory wrongly: {problem}") from None
-    if (type(number), type(size)) != (int, int) or not 0 < size < 1 << 62:
+    right = type(number) is int and type(size) is int
+    if not right or not 0 <= number < 1 << 63 or not 0 < size < 1 << 62:
         raise ProtocolViolation("the worker asked for memory of no size")
     return number, size

@@ -173,7 +173,7 @@ class Callbacks:
         spending = self.spending
         exposed = None
         try:
-            spending.begin(len(payload))
+            spending.begin(len(payload) + values.take_moved())
             exposed = self._functions.get(name)
             if exposed is None:
                 raise NameError(f"the host exposes no function {name[:100]!r}")
@@ -187,7 +187,7 @@ class Callbacks:
             answer = _refusal(number, TimeoutError(str(problem)), (), interrupted=True)
         except Exception as problem:  # noqa: BLE001 (whatever it is, it is the guest's answer)
             answer = _refusal(number, problem, () if exposed is None else exposed.error_data)
-        spending.bytes += len(answer)
+        spending.bytes += len(answer) + values.take_moved()
         tell("return", shown)
         return answer
 
@@ -302,6 +302,8 @@ def _check_call(call: Any) -> tuple[int, str, list[Any], dict[str, Any]]:
     arguments, keywords = call["args"], call["kwargs"]
     if (type(number), type(name), type(arguments), type(keywords)) != (int, str, list, dict):
         raise TypeError("a part has the wrong type")
+    if not 0 <= number < 1 << 63:
+        raise ValueError("the number of the call is out of range")
     if any(type(key) is not str for key in keywords):
         raise TypeError("a keyword is not text")
     return number, name, arguments, keywords

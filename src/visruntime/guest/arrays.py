@@ -4,7 +4,7 @@ Both sides use it; a worker loads it with its first array. What a guest sends is
 field here, and nothing of it names a type, a class or code: a data type is one of a closed list,
 and its size times the shape is exactly the bytes that came.
 
-Standard library only; numpy and pyarrow are used where somebody else has imported them.
+Standard library only; numpy and pyarrow are used where somebody else has imported them, or asks for it.
 """
 
 from __future__ import annotations
@@ -239,9 +239,10 @@ def _reduce_table(pyarrow: Any, table: Any, store: Store) -> tuple[Any, ...]:
 
 
 def _reduce_frame(value: Any, store: Store) -> tuple[Any, ...] | None:
+    pyarrow = sys.modules.get("pyarrow")
+    if pyarrow is None:
+        return None  # to import it is not for us to decide, in a host least of all
     try:
-        import pyarrow
-
         table = pyarrow.Table.from_pandas(value)
     except Exception:
         return None
