@@ -436,6 +436,7 @@ class Worker:
             ProtocolViolation: it broke the protocol.
         """
         self.stop = None
+        callbacks.begin_run()  # before the send, which may fail: the result counts this run's calls
         frame = self._exchange.make_request(request, self._values.encode, self._values.outgoing)
         limit = self._ladder = Ladder(timeouts, self, cpu_spent)
         lost = False
