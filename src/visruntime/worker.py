@@ -37,10 +37,11 @@ from visruntime._worker_ladder import Ladder
 from visruntime._worker_limit import Limit, Timeout
 from visruntime._worker_pauses import Pauses
 from visruntime._worker_start import LOAD, bootstrap, bootstrap_compiled
-from visruntime._worker_streams import CHUNK, Stream
+from visruntime._worker_streams import CHUNK, Late, Stream
 from visruntime._worker_values import WorkerValues
 from visruntime.environments import worker_argv
 from visruntime.errors import ProtocolViolation, WorkerDied
+from visruntime.guest.limits import MAX_ERROR_NAME, QUIET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -443,7 +444,8 @@ class Worker:
         feed.begin(limit)
         try:
             self._send(frame, limit)
-            reply = self._await_reply(limit, callbacks, feed)
+            answers = None if request.get("op") in QUIET else callbacks
+            reply = self._await_reply(limit, answers, feed)
         except Timeout:
             lost = True
             raise
@@ -456,14 +458,19 @@ class Worker:
             raise Timeout(reply)
         return reply
 
-    def _await_reply(self, limit: Ladder, callbacks: Callbacks, feed: Feed) -> dict[str, Any]:
-        callbacks.begin_run()
+    def _await_reply(
+        self, limit: Ladder, callbacks: Callbacks | None, feed: Feed
+    ) -> dict[str, Any]:
         while True:
             for kind, content in self._step(limit):
                 if kind == REPLY:
                     self._take_rest()
                     reply: dict[str, Any] = content
                     return reply
+                if callbacks is None:
+                    raise ProtocolViolation(
+                        f"the worker asked for something ({kind}) in a request that asks nothing"
+                    )
                 if feed.sink is not None:
                     self._take_rest()  # what was written before comes before
                 limit.milliseconds()  # raises at the end: many may have come at once

@@ -12,6 +12,7 @@ from .confine import confine
 from .frames import BYE, FORK, HELLO, RESULT, RUN
 from .imports import PACKAGE, Imports
 from .interrupts import Interrupts, VisInterrupt, reserve
+from .limits import MAX_ERROR_NAME, QUIET
 from .session import Session
 from .values import CONVERTING_BUILDERS, install
 
@@ -106,7 +107,7 @@ def _start_site() -> None:
 def _answer(
     session: Session, interrupts: Interrupts, request: dict[str, Any], process: int
 ) -> bytes:
-    session.running = True
+    session.running = request["op"] not in QUIET
     interrupts.begin_run()
     core.begin_run(request["id"])
     operation = getattr(session, request["op"])
