@@ -218,7 +218,8 @@ def test_no_end_is_called_a_lack_of_memory_without_proof(runtime: AnyRuntime) ->
         (0, "exit code 0: the code left by os._exit"),
         (3, "exit code 3"),
         (137, "exit code 137, as a shell says after SIGKILL"),
-        (121, "the interpreter could not be started"),
+        (121, "exit code 121"),
+        (122, "exit code 122"),
     ],
 )
 def test_exit_codes_are_explained(runtime: AnyRuntime, code: int, says: str) -> None:
@@ -228,6 +229,16 @@ def test_exit_codes_are_explained(runtime: AnyRuntime, code: int, says: str) -> 
     assert says in report.description
     assert says in str(error)
     assert report.signal is None
+    assert "its loader" not in report.description
+
+
+def test_exit_codes_of_the_loader_are_explained_before_the_first_run() -> None:
+    """Only a worker in which no run has begun can have ended by its loader."""
+    early, later = (
+        describe_end(121, run=run, stopped_by=None, stderr=b"", violations=()) for run in (0, 1)
+    )
+    assert "the interpreter could not be started" in early.description
+    assert later.description == "the worker ended with exit code 121"
 
 
 def test_reports_are_printable_and_keep_secrets() -> None:
