@@ -303,10 +303,10 @@ class RunResult:
     was), ``host_calls`` (a `HostCalls`:
     how many functions of the host it called, and what that took), the exact ones of ``violations``
     (see `Violation`; hints rest on the guest's word; ``violations_dropped`` counts those beyond a
-    bound), ``truncated`` and ``dropped`` (bytes of stdout and stderr that were over the limit and
-    are gone), ``late_stdout`` and ``late_stderr`` (written after the run before this one had
-    ended), ``session_lost`` (the worker was ended, so the next
-    call starts a fresh one), ``report`` (what enforced the policy; ``None`` without a jail).
+    bound), ``truncated`` and ``dropped`` (bytes of stdout and stderr, late ones included, that were
+    over a bound and are gone), ``late_stdout`` and ``late_stderr`` (written after the run before
+    this one had ended), ``session_lost`` (the worker was ended, so the next call starts a fresh
+    one), ``report`` (what enforced the policy; ``None`` without a jail).
 
     Hints, for they rest on the guest's word: ``denials``, what the worker's audit hook refused
     and at which line (see `Denial`); ``denials_dropped`` counts those beyond a bound.

@@ -161,7 +161,7 @@ class Worker:
         self._exchange = Exchange(decode) if original is None else original.of_copy(decode)
         self._is_located = False
         self._poll = select.poll()
-        self._late = [b"", b""]
+        self._late = [Late(), Late()]
         self._owned: list[int] = []
         self._process: Process | None = None
         self._channel, channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -378,20 +378,20 @@ class Worker:
 
     def begin_run(
         self, limit: int | None, sink: Callable[[str, bytes], None] | None
-    ) -> tuple[bytes, bytes]:
+    ) -> tuple[Late, Late]:
         """Get ready for a run; return what was written to stdout and stderr since the last.
 
         Raises:
             ProtocolViolation: the worker has spoken while nothing was asked of it.
             WorkerDied: it has ended meanwhile.
         """
-        late, self._late = self._late, [b"", b""]
+        late, self._late = self._late, [Late(), Late()]
         for descriptor, _ in self._poll.poll(0):
             for index, stream in enumerate(self.streams):
                 if stream.descriptor == descriptor:
                     stream.begin(limit, None)
                     stream.drain()
-                    late[index] += stream.capture.take()
+                    late[index].add(stream.capture)
             if descriptor == self._channel.fileno():
                 self._refuse_unasked()
         for stream in self.streams:
@@ -404,10 +404,11 @@ class Worker:
         self.request(request, callbacks=callbacks, feed=Feed(), timeouts=_ASIDE)
         self._keep_late(late)
 
-    def _keep_late(self, late: tuple[bytes, bytes]) -> None:
+    def _keep_late(self, late: tuple[Late, Late]) -> None:
         """Count what was written between two runs as late output of the next one."""
-        for index, stream in enumerate(self.streams):
-            self._late[index] = (late[index] + stream.capture.take())[-CHUNK:]
+        for kept, stream in zip(late, self.streams, strict=True):
+            kept.add(stream.capture, CHUNK)
+        self._late = list(late)
 
     def _refuse_unasked(self) -> None:
         try:
