@@ -220,10 +220,13 @@ class Worker:
                 if kind == GREETING:
                     self._check_hello(claim, interpreter)
                 elif kind == READY:
-                    if claim.get("error") is not None:
+                    problem = claim.get("error")
+                    if problem is not None:
+                        if type(problem) is not str or len(problem) > MAX_ERROR_NAME:
+                            raise ProtocolViolation("the worker's word on its start is malformed")
                         raise WorkerDied(
                             "the environment's start-up files ended the worker: "
-                            f"{printable(str(claim['error'])[:200])}"
+                            f"{printable(problem)}"
                         )
                     return
 

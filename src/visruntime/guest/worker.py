@@ -54,7 +54,8 @@ def main() -> None:
     # Only now may code of the environment run: .pth files, sitecustomize.
     _, failure = interrupts.guarded(_start_site)
     core.denials()  # what start-up files looked for is of no interest to the first run
-    ready = {"id": READY, "error": None if failure is None else type(failure).__name__}
+    name = None if failure is None else type(failure).__name__[:MAX_ERROR_NAME]
+    ready = {"id": READY, "error": name}
     core.send(RESULT, core.encode(ready))
     while True:
         try:
