@@ -39,8 +39,7 @@ def _room_after(value: Any, room: int) -> int:
     """How many of *room* characters are left after *value*; negative once it does not fit."""
     kind = type(value)
     if kind in (str, bytes, bytearray):
-        room -= len(value)
-        return room
+        return room - (len(value) if len(value) > room else len(repr(value)))
     if kind is int:
         room -= value.bit_length() // 3 + 1
         return room
@@ -48,10 +47,12 @@ def _room_after(value: Any, room: int) -> int:
     if kind is dict or kind is Record:
         fields = value if kind is dict else value.fields
         parts = (part for pair in fields.items() for part in pair)
+        if kind is Record:
+            room = _room_after(value.type_name, room)
     elif kind in (list, tuple, set, frozenset):
         parts = value
     else:
-        room -= len(str(value))
+        room -= len(repr(value))
     for part in parts:
         if room < 0:
             break
