@@ -11,6 +11,7 @@ import pytest
 from runtime_helpers import runtime
 
 from visruntime.errors import CommandTimeout, ProtocolViolation, WorkerDied
+from visruntime.protocol import BUFFER, INPUT
 from visruntime.runtime import TrustedRuntime
 
 if TYPE_CHECKING:
@@ -265,3 +266,63 @@ def test_names_and_functions_are_checked(runtime: AnyRuntime) -> None:
         runtime.expose("a b", print)
     with pytest.raises(TypeError, match="not callable"):
         runtime.expose("a", 1)  # type: ignore[arg-type]
+
+
+def test_calls_of_an_earlier_run_are_not_those_of_one_that_was_not_sent(
+    runtime: AnyRuntime,
+) -> None:
+    """A run whose request the worker never read has called nothing, whatever the last one did."""
+    runtime.expose("f", lambda: 1)
+    first = runtime.run(
+        "import os, signal, threading\nf(); f()\n"
+        "threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGSTOP)).start()"
+    )
+    assert first.host_calls.calls == 2
+    time.sleep(0.5)
+    with pytest.raises(CommandTimeout) as caught:
+        runtime.run("f()", inputs={"x": bytes(8_000_000)}, timeout=0.3)
+    assert caught.value.result is not None
+    assert caught.value.result.host_calls.calls == 0
+
+
+ASKS_ASIDE = """
+session = display.__self__
+def ask(self, request):
+    self.running = self.asks = True
+    {}
+type(session).expose = type(session).clear = ask
+"""
+
+
+ASKING = [
+    "self.call_host('f', (), {})",
+    "display(1)",
+    f"self.ask_host({INPUT}, {{'prompt': '', 'password': False}})",
+    f"self.ask_host({BUFFER}, {{'size': 100}})",
+]
+
+
+@pytest.mark.parametrize("verb", ["expose", "reset"])
+@pytest.mark.parametrize("asking", ASKING)
+def test_what_is_asked_between_runs_breaks_the_protocol(verb: str, asking: str) -> None:
+    """No result would count such a call, so that nothing is called and the worker is ended."""
+    called: list[int] = []
+    with TrustedRuntime() as runtime:
+        runtime.expose("f", lambda: called.append(1))
+        assert runtime.run(ASKS_ASIDE.format(asking)).error is None
+        with pytest.raises(ProtocolViolation, match="asks nothing"):
+            runtime.reset() if verb == "reset" else runtime.expose("g", lambda: 1)
+        assert called == []
+        runtime.run("f()")
+        assert called == [1]
+
+
+def test_a_finaliser_that_calls_the_host_does_not_break_a_reset(runtime: AnyRuntime) -> None:
+    """An honest worker refuses such a call itself, and the session is empty afterwards."""
+    called: list[int] = []
+    runtime.expose("f", lambda: called.append(1))
+    runtime.run("class A:\n    def __del__(self, f=f): f()\na = A()")
+    pid = runtime.eval("__import__('os').getpid()")
+    runtime.reset()
+    assert called == []
+    assert runtime.eval("'a' in globals(), __import__('os').getpid()") == (False, pid)

@@ -488,3 +488,21 @@ def test_run_gets_no_terminal(workspace: Path) -> None:
         assert session.process.wait(timeout=20) == 0
     finally:
         session.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "exit_"),
+    [
+        ("import os; os._exit(137)", 137, {"code": 137, "signal": None}),
+        ("import os; os.kill(os.getpid(), 9)", 137, {"code": None, "signal": 9}),
+        ("import sys; sys.exit(143)", 143, {"code": 143, "signal": None}),
+    ],
+)
+def test_a_report_names_a_signal_only_if_there_was_one(
+    workspace: Path, outside: Path, code: str, status: int, exit_: dict[str, int | None]
+) -> None:
+    """A worker can leave with any exit code, and that is no measured signal."""
+    file = outside / "report.json"
+    done = visruntime("run", "--report", file, "-c", code, cwd=workspace)
+    assert done.returncode == status
+    assert json.loads(file.read_text())["exit"] == exit_ | {"stopped_by": None}

@@ -48,7 +48,11 @@ def head(tag: int, length: int) -> bytes:
 # ---- what crosses ----
 
 offsets = st.timedeltas(min_value=dt.timedelta(hours=-23), max_value=dt.timedelta(hours=23))
-zones = st.none() | st.builds(dt.timezone, offsets) | st.builds(dt.timezone, offsets, st.text())
+zones = (
+    st.none()
+    | st.builds(dt.timezone, offsets)
+    | st.builds(dt.timezone, offsets, st.text(max_size=200))
+)
 texts = st.text(st.characters(), max_size=20) | st.text(
     st.characters(categories=["Cs", "Ll", "So"]), max_size=20
 )

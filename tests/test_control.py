@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -23,6 +24,7 @@ from visruntime import (
     TrustedRuntime,
     WorkerDied,
 )
+from visruntime._worker_control import Control
 from visruntime._worker_crash import describe_end
 from visruntime._worker_tree import signal_descendants
 
@@ -218,7 +220,8 @@ def test_no_end_is_called_a_lack_of_memory_without_proof(runtime: AnyRuntime) ->
         (0, "exit code 0: the code left by os._exit"),
         (3, "exit code 3"),
         (137, "exit code 137, as a shell says after SIGKILL"),
-        (121, "the interpreter could not be started"),
+        (121, "exit code 121"),
+        (122, "exit code 122"),
     ],
 )
 def test_exit_codes_are_explained(runtime: AnyRuntime, code: int, says: str) -> None:
@@ -228,6 +231,16 @@ def test_exit_codes_are_explained(runtime: AnyRuntime, code: int, says: str) -> 
     assert says in report.description
     assert says in str(error)
     assert report.signal is None
+    assert "its loader" not in report.description
+
+
+def test_exit_codes_of_the_loader_are_explained_before_the_first_run() -> None:
+    """Only a worker in which no run has begun can have ended by its loader."""
+    early, later = (
+        describe_end(121, run=run, stopped_by=None, stderr=b"", violations=()) for run in (0, 1)
+    )
+    assert "the interpreter could not be started" in early.description
+    assert later.description == "the worker ended with exit code 121"
 
 
 def test_reports_are_printable_and_keep_secrets() -> None:
@@ -301,3 +314,42 @@ def test_v34_threads_are_limited_below_python() -> None:
         assert errors == {11}  # EAGAIN
         assert refused == "can't start new thread"
         assert running.run("1+1").value == 2
+
+
+def test_empty_packets_are_no_silence() -> None:
+    """What the guest writes beside the control thread's answers neither hides nor is an answer."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    control = Control(ours)
+
+    def answer(text: bytes | None) -> None:
+        order = theirs.recv(100)
+        theirs.send(b"")
+        theirs.send(order if text is None else text)
+
+    with theirs:
+        for text, ask in ((None, lambda: control.ping(5)), (b"here\0", control.stacks)):
+            theirs.send(b"")
+            theirs.send(b"stale\0")
+            thread = threading.Thread(target=answer, args=(text,))
+            thread.start()
+            said = ask()
+            thread.join()
+            assert text is None or said == "here"
+    started = time.monotonic()
+    with pytest.raises(TimeoutError):
+        control.ping(5)
+    assert time.monotonic() - started < 4
+    control.close()
+
+
+def test_a_control_socket_that_the_guest_shut_is_its_end() -> None:
+    """Each read of it returns nothing at once, for which the host does not wait in circles."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    control = Control(ours)
+    with theirs:
+        theirs.shutdown(socket.SHUT_WR)
+        before = time.thread_time()
+        with pytest.raises(TimeoutError):
+            control.ping(1)
+        assert time.thread_time() - before < 0.5
+    control.close()

@@ -14,7 +14,7 @@ import pytest
 
 from visruntime.elf import Program
 from visruntime.environments import CORE, LOADER, _find_library, find_interpreter
-from visruntime.errors import PolicyError, WorkerDied
+from visruntime.errors import PolicyError, ProtocolViolation, WorkerDied
 from visruntime.processes import TrustedStart
 from visruntime.runtime import TrustedRuntime
 
@@ -118,7 +118,11 @@ def test_start_up_files_of_a_venv_run_after_the_bootstrap(python: str, tmp_path:
 
 @pytest.mark.parametrize(
     ("line", "message"),
-    [("import os; os._exit(3)", "exit code 3"), ("import sys; sys.exit(3)", "SystemExit")],
+    [
+        ("import os; os._exit(3)", "exit code 3"),
+        ("import sys; sys.exit(3)", "SystemExit"),
+        ("import sys; raise type('E' * 999, (BaseException,), {})", "worker: EEE"),
+    ],
 )
 def test_start_up_files_that_end_the_worker_are_named(
     tmp_path: Path, line: str, message: str
@@ -129,6 +133,21 @@ def test_start_up_files_that_end_the_worker_are_named(
     with (
         TrustedRuntime(environment=tmp_path / "venv") as runtime,
         pytest.raises(WorkerDied, match=message),
+    ):
+        runtime.run("1")
+
+
+@pytest.mark.parametrize("error", ["10**5000", "'x' * 201", "['E']", "False"])
+def test_a_forged_word_on_the_start_breaks_the_protocol(tmp_path: Path, error: str) -> None:
+    """What start-up files send in place of their end is checked before anything shows it."""
+    site_packages = make_venv(sys.executable, tmp_path / "venv")
+    (site_packages / "bad.pth").write_text(
+        "import _viscore as c; from _visguest.frames import RESULT; "
+        f"c.send(RESULT, c.encode({{'id': 0, 'error': {error}}})); c.receive()\n"
+    )
+    with (
+        TrustedRuntime(environment=tmp_path / "venv") as runtime,
+        pytest.raises(ProtocolViolation, match="word on its start"),
     ):
         runtime.run("1")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 import time
 from decimal import Decimal
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from runtime_helpers import runtime
 
+from visruntime._native import decode, encode
 from visruntime._runtime_traceback import MAX_TRACEBACK, printable
 from visruntime.errors import GuestError, ProtocolViolation
 from visruntime.protocol import Record
@@ -146,13 +148,30 @@ def test_printable_replaces_what_a_terminal_obeys() -> None:
         "x" * 10**7,
         [[]] * 10**6,
         b"x" * 10**7,
+        "\U000f0000" * 9_000,
+        [Record("namedtuple", "q" * 1000, {})] * 3000,
+        dt.time(1, tzinfo=dt.timezone(dt.timedelta(0), "A" * 10**7)),
     ],
-    ids=["int", "list", "nested", "record", "decimal", "str", "many", "bytes"],
+    ids=[
+        *("int", "list", "nested", "record", "decimal", "str", "many", "bytes"),
+        *("escapes", "records", "zone"),
+    ],
 )
 def test_the_repr_of_a_result_is_short_and_never_raises(value: Any) -> None:
     """A value that CPython refuses to write out, or of megabytes, does not break a log line."""
     assert len(repr(RunResult(usage=RunUsage(0.0, None, None), value=value))) < 100
     assert "value=[1, 'x']" in repr(RunResult(usage=RunUsage(0.0, None, None), value=[1, "x"]))
+
+
+def test_names_of_time_zones_are_bounded() -> None:
+    """A name is in the repr of every time that has it, so that none is long, on either side."""
+    zone = dt.timezone(dt.timedelta(0), "Z" * 200)
+    assert decode(encode(zone)).tzname(None) == "Z" * 200
+    with pytest.raises(TypeError, match="a time zone name of more than 200 characters"):
+        encode(dt.timezone(dt.timedelta(0), "Z" * 201))
+    forged = encode(zone).replace(b"Z" * 200, b"Z" * 201).replace(b"\xc8\0\0\0", b"\xc9\0\0\0")
+    with pytest.raises(ValueError, match="fields that its type does not allow"):
+        decode(forged)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+import pytest
 from runtime_helpers import runtime
 
 from visruntime.policy import JailPolicy, Limits
@@ -147,3 +148,24 @@ def test_output_reaches_observers_of_two_runtimes_at_once() -> None:
         "a": b"a\n" * 50,
         "b": b"b\n" * 50,
     }
+
+
+@pytest.mark.parametrize("aside", [False, True])
+def test_late_output_that_is_cut_is_counted(*, aside: bool) -> None:
+    """What a guest wrote between two runs is kept, or counted as gone and reported as such."""
+    size = 200_000
+    with Runtime(JailPolicy(limits=Limits(output=1000))) as runtime:
+        runtime.run(
+            "import os, threading\n"
+            f"threading.Timer(0.2, os.write, (2, b'A' * {size // 2} + b'B' * {size // 2})).start()"
+        )
+        time.sleep(0.5)
+        if aside:
+            runtime.expose("f", lambda: 1)
+            runtime.expose("g", lambda: 1)
+        result = runtime.run("1")
+    assert len(result.late_stderr) == (65536 if aside else 1000)
+    assert result.dropped == (0, size - len(result.late_stderr))
+    assert result.truncated
+    (violation,) = result.violations
+    assert (violation.rule, violation.target) == ("limits.output", "late_stderr")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from visruntime._policy_values import Limits
     from visruntime._runtime_events import Feed
     from visruntime._worker_crash import CrashReport
+    from visruntime._worker_streams import Late
     from visruntime.denials import ExplainAct
     from visruntime.events import Violation
     from visruntime.results import Explain
@@ -52,7 +53,7 @@ class Run:
     def __init__(
         self,
         worker: Worker,
-        late: tuple[bytes, bytes],
+        late: tuple[Late, Late],
         report: Any,
         explain: Explain,
         limits: Limits | None,
@@ -139,9 +140,12 @@ class Run:
             usage=usage,
             stdout=stdout,
             stderr=stderr,
-            late_stdout=self._late[0],
-            late_stderr=self._late[1],
-            dropped=(streams[0].capture.dropped, streams[1].capture.dropped),
+            late_stdout=self._late[0].data,
+            late_stderr=self._late[1].data,
+            dropped=(
+                streams[0].capture.dropped + self._late[0].dropped,
+                streams[1].capture.dropped + self._late[1].dropped,
+            ),
             stopped_by=stopped_by,
             stop=self.worker.stop,
             host_calls=self.host_calls,
@@ -164,6 +168,10 @@ class Run:
         if self._limits is not None:
             names = zip(("stdout", "stderr"), self.worker.streams, kept, strict=True)
             cut = [(name, size + stream.capture.dropped, size) for name, stream, size in names]
+            cut += [
+                (f"late_{name}", len(late.data) + late.dropped, len(late.data))
+                for name, late in zip(("stdout", "stderr"), self._late, strict=True)
+            ]
             yield from of_output(self._limits, cut)
         if error is not None:
             yield from error.violations()

@@ -618,9 +618,9 @@ class RuntimeSession:
         except BaseException:
             self._discard()
             raise
-        for name, data in zip(("late_stdout", "late_stderr"), late, strict=True):
-            if data:
-                feed.emit(name, data)
+        for name, written in zip(("late_stdout", "late_stderr"), late, strict=True):
+            if written.data:
+                feed.emit(name, written.data)
         run = Run(
             worker, late, self._report(), self._explain, self._limits(), self._explain_act, feed
         )

@@ -24,6 +24,7 @@ MAX_STACKS = 1024 * 1024
 """Bytes of stack text that are kept."""
 _PACKET = struct.Struct("<cQ")
 _CHUNK = 65536
+_HUNG_UP = select.POLLHUP | select.POLLRDHUP
 
 
 class Control:
@@ -98,16 +99,21 @@ class Control:
     def _exclusive(self, seconds: float) -> _Packets:
         return _Packets(self, self._lock, time.monotonic() + seconds)
 
-    def _read(self, timeout: float) -> bytes:
-        """Read one packet, nothing after *timeout* seconds or when the worker has ended."""
+    def _read(self, timeout: float) -> bytes | None:
+        """Read one packet; ``None`` after *timeout* seconds or when the worker has ended.
+
+        A packet may be empty, which a read alone does not tell from the end.
+        """
         try:
             poll = select.poll()
-            poll.register(self._socket, select.POLLIN)
-            if not poll.poll(timeout * 1000):
-                return b""
-            return self._socket.recv(_CHUNK, socket.MSG_DONTWAIT)
+            poll.register(self._socket, select.POLLIN | select.POLLRDHUP)
+            events = poll.poll(timeout * 1000)
+            if not events:
+                return None
+            data = self._socket.recv(_CHUNK, socket.MSG_DONTWAIT)
         except (OSError, ValueError):  # closed meanwhile, by the thread that is in a call
-            return b""
+            return None
+        return None if not data and events[0][1] & _HUNG_UP else data
 
 
 class _Packets:
@@ -124,7 +130,9 @@ class _Packets:
         if not self._lock.acquire(timeout=self._left()):
             raise TimeoutError("another thread is asking the worker, which does not answer")
         try:
-            while self._control._read(0):  # what the guest may have written there before
+            while (
+                self._control._read(0) is not None
+            ):  # what the guest may have written there before
                 if self._left() == 0:
                     raise TimeoutError("the worker writes without end where its answer would come")
         except BaseException:
@@ -139,5 +147,6 @@ class _Packets:
         return max(self._deadline - time.monotonic(), 0)
 
     def _come(self) -> Iterator[bytes]:
-        while (left := self._left()) > 0 and (data := self._control._read(left)):
-            yield data
+        while (left := self._left()) > 0 and (data := self._control._read(left)) is not None:
+            if data:
+                yield data

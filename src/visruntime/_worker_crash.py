@@ -27,7 +27,7 @@ _OURS = {
     121: "the interpreter could not be started",
     122: "the host let go of it",
 }
-"""What our own loader and core mean by an exit code before, or instead of, the guest's."""
+"""What our own loader and core mean by an exit code, as long as no run has begun."""
 
 
 class CrashReport(Frozen):
@@ -113,7 +113,7 @@ def describe_end(
     killed = stopped_by == "memory" or bool(memory)
     number = None if code is None or code >= 0 else -code
     return CrashReport(
-        description=_describe(code, stopped_by),
+        description=_describe(code, stopped_by, began=run > 0),
         exit_code=None if number is not None else code,
         signal=number,
         signal_name=None if number is None else _signal_name(number),
@@ -126,7 +126,7 @@ def describe_end(
     )
 
 
-def _describe(code: int | None, stopped_by: str | None) -> str:
+def _describe(code: int | None, stopped_by: str | None, *, began: bool) -> str:
     if code is None:
         return "the worker closed its channel and was ended"
     reason = f" ({stopped_by})" if stopped_by else ""
@@ -138,7 +138,7 @@ def _describe(code: int | None, stopped_by: str | None) -> str:
             text += ": it made a system call that a filter ends a process for"
         return text + reason
     text = f"the worker ended with exit code {code}"
-    if code in _OURS:
+    if code in _OURS and not began:  # later it is the guest's choice, as any other
         text += f", which from its loader means that {_OURS[code]}"
     elif 128 < code < 128 + signals.NSIG:
         text += f", as a shell says after {_signal_name(code - 128) or f'signal {code - 128}'}"

@@ -25,13 +25,14 @@ __all__ = [
     "sources",
 ]
 
-_GUEST_MODULES = ("values", "imports", "describe", "interrupts", "confine", "session", "worker")
+_GUEST_MODULES = (
+    *("values", "limits", "imports", "describe", "interrupts", "confine", "session", "worker"),
+)
 _LATE_MODULES = (
     *(
         "arrays",
         "buffers",
         "copying",
-        "limits",
         "displays",
         "figures",
         "functions",

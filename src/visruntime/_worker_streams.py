@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["CHUNK", "Capture", "Stream"]
+__all__ = ["CHUNK", "Capture", "Late", "Stream"]
 
 CHUNK = 65536
 """Bytes that are read at once."""
@@ -58,6 +58,25 @@ class Capture:
     def seam(self) -> int | None:
         """Where something was left out of what `take` returned, ``None`` for nowhere."""
         return len(self._head) if self.dropped else None
+
+
+class Late:
+    """What was written to one stream between two runs, and how many bytes of it are gone."""
+
+    __slots__ = ("data", "dropped")
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.dropped = 0
+
+    def add(self, capture: Capture, limit: int | None = None) -> None:
+        """Take over what *capture* kept; with *limit*, only so many bytes at the end stay."""
+        self.data += capture.take()
+        self.dropped += capture.dropped
+        excess = 0 if limit is None else len(self.data) - limit
+        if excess > 0:
+            self.data = self.data[excess:]
+            self.dropped += excess
 
 
 class Stream:

@@ -39,8 +39,7 @@ def _room_after(value: Any, room: int) -> int:
     """How many of *room* characters are left after *value*; negative once it does not fit."""
     kind = type(value)
     if kind in (str, bytes, bytearray):
-        room -= len(value)
-        return room
+        return room - (len(value) if len(value) > room else len(repr(value)))
     if kind is int:
         room -= value.bit_length() // 3 + 1
         return room
@@ -48,10 +47,12 @@ def _room_after(value: Any, room: int) -> int:
     if kind is dict or kind is Record:
         fields = value if kind is dict else value.fields
         parts = (part for pair in fields.items() for part in pair)
+        if kind is Record:
+            room = _room_after(value.type_name, room)
     elif kind in (list, tuple, set, frozenset):
         parts = value
     else:
-        room -= len(str(value))
+        room -= len(repr(value))
     for part in parts:
         if room < 0:
             break
@@ -303,10 +304,10 @@ class RunResult:
     was), ``host_calls`` (a `HostCalls`:
     how many functions of the host it called, and what that took), the exact ones of ``violations``
     (see `Violation`; hints rest on the guest's word; ``violations_dropped`` counts those beyond a
-    bound), ``truncated`` and ``dropped`` (bytes of stdout and stderr that were over the limit and
-    are gone), ``late_stdout`` and ``late_stderr`` (written after the run before this one had
-    ended), ``session_lost`` (the worker was ended, so the next
-    call starts a fresh one), ``report`` (what enforced the policy; ``None`` without a jail).
+    bound), ``truncated`` and ``dropped`` (bytes of stdout and stderr, late ones included, that were
+    over a bound and are gone), ``late_stdout`` and ``late_stderr`` (written after the run before
+    this one had ended), ``session_lost`` (the worker was ended, so the next call starts a fresh
+    one), ``report`` (what enforced the policy; ``None`` without a jail).
 
     Hints, for they rest on the guest's word: ``denials``, what the worker's audit hook refused
     and at which line (see `Denial`); ``denials_dropped`` counts those beyond a bound.

@@ -38,10 +38,11 @@ from visruntime._worker_ladder import Ladder
 from visruntime._worker_limit import Limit, Timeout
 from visruntime._worker_pauses import Pauses
 from visruntime._worker_start import LOAD, bootstrap, bootstrap_compiled
-from visruntime._worker_streams import CHUNK, Stream
+from visruntime._worker_streams import CHUNK, Late, Stream
 from visruntime._worker_values import WorkerValues
 from visruntime.environments import worker_argv
 from visruntime.errors import ProtocolViolation, WorkerDied
+from visruntime.guest.limits import MAX_ERROR_NAME, QUIET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -164,7 +165,7 @@ class Worker:
         self._exchange = Exchange(decode) if original is None else original.of_copy(decode)
         self._is_located = False
         self._poll = select.poll()
-        self._late = [b"", b""]
+        self._late = [Late(), Late()]
         self._owned: list[int] = []
         self._process: Process | None = None
         self._channel, channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -223,10 +224,13 @@ class Worker:
                 if kind == GREETING:
                     self._check_hello(claim, interpreter)
                 elif kind == READY:
-                    if claim.get("error") is not None:
+                    problem = claim.get("error")
+                    if problem is not None:
+                        if type(problem) is not str or len(problem) > MAX_ERROR_NAME:
+                            raise ProtocolViolation("the worker's word on its start is malformed")
                         raise WorkerDied(
                             "the environment's start-up files ended the worker: "
-                            f"{redact(printable(str(claim['error'])), self.secrets)[:200]}"
+                            f"{redact(printable(problem), self.secrets)}"
                         )
                     return
 
@@ -383,20 +387,20 @@ class Worker:
 
     def begin_run(
         self, limit: int | None, sink: Callable[[str, bytes], None] | None
-    ) -> tuple[bytes, bytes]:
+    ) -> tuple[Late, Late]:
         """Get ready for a run; return what was written to stdout and stderr since the last.
 
         Raises:
             ProtocolViolation: the worker has spoken while nothing was asked of it.
             WorkerDied: it has ended meanwhile.
         """
-        late, self._late = self._late, [b"", b""]
+        late, self._late = self._late, [Late(), Late()]
         for descriptor, _ in self._poll.poll(0):
             for index, stream in enumerate(self.streams):
                 if stream.descriptor == descriptor:
                     stream.begin(limit, None)
                     stream.drain()
-                    late[index] += stream.capture.take()
+                    late[index].add(stream.capture)
             if descriptor == self._channel.fileno():
                 self._refuse_unasked()
         for stream in self.streams:
@@ -409,10 +413,11 @@ class Worker:
         self.request(request, callbacks=callbacks, feed=Feed(), timeouts=_ASIDE)
         self._keep_late(late)
 
-    def _keep_late(self, late: tuple[bytes, bytes]) -> None:
+    def _keep_late(self, late: tuple[Late, Late]) -> None:
         """Count what was written between two runs as late output of the next one."""
-        for index, stream in enumerate(self.streams):
-            self._late[index] = (late[index] + stream.capture.take())[-CHUNK:]
+        for kept, stream in zip(late, self.streams, strict=True):
+            kept.add(stream.capture, CHUNK)
+        self._late = list(late)
 
     def _refuse_unasked(self) -> None:
         try:
@@ -442,13 +447,15 @@ class Worker:
             ProtocolViolation: it broke the protocol.
         """
         self.stop = None
+        callbacks.begin_run()  # before the send, which may fail: the result counts this run's calls
         frame = self._exchange.make_request(request, self._values.encode, self._values.outgoing)
         limit = self._ladder = Ladder(timeouts, self, cpu_spent)
         lost = False
         feed.begin(limit)
         try:
             self._send(frame, limit)
-            reply = self._await_reply(limit, callbacks, feed)
+            answers = None if request.get("op") in QUIET else callbacks
+            reply = self._await_reply(limit, answers, feed)
         except Timeout:
             lost = True
             raise
@@ -461,14 +468,19 @@ class Worker:
             raise Timeout(reply)
         return reply
 
-    def _await_reply(self, limit: Ladder, callbacks: Callbacks, feed: Feed) -> dict[str, Any]:
-        callbacks.begin_run()
+    def _await_reply(
+        self, limit: Ladder, callbacks: Callbacks | None, feed: Feed
+    ) -> dict[str, Any]:
         while True:
             for kind, content in self._step(limit):
                 if kind == REPLY:
                     self._take_rest()
                     reply: dict[str, Any] = content
                     return reply
+                if callbacks is None:
+                    raise ProtocolViolation(
+                        f"the worker asked for something ({kind}) in a request that asks nothing"
+                    )
                 if feed.sink is not None:
                     self._take_rest()  # what was written before comes before
                 limit.milliseconds()  # raises at the end: many may have come at once

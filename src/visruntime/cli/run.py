@@ -231,11 +231,11 @@ def _run(options: argparse.Namespace, words: Sequence[str]) -> int:
             ) as runtime,
         ):
             say_ports(policy.inbound, runtime.ports)
-            code, result = _drive(runtime, program.inputs(), timeout)
+            code, result, death = _drive(runtime, program.inputs(), timeout)
             hint = _hint(runtime, result)
             _say_missing(runtime, result, program)
         report.record(getattr(result, "report", None), result)
-        report.data["exit"] = _exit(code, result)
+        report.data["exit"] = _exit(code, result, death)
         report.data["status"] = code
         if hint is not None:
             # The worker's own audit hook may have told of the same act.
@@ -259,13 +259,16 @@ def _tls_strict(
     return merged
 
 
-def _exit(code: int, result: Any) -> dict[str, Any]:
-    """Return how the program ended: no code after a signal or a timeout."""
+def _exit(code: int, result: Any, death: WorkerDied | None) -> dict[str, Any]:
+    """Return how the program ended: no code after a signal or a timeout.
+
+    A signal is what the kernel reported of the worker, never a code above 128 that it chose.
+    """
     stopped = getattr(result, "stopped_by", None)
-    by_signal = code > 128 and result is not None and result.session_lost
+    signal = None if death is None else death.signal
     return {
-        "code": None if by_signal or stopped in ("timeout", "wall") else code,
-        "signal": code - 128 if by_signal else None,
+        "code": None if signal is not None or stopped in ("timeout", "wall") else code,
+        "signal": signal,
         "stopped_by": stopped,
     }
 
@@ -289,8 +292,10 @@ def _stdin(program: Program) -> AbstractContextManager[int | None]:
     return piped_stdin()
 
 
-def _drive(runtime: Any, inputs: dict[str, Any], timeout: float | None) -> tuple[int, Any]:
-    """Run the driver; return the exit code for ours and the result that says what happened."""
+def _drive(
+    runtime: Any, inputs: dict[str, Any], timeout: float | None
+) -> tuple[int, Any, WorkerDied | None]:
+    """Run the driver; return our exit code, the result, and how the worker ended if it did."""
     cleaners = {
         name: Cleaner() if os.isatty(target) else None
         for name, target in (("stdout", 1), ("stderr", 2))
@@ -308,28 +313,28 @@ def _drive(runtime: Any, inputs: dict[str, Any], timeout: float | None) -> tuple
         )
     except CommandTimeout as late:
         complain(f"timed out after {timeout:g} s")
-        return EXIT_TIMEOUT, late.result
+        return EXIT_TIMEOUT, late.result, None
     except WorkerDied as death:
         if death.stopped_by in ("timeout", "wall"):
             complain("the worker's time was over")
-            return EXIT_TIMEOUT, death.result
+            return EXIT_TIMEOUT, death.result, death
         for violation in death.result.violations if death.result is not None else ():
             complain(f"{violation.kind}: {violation.detail}")
         if death.signal is not None:
             complain(f"the worker was ended by signal {death.signal}")
-            return 128 + death.signal, death.result
+            return 128 + death.signal, death.result, death
         if death.exit_code is None:
             raise
-        return death.exit_code, death.result
+        return death.exit_code, death.result, death
     finally:
         for stream in cleaners:
             show(stream, b"", last=True)
     if result.error is not None:
         write_all(2, Cleaner().feed(result.error.traceback.encode("utf-8", "replace"), last=True))
-        return 1, result
+        return 1, result, None
     if result.exit_code is not None:
-        return result.exit_code & 0xFF, result
-    return _status(result.value), result
+        return result.exit_code & 0xFF, result, None
+    return _status(result.value), result, None
 
 
 def _status(value: object) -> int:

@@ -18,3 +18,7 @@ MAX_TASKS = 100
 """Background tasks of one run that are named."""
 MAX_TASK_NAME = 200
 """Longest name of a task, in characters."""
+QUIET = ("clear", "expose")
+"""Requests in which the guest is to ask its host for nothing; no result would count it."""
+MAX_ERROR_NAME = 200
+"""Characters of the name of the exception that ended the start-up files."""

@@ -42,6 +42,8 @@ MAX_INT_BITS: Final = 8192
 """Bits of an int inside a range or Fraction: building those divides, in quadratic time."""
 MAX_DECIMAL_CHARACTERS: Final = 100_000
 """Characters of a Decimal's text."""
+MAX_ZONE_NAME: Final = 200
+"""Characters of the name of a time zone, which is in the repr of every time that has it."""
 MAX_TYPE_NAME: Final = 1024
 """Characters of a type name in a `Record` or `Handle`."""
 MAX_REPR: Final = 8192
@@ -213,6 +215,8 @@ def _reduce_timedelta(value: Any) -> tuple[Any, ...]:
 
 def _reduce_timezone(value: Any) -> tuple[Any, ...]:
     offset, name = (*value.__getinitargs__(), None)[:2]
+    if name is not None and len(name) > MAX_ZONE_NAME:
+        raise TypeError(f"a time zone name of more than {MAX_ZONE_NAME} characters")
     return (TIMEZONE, offset, name)
 
 
@@ -369,7 +373,7 @@ def _build_timezone(offset: Any, name: Any) -> Any:
         raise ValueError("not an offset")
     if name is None:
         return datetime.timezone(offset)
-    if type(name) is not str:
+    if type(name) is not str or len(name) > MAX_ZONE_NAME:
         raise ValueError("not a name")
     return datetime.timezone(offset, name)
 

@@ -12,6 +12,7 @@ from .confine import confine
 from .frames import BYE, FORK, HELLO, RESULT, RUN
 from .imports import PACKAGE, Imports
 from .interrupts import Interrupts, VisInterrupt, reserve
+from .limits import MAX_ERROR_NAME, QUIET
 from .session import Session
 from .values import CONVERTING_BUILDERS, install
 
@@ -53,7 +54,8 @@ def main() -> None:
     # Only now may code of the environment run: .pth files, sitecustomize.
     _, failure = interrupts.guarded(_start_site)
     core.denials()  # what start-up files looked for is of no interest to the first run
-    ready = {"id": READY, "error": None if failure is None else type(failure).__name__}
+    name = None if failure is None else type(failure).__name__[:MAX_ERROR_NAME]
+    ready = {"id": READY, "error": name}
     core.send(RESULT, core.encode(ready))
     while True:
         try:
@@ -106,7 +108,7 @@ def _start_site() -> None:
 def _answer(
     session: Session, interrupts: Interrupts, request: dict[str, Any], process: int
 ) -> bytes:
-    session.running = True
+    session.running = request["op"] not in QUIET
     interrupts.begin_run()
     core.begin_run(request["id"])
     operation = getattr(session, request["op"])
