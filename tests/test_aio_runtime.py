@@ -466,9 +466,14 @@ def test_a_guest_that_does_not_obey_is_ended(backend: str) -> None:
         await runtime.exec(code)
         jail = runtime.opened()._jail  # type: ignore[attr-defined]
         assert len(jail.processes()) == 2
+        begun = anyio.Event()
+
+        async def disobey() -> None:
+            await runtime.run(STUBBORN, on_output=lambda *_: begun.set())
+
         async with anyio.create_task_group() as group:
-            group.start_soon(runtime.run, STUBBORN)
-            await anyio.sleep(0.3)
+            group.start_soon(disobey)
+            await begun.wait()
             started = time.monotonic()
             group.cancel_scope.cancel()
         assert 0.4 < time.monotonic() - started < 3

@@ -223,7 +223,10 @@ print(json.dumps([looked, got]))
 
 
 def test_other_kernel_mounts_of_the_host_are_masked(tmp_path: Path) -> None:
-    """With the host's root a procfs, sysfs or cgroup file system elsewhere must not be seen."""
+    """With the host's root a procfs, sysfs or cgroup file system elsewhere must not be seen.
+
+    Root of the machine, in a namespace of its own, gets no such jail: it maps no ids there.
+    """
     top = tmp_path.resolve()
     script = textwrap.dedent(f"""
         set -e
@@ -238,6 +241,9 @@ def test_other_kernel_mounts_of_the_host_are_masked(tmp_path: Path) -> None:
     command = ["unshare", *spaces, "sh", "-c", script]
     command += [sys.executable, "-c", KERNEL_FILES, str(top)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    if is_root():
+        assert "PolicyUnsupported: system: a file system of the grants refuses" in done.stderr
+        return
     assert done.returncode == 0, done.stderr
     looked, got = json.loads(done.stdout.splitlines()[-1])
     assert set(looked.values()) == {True}

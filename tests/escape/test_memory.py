@@ -99,7 +99,8 @@ def test_the_sum_of_memory_is_bounded_by_the_kernel(way: str) -> None:
     (violation,) = result.violations
     assert (violation.kind, violation.limit) == ("limits.memory", LIMIT)
     assert violation.peak is not None
-    assert LIMIT - 2 * MIB < violation.peak <= LIMIT
+    # The kernel goes over it by pages that it may not refuse itself.
+    assert LIMIT - 2 * MIB < violation.peak <= LIMIT + 64 * 4096
     assert result.usage.max_memory == violation.peak
     clause = next(one for one in jail.report.limits if one.clause == "limits.memory")
     assert (clause.bound, clause.value) == ("tree", LIMIT)
