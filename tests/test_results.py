@@ -14,7 +14,7 @@ from runtime_helpers import runtime
 from visruntime._native import decode, encode
 from visruntime._runtime_traceback import MAX_TRACEBACK, printable
 from visruntime.errors import GuestError, ProtocolViolation
-from visruntime.protocol import Record
+from visruntime.protocol import Handle, Record
 from visruntime.results import (
     MAX_FAILURES,
     MAX_TEXT,
@@ -161,6 +161,17 @@ def test_the_repr_of_a_result_is_short_and_never_raises(value: Any) -> None:
     """A value that CPython refuses to write out, or of megabytes, does not break a log line."""
     assert len(repr(RunResult(usage=RunUsage(0.0, None, None), value=value))) < 100
     assert "value=[1, 'x']" in repr(RunResult(usage=RunUsage(0.0, None, None), value=[1, "x"]))
+
+
+@pytest.mark.parametrize(
+    "made", ["zone", "d.time(1, tzinfo=zone)", "d.datetime(1, 1, 1, 1, tzinfo=zone)"]
+)
+def test_what_has_a_long_name_of_a_zone_stays_there(runtime: AnyRuntime, made: str) -> None:
+    """It becomes a handle as a whole, as every value that does not cross."""
+    code = f"import datetime as d\nzone = d.timezone(d.timedelta(0), 'Z' * 201)\n[{made}]"
+    result = runtime.run(code)
+    assert result.error is None
+    assert isinstance(result.value[0], Handle)
 
 
 def test_names_of_time_zones_are_bounded() -> None:

@@ -189,7 +189,17 @@ def _fixed_zone(value: Any) -> Any:
             f"a time zone of type {type(zone).__qualname__} does not cross, only fixed offsets: "
             "use .astimezone(datetime.timezone.utc) first"
         )
+    if zone is not None:
+        _zone_parts(zone)  # else the zone alone would become a handle, which no time can have
     return zone
+
+
+def _zone_parts(zone: Any) -> tuple[Any, Any]:
+    """Offset and name, which may be None."""
+    offset, name = (*zone.__getinitargs__(), None)[:2]
+    if name is not None and len(name) > MAX_ZONE_NAME:
+        raise TypeError(f"a time zone name of more than {MAX_ZONE_NAME} characters")
+    return offset, name
 
 
 def _clock(value: Any) -> tuple[Any, ...]:
@@ -214,10 +224,7 @@ def _reduce_timedelta(value: Any) -> tuple[Any, ...]:
 
 
 def _reduce_timezone(value: Any) -> tuple[Any, ...]:
-    offset, name = (*value.__getinitargs__(), None)[:2]
-    if name is not None and len(name) > MAX_ZONE_NAME:
-        raise TypeError(f"a time zone name of more than {MAX_ZONE_NAME} characters")
-    return (TIMEZONE, offset, name)
+    return (TIMEZONE, *_zone_parts(value))
 
 
 def _reduce_decimal(value: Any) -> tuple[Any, ...]:
