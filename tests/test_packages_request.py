@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -59,6 +61,22 @@ def test_options_and_paths_are_no_requirements(line: str) -> None:
     """What would steer the installer elsewhere is refused, not passed on."""
     with pytest.raises(PolicyError, match=r"option of pip|no requirement|one line"):
         requirements("good", line)
+
+
+@pytest.mark.parametrize("character", ["\n", "\x1b", "\0", "\r", "\u2028", "\x85"])
+def test_a_requirement_has_no_control_characters(character: str) -> None:
+    """One line is one requirement, for whoever reads it."""
+    with pytest.raises(PolicyError, match="without control characters"):
+        requirements(f"first{character}second")
+
+
+@pytest.mark.parametrize("line", ["x" + " #" * 200_000 + "\nx", "x" + "#" * 400_000, "#\n" * 9])
+def test_a_long_requirement_is_read_at_once(line: str) -> None:
+    """The time is that of its length, and no more."""
+    began = time.monotonic()
+    with suppress(PolicyError):
+        requirements(line)
+    assert time.monotonic() - began < 1
 
 
 def test_a_script_says_what_it_needs() -> None:

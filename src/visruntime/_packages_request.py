@@ -39,6 +39,7 @@ MAX_REQUIREMENTS = 10_000
 _OPEN = re.compile(r"# /// ([a-zA-Z0-9-]+)")
 _CLOSE = "# ///"
 _HASH = re.compile(r"\s--hash[=\s]")
+_CONTROL = re.compile("[\0-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 _EXPORT = ("--frozen", "--no-emit-local", "--no-header", "--no-annotate")
 
@@ -252,9 +253,10 @@ def _logical(lines: Iterable[str]) -> Iterable[str]:
     """Join lines that go on, and drop comments and what is empty."""
     whole = ""
     for line in lines:
-        if "\0" in line or len(line) > MAX_FILE_BYTES:
-            raise _error("a requirement is text of one line")
-        part = re.sub(r"(^|\s)#.*$", "", line.rstrip("\r\n")).strip()
+        text = line.rstrip("\r\n")
+        if len(text) > MAX_FILE_BYTES or _CONTROL.search(text):
+            raise _error(f"{text[:60]!a}: a requirement is one line, without control characters")
+        part = _without_comment(text).strip()
         if part.endswith("\\"):
             whole += part[:-1].strip() + " "
             continue
@@ -264,6 +266,14 @@ def _logical(lines: Iterable[str]) -> Iterable[str]:
         whole = ""
     if whole.strip():
         yield " ".join(whole.split())
+
+
+def _without_comment(line: str) -> str:
+    """Cut what begins with a # that stands at the beginning or after a space."""
+    at = line.find("#")
+    while at > 0 and not line[at - 1].isspace():
+        at = line.find("#", at + 1)
+    return line if at < 0 else line[:at]
 
 
 def _sources(lock: dict[str, Any], folder: str) -> tuple[str, ...]:
