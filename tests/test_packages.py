@@ -475,6 +475,35 @@ def test_a_worker_without_a_jail_takes_none(wheels: Path) -> None:
         vr.TrustedRuntime(environment=resolved(wheels, "tinyb"))  # type: ignore[arg-type]
 
 
+def test_a_planted_link_names_no_source(wheels: Path, tmp_path: Path) -> None:
+    """What an earlier guest made a link of shows a build nothing, as it shows no policy."""
+    link = tmp_path / "link"
+    link.symlink_to(wheels)
+    project = tmp_path / "project"
+    make_project(project, {})
+    beside = tmp_path / "beside"
+    beside.symlink_to(project)
+    uv = tmp_path / "uv"
+    uv.symlink_to(require_uv())
+    with pytest.raises(vr.PolicyError, match="could have made it"):
+        vr.Jail(vr.JailPolicy(read=[link]))
+    with pytest.raises(vr.PolicyError, match=r"wheelhouse: .*could have made it"):
+        resolved(link, "tinyb")
+    with pytest.raises(vr.PolicyError, match=r"project: .*could have made it"):
+        vr.Environment.from_project(beside, wheelhouse=wheels)
+    with pytest.raises(vr.PolicyError, match=r"uv: .*could have made it"):
+        resolved(wheels, "tinyb", uv=uv).build()
+
+
+def test_a_wheel_that_is_a_dangling_link(wheels: Path) -> None:
+    """It is named, as is what to do."""
+    dangling = wheels / "gone-1.0-py3-none-any.whl"
+    dangling.symlink_to("nowhere")
+    with pytest.raises(vr.PolicyError, match=f"wheelhouse: {dangling}.*remove it") as caught:
+        resolved(wheels, "tinyb").build()
+    assert caught.value.field == "wheelhouse"
+
+
 def test_wrong_options_are_refused(wheels: Path) -> None:
     """Each wrong option is an error that names it."""
     with pytest.raises(vr.PolicyError, match="python= to the Environment"):

@@ -19,7 +19,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Self
 
-__all__ = ["LeadsOut", "LinkLoop", "Resolver", "check_links", "real_path", "untrusted_link"]
+__all__ = [
+    "LeadsOut",
+    "LinkLoop",
+    "Resolver",
+    "check_links",
+    "named_path",
+    "real_path",
+    "untrusted_link",
+]
 
 MOST_LINKS = 40
 """As the kernel (path_resolution(7))."""
@@ -68,6 +76,19 @@ def real_path(path: str) -> str:
             return resolver(whole)
     except PolicyError:
         return os.path.normpath(whole)
+
+
+def named_path(field: str, path: str | os.PathLike[str]) -> str:
+    """Return where *path*, which a caller gave as *field*, leads, in bounded time.
+
+    Raises:
+        PolicyError: through a link that a guest could have made, or one that cannot be followed.
+    """
+    whole = os.path.abspath(os.fspath(path))
+    with Resolver() as resolver:
+        real = resolver(whole)
+    check_links(field, whole, real, resolver.links[whole], ())
+    return real
 
 
 class Resolver:

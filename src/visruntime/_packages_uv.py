@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from visruntime._links import named_path
 from visruntime._policy_values import Secret
 from visruntime.elf import Program
 from visruntime.errors import PolicyError
@@ -28,10 +29,11 @@ def find_uv(given: str | os.PathLike[str] | None = None) -> str:
     It runs in the build's jail only.
 
     Raises:
-        PolicyError: there is none; the message says how to get it.
+        PolicyError: there is none; the message says how to get it. Or *given* is reached through a
+            link that a guest could have made.
     """
     if given is not None:
-        path = os.path.realpath(os.fspath(given))
+        path = named_path("uv", given)
         problem = _problem(path)
         if problem:
             raise PolicyError(f"environment: uv={given!s}: {problem}", field="environment")

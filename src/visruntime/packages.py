@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import shlex
 
+from visruntime._links import named_path
 from visruntime._packages_build import Build, Sources
 from visruntime._packages_request import (
     PACKAGE,
@@ -28,6 +29,7 @@ from visruntime._packages_store import Store
 from visruntime._packages_tree import LOCKED, assemble, make_empty
 from visruntime._packages_uv import find_uv
 from visruntime._packages_versions import release, satisfies
+from visruntime._paths import visible
 from visruntime.environments import find_interpreter, interpreter_in
 from visruntime.errors import PolicyError
 
@@ -166,7 +168,7 @@ class Environment:
             editable: find the code of the project and of its workspace where it stands. A guest
                 imports it only where its policy grants reading it.
         """
-        place = os.path.realpath(os.fspath(folder))
+        place = named_path("project", folder)
         request = of_project(place, extras=extras, groups=groups, editable=editable)
         return cls(request, **options)
 
@@ -343,13 +345,21 @@ def _resolved_from(sources: Sources) -> list[Any]:
     """What decides to which versions requirements resolve, as far as it can be told."""
     wheels = []
     for folder in sources.wheelhouses:
-        with os.scandir(folder) as entries:
-            wheels.append([folder, sorted((e.name, e.stat().st_size) for e in entries)])
+        try:
+            with os.scandir(folder) as entries:
+                wheels.append([folder, sorted((e.name, e.stat().st_size) for e in entries)])
+        except OSError as error:
+            raise PolicyError(
+                f"wheelhouse: {visible(error.filename or folder)} cannot be looked at "
+                f"({error.strerror}); remove it from the wheelhouse, or put a file there",
+                field="wheelhouse",
+                value=folder,
+            ) from None
     return [sources.index, wheels]
 
 
 def _folder(path: AnyPath) -> str:
-    real = os.path.realpath(os.fspath(path))
+    real = named_path("wheelhouse", path)
     if not os.path.isdir(real):
         raise PolicyError(f"environment: {real} is no folder", field="environment", value=real)
     return real
