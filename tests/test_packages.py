@@ -475,6 +475,30 @@ def test_a_worker_without_a_jail_takes_none(wheels: Path) -> None:
         vr.TrustedRuntime(environment=resolved(wheels, "tinyb"))  # type: ignore[arg-type]
 
 
+def test_a_worker_without_a_jail_takes_no_folder_of_a_build(wheels: Path, tmp_path: Path) -> None:
+    """Nor the folder of an environment, by whichever name it is given."""
+    folder = resolved(wheels, "tinyb").build().folder
+    other, link, whole = tmp_path / "other", tmp_path / "python", tmp_path / "whole"
+    other.symlink_to(tmp_path / "cache")
+    link.symlink_to(f"{folder}/bin/python")
+    whole.symlink_to(folder)
+    by_link = folder.replace(str(tmp_path / "cache"), str(other))
+    for options in (
+        {"environment": folder},
+        {"environment": Path(f"{folder}/lib/..")},
+        {"environment": by_link},
+        {"environment": whole},
+        {"python": f"{folder}/bin/python"},
+        {"python": f"{by_link}/bin/python3"},
+        {"python": link},
+    ):
+        with pytest.raises(vr.PolicyError, match="runs in jails only") as caught:
+            vr.TrustedRuntime(**options)  # type: ignore[arg-type]
+        assert caught.value.field in options
+    with vr.Runtime(vr.JailPolicy(), environment=folder) as runtime:
+        assert runtime.eval("__import__('tinyb').y") == 2
+
+
 def test_a_planted_link_names_no_source(wheels: Path, tmp_path: Path) -> None:
     """What an earlier guest made a link of shows a build nothing, as it shows no policy."""
     link = tmp_path / "link"

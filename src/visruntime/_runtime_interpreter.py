@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 
+from visruntime._jail_protect import state_folder
+from visruntime._links import Resolver
+from visruntime._paths import is_within, visible
 from visruntime.environments import find_interpreter
 from visruntime.errors import PolicyError
 from visruntime.worker import START_SECONDS
@@ -48,8 +51,8 @@ def jailed_interpreter(
     return environment._build(write, probe_in_jail).interpreter
 
 
-def refuse_built(environment: object) -> None:
-    """Refuse an `Environment` for a worker without a jail.
+def refuse_built(environment: object, python: str | os.PathLike[str] | None = None) -> None:
+    """Refuse what a build has left for a worker without a jail: an `Environment`, or its folder.
 
     Its packages were unpacked or built by what ran in a jail, and the host runs none of that.
     """
@@ -58,6 +61,28 @@ def refuse_built(environment: object) -> None:
             "environment: what a build has left runs in jails only; give TrustedRuntime the folder "
             "of a venv that you made yourself",
             field="environment",
+        )
+    if environment is not None:
+        _refuse_kept("environment", os.path.join(os.fspath(environment), "bin", "python"))
+    if python is not None:
+        _refuse_kept("python", os.fspath(python))
+
+
+def _refuse_kept(field: str, path: str) -> None:
+    """Refuse a *path* that lies in, or leads through, the folder of built environments."""
+    name = os.path.abspath(path)
+    state = os.path.abspath(state_folder())
+    with Resolver() as resolver:
+        kept = (state, resolver(state))
+        # An interpreter finds its packages by its names on the way, not by its real path alone.
+        passed = [name, resolver(name), *(link for link, _ in resolver.links[name])]
+    if any(is_within(place, folder) for place in passed for folder in kept):
+        raise PolicyError(
+            f"{field}: {visible(name)} lies in {visible(state)}, where builds have left what they "
+            "made; it runs in jails only: give TrustedRuntime the folder of a venv that you made "
+            "yourself",
+            field=field,
+            value=name,
         )
 
 

@@ -95,7 +95,7 @@ class TrustedRuntime(RuntimeSession):
                 message says why.
         """
         super().__init__()
-        refuse_built(environment)
+        refuse_built(environment, python)
         self._tls = TlsSettings(tls_strict, ca)
         added = self._tls.variables(env or {}, os.environ if env is None else {})
         if added:
