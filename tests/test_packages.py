@@ -493,7 +493,7 @@ def test_a_worker_without_a_jail_takes_no_folder_of_a_build(wheels: Path, tmp_pa
         {"python": link},
     ):
         with pytest.raises(vr.PolicyError, match="runs in jails only") as caught:
-            vr.TrustedRuntime(**options)  # type: ignore[arg-type]
+            vr.TrustedRuntime(**options)
         assert caught.value.field in options
     with vr.Runtime(vr.JailPolicy(), environment=folder) as runtime:
         assert runtime.eval("__import__('tinyb').y") == 2

@@ -12,18 +12,18 @@ import time
 
 from visruntime._packages_store import remove_tree
 from visruntime._packages_uv import certificates, host_cache, variables
-from visruntime._runtime_traceback import printable
+from visruntime._runtime_redact import secrets_of, shown
 from visruntime.errors import CommandTimeout, EnvironmentNotBuilt
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from visruntime._packages_request import Request
     from visruntime.environments import Interpreter
     from visruntime.events import EnforcementReport
     from visruntime.jail import Jail
-    from visruntime.policy import JailPolicy
+    from visruntime.policy import JailPolicy, Secret
 
 __all__ = ["Build", "Sources"]
 
@@ -166,7 +166,7 @@ class Build:
     def _call(self, jail: Jail, arguments: list[str]) -> None:
         left = max(self._deadline - time.monotonic(), 0.1)
         result = jail.run([self._uv, *arguments], cwd=self._folder, timeout=left)
-        text = printable(result.stderr_text[-_MAX_TEXT:]).strip()
+        text = shown(result.stderr, self._secrets(jail.policy.env))[-_MAX_TEXT:].strip()
         if result.exit_code == 0:
             for line in text.splitlines():
                 self._progress(line)
@@ -177,6 +177,24 @@ class Build:
             f"{_in_short(text)}{self._fix(text)}",
             output=text,
         )
+
+    def _secrets(self, variables: Mapping[str, str | Secret]) -> set[str]:
+        """Return what no message shows: index and proxies, as they are and without their passwords."""
+        from urllib.parse import unquote, urlsplit
+
+        found = set()
+        for text in secrets_of(variables):
+            found |= {text, text.rstrip("/")}
+            try:
+                address = urlsplit(text)
+            except ValueError:
+                continue
+            who, _, host = address.netloc.rpartition("@")
+            if who:  # which uv leaves out itself
+                found.add(address._replace(netloc=host).geturl().rstrip("/"))
+            password = who.partition(":")[2]
+            found |= {who, unquote(who), password, unquote(password)}
+        return found
 
     def _fix(self, text: str) -> str:
         """Say what would help, as far as the words of uv tell."""

@@ -585,6 +585,7 @@ class RuntimeSession:
             harden=self._harden,
             settings=self._settings(),
             modules=self._tls.modules,
+            secrets=self._secrets(),
         )
 
     def _discard(self) -> None:
@@ -650,7 +651,7 @@ class RuntimeSession:
             self._raise_timeout(run, late.reply)
         except WorkerDied as death:
             if death.report is not None:
-                death.report = run.proven(death.report).redacted(self._secrets())
+                death.report = run.proven(death.report)
             death.result = run.result(None, stopped_by=death.stopped_by, session_lost=True)
             self._discard()
             raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from visruntime._runtime_redact import redact, shown
 from visruntime._runtime_traceback import printable
 from visruntime._worker_exchange import FORKED, GREETING
 from visruntime._worker_limit import Limit, Timeout
@@ -55,6 +56,7 @@ def _copy(original: Worker, broken: Callable[[], object]) -> Worker:
         raise
     copy = Worker.__new__(Worker)
     channel, control = copy._connect(original._exchange)
+    copy.secrets = original.secrets
 
     def launch(*descriptors: int) -> None:
         try:
@@ -96,7 +98,7 @@ def _order(
     reason = _await(original, FORKED, limit)
     original._keep_late(late)
     if reason is not None:
-        raise ForkRefused(printable(reason[:_MAX_REASON]))
+        raise ForkRefused(redact(printable(reason), original.secrets)[:_MAX_REASON])
 
 
 def _await(worker: Worker, kind: str, limit: Limit) -> Any:
@@ -132,8 +134,8 @@ def _adopt(copy: Worker, expected: Expected, limit: Limit) -> Process:
 
 def _said(copy: Worker) -> str:
     copy.streams[1].drain()
-    text = copy.streams[1].capture.take().decode("utf-8", "replace").strip()
-    return f": {printable(text[-500:])}" if text else ""
+    text = shown(copy.streams[1].capture.take(), copy.secrets).strip()
+    return f": {text[-500:]}" if text else ""
 
 
 def _check_hello(copy: Worker, original: Worker, hello: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ import signal as signals
 from typing import TYPE_CHECKING, Any
 
 from visruntime._policy_values import Frozen
-from visruntime._runtime_traceback import printable
+from visruntime._runtime_redact import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,7 +41,7 @@ class CrashReport(Frozen):
     alone, so it is ``None`` after a SIGSYS too.
 
     Claimed by the guest: ``stacks``, which its interpreter wrote as it crashed, and
-    ``stderr_tail``. Both are printable, and hold no ``Secret`` of the policy.
+    ``stderr_tail``. Both are printable, and show no ``Secret`` of the policy or of ``env=`` as it is.
     """
 
     __slots__ = (
@@ -77,14 +77,6 @@ class CrashReport(Frozen):
         """Return the same with other values."""
         return CrashReport(**{name: getattr(self, name) for name in self.__slots__} | changes)
 
-    def redacted(self, secrets: Iterable[str]) -> CrashReport:
-        """Return the same with ``***`` in place of each of *secrets*."""
-        texts = {"stacks": self.stacks, "stderr_tail": self.stderr_tail}
-        for secret in secrets:
-            for shown in {secret, printable(secret)} - {""}:
-                texts = {name: text.replace(shown, "***") for name, text in texts.items()}
-        return self.replace(**texts)
-
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
         return {name: getattr(self, name) for name in self.__slots__}
@@ -107,9 +99,13 @@ def describe_end(
     stopped_by: str | None,
     stderr: bytes,
     violations: Iterable[Violation],
+    secrets: Iterable[str] = (),
 ) -> CrashReport:
-    """Make the report of a worker that ended with *code* (-N after signal N, ``None``: unknown)."""
-    text = printable(stderr.decode("utf-8", "replace"))
+    """Make the report of a worker that ended with *code* (-N after signal N, ``None``: unknown).
+
+    Texts of the guest are shown with ``***`` in place of each of *secrets*.
+    """
+    text = shown(stderr, secrets)
     at = text.rfind(_FATAL)
     memory = [v for v in violations if v.rule == "limits.memory" and v.confidence == "exact"]
     killed = stopped_by == "memory" or bool(memory)

@@ -15,6 +15,7 @@ from visruntime._patterns import beginnings
 from visruntime._runtime_events import RunEvent
 from visruntime._runtime_handle import RunHandle
 from visruntime._runtime_interpreter import how_to_add, jailed_interpreter, refuse_built
+from visruntime._runtime_redact import secrets_of
 from visruntime._runtime_session import RuntimeSession
 from visruntime._runtime_shared import Shared
 from visruntime._worker_confinement import WorkerConfinement
@@ -187,6 +188,7 @@ class Runtime(RuntimeSession):
         added = self._tls.variables(chosen, {})
         if added:
             env = {**(env or {}), **added}
+        self._env = env or {}
         self._interpreter = jailed_interpreter(python, environment, write=write)
         if isinstance(policy, Jail):
             _require_readable(self._policy, self._grants)
@@ -245,9 +247,7 @@ class Runtime(RuntimeSession):
         return how_to_add(self._environment, module)
 
     def _secrets(self) -> tuple[str, ...]:
-        from visruntime.policy import Secret
-
-        return tuple(v.reveal() for v in self._policy.env.values() if isinstance(v, Secret))
+        return (*secrets_of(self._policy.env), *secrets_of(self._env))
 
     def _limits(self) -> Limits | None:
         return self._policy.limits

@@ -19,6 +19,7 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 from visruntime._runtime_events import Feed
+from visruntime._runtime_redact import redact
 from visruntime._runtime_timeouts import Timeouts
 from visruntime._runtime_traceback import printable
 from visruntime._worker_control import STACKS_SECONDS, Control
@@ -93,6 +94,7 @@ class Worker:
         harden: bool,
         settings: Mapping[str, Any],
         modules: tuple[tuple[str, str], ...] = (),
+        secrets: tuple[str, ...] = (),
     ) -> None:
         """Start a worker and wait until it is ready.
 
@@ -102,12 +104,14 @@ class Worker:
             harden: keep its memory from other processes of the guest.
             settings: what it gets before its other code.
             modules: (name, file) of guest modules besides those that every worker has.
+            secrets: texts that no message and no report may show.
 
         Raises:
             WorkerDied: it ended before it was ready; the message carries its stderr.
             ProtocolViolation: it is not what was started (no hook before initialisation).
         """
         channel, control = self._connect()
+        self.secrets = secrets
 
         def make_argv(channel_number: int, control_number: int) -> list[str]:
             return worker_argv(
@@ -222,7 +226,7 @@ class Worker:
                     if claim.get("error") is not None:
                         raise WorkerDied(
                             "the environment's start-up files ended the worker: "
-                            f"{printable(str(claim['error'])[:200])}"
+                            f"{redact(printable(str(claim['error'])), self.secrets)[:200]}"
                         )
                     return
 
@@ -360,6 +364,7 @@ class Worker:
             stopped_by=stopped_by,
             stderr=stderr,
             violations=self.process.violations,
+            secrets=self.secrets,
         )
         message = what if code is None else report.description
         text = report.stderr_tail.strip()

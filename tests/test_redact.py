@@ -1,0 +1,158 @@
+"""A Secret that a guest prints is not in the errors, reports and progress that people read."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING
+
+import pytest
+from packages_helpers import make_source, require_uv
+
+import visruntime as vr
+from visruntime._runtime_redact import redact, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+    from typing import Any
+
+TEXT = "very-secret-0123456789-abcdefghij"
+WRITE = "import os; os.write(2, os.environ['TOKEN'].encode()); os._exit(3)"
+LATER = f"""
+import threading, time
+def end():
+    time.sleep(0.1)
+    {WRITE}
+threading.Thread(target=end, daemon=True).start()
+"""
+NAMED = "raise type('E' * 190 + os.environ['TOKEN'], (BaseException,), {})"
+POLICY = vr.JailPolicy(env={"TOKEN": vr.Secret(TEXT)})
+
+
+def everything(problem: vr.WorkerDied) -> str:
+    """Return all that is said of the end of a worker."""
+    assert problem.report is not None
+    report = problem.report
+    return "\n".join([str(problem), repr(problem), str(report), repr(report.to_dict())])
+
+
+def check(problem: vr.WorkerDied) -> None:
+    """Check that the end of the guest's output is told, without the secret."""
+    said = everything(problem)
+    assert "***" in said
+    for start in range(len(TEXT) - 8):
+        assert TEXT[start : start + 8] not in said
+
+
+def test_texts_without_secrets() -> None:
+    """The longer one goes first, and escaped forms are known, as is what is no UTF-8."""
+    assert redact("a tokenlonger token", ["token", "tokenlonger", ""]) == "a *** ***"
+    assert redact(repr("a\nb\xe9"), ["a\nb\xe9"]) == "'***'"
+    assert redact(ascii("a\nb\xe9"), ["a\nb\xe9"]) == "'***'"
+    assert shown(b"x\x1b a\xffb", ["a\udcffb"]) == "x\ufffd ***"
+
+
+@pytest.mark.parametrize("options", [{}, {"env": {"TOKEN": vr.Secret(TEXT)}}])
+def test_an_end_during_a_run(options: dict[str, Any]) -> None:
+    """Neither that of the policy nor that of the runtime is shown, nor the rest of one."""
+    with vr.Runtime(vr.JailPolicy() if options else POLICY, **options) as runtime:
+        with pytest.raises(vr.WorkerDied) as caught:
+            runtime.run(WRITE)
+        check(caught.value)
+        # All but its first character is within what a report keeps.
+        with pytest.raises(vr.WorkerDied) as caught:
+            runtime.run(
+                "import os; os.write(2, os.environ['TOKEN'].encode().ljust(4001, b'x')); os._exit(3)"
+            )
+        check(caught.value)
+
+
+def test_an_end_between_two_runs() -> None:
+    """The next call learns of it, and shows nothing either."""
+    with vr.Runtime(POLICY) as runtime:
+        for call in (lambda: runtime.run("1"), lambda: runtime.expose("name", print)):
+            runtime.run(LATER)
+            time.sleep(0.4)
+            with pytest.raises(vr.WorkerDied) as caught:
+                call()
+            check(caught.value)
+
+
+@pytest.mark.parametrize("code", [WRITE, NAMED])
+def test_an_end_at_the_start(tmp_path: Path, code: str) -> None:
+    """What start-up files of an environment print is part of the message."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "e"], check=True)
+    (packages,) = (tmp_path / "e" / "lib").glob("python3.*/site-packages")
+    (packages / "start.pth").write_text(f"import os; exec({code!r})\n")
+    with (
+        vr.Runtime(POLICY, environment=tmp_path / "e") as runtime,
+        pytest.raises(vr.WorkerDied) as caught,
+    ):
+        runtime.run("1")
+    said = str(caught.value) + str(caught.value.report)
+    assert "***" in said
+    assert TEXT not in said
+
+
+def test_an_end_of_a_copy() -> None:
+    """A copy of a worker knows the secrets of the first."""
+    with vr.Runtime(POLICY, preload=["json"]) as runtime:
+        with pytest.raises(vr.WorkerDied) as caught:
+            runtime.run(WRITE)
+        check(caught.value)
+
+
+@pytest.fixture
+def index() -> Iterator[str]:
+    """Return the address of an index that has nothing."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Nothing)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"127.0.0.1:{server.server_address[1]}/simple"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+class Nothing(BaseHTTPRequestHandler):
+    """An index without packages."""
+
+    def do_GET(self) -> None:
+        """Find nothing."""
+        self.send_error(404)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def test_a_build_that_fails(tmp_path: Path, index: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the index with its password nor a proxy is in what a build says."""
+    require_uv()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("ALL_PROXY", f"http://someone:{TEXT}@127.0.0.1:9")
+    held = make_source(
+        tmp_path / "wheels",
+        "loud",
+        "1.0",
+        "import os, sys\nfor name in ('ALL_PROXY', 'UV_DEFAULT_INDEX'):\n"
+        "    print('has', os.environ.get(name), file=sys.stderr)\nraise SystemExit(1)",
+    )
+    lines: list[str] = []
+    environment = vr.Environment.from_requirements(
+        [f"loud==1.0 {held}"],
+        wheelhouse=tmp_path / "wheels",
+        wheels_only=False,
+        index=f"http://me:hunter2-{TEXT}@{index}",
+        progress=lines.append,
+    )
+    with pytest.raises(vr.EnvironmentNotBuilt, match="has ") as caught:
+        environment.build()
+    said = "\n".join([str(caught.value), caught.value.output, *lines])
+    assert caught.value.output.count("has ***") == 2
+    for hidden in (TEXT, "hunter2", index):
+        assert hidden not in said
