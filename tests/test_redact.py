@@ -14,6 +14,7 @@ from packages_helpers import make_source, require_uv
 
 import visruntime as vr
 from visruntime._runtime_redact import redact, shown
+from visruntime._worker_streams import Capture
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,6 +55,25 @@ def test_texts_without_secrets() -> None:
     assert redact(repr("a\nb\xe9"), ["a\nb\xe9"]) == "'***'"
     assert redact(ascii("a\nb\xe9"), ["a\nb\xe9"]) == "'***'"
     assert shown(b"x\x1b a\xffb", ["a\udcffb"]) == "x\ufffd ***"
+
+
+def test_a_secret_that_the_limit_of_output_cuts() -> None:
+    """Its halves beside what was left out are not shown either."""
+    for ahead in range(46, 51):  # of which 50 bytes are kept
+        output = b"a" * ahead + TEXT.encode() * 2 + b"b" * 45
+        capture = Capture(100)
+        capture.add(output)
+        said = shown(capture.take(), [TEXT], capture.seam)
+        assert said.startswith("a" * ahead)
+        assert said.endswith("b" * 45)
+        assert TEXT[:3] not in said
+        assert TEXT[-3:] not in said
+    policy = vr.JailPolicy(env={"TOKEN": vr.Secret(TEXT)}, limits=vr.Limits(output=200))
+    with vr.Runtime(policy) as runtime, pytest.raises(vr.WorkerDied) as caught:
+        runtime.run(
+            "import os; os.write(2, b'a' * 80 + os.environ['TOKEN'].encode() * 9); os._exit(3)"
+        )
+    check(caught.value)
 
 
 @pytest.mark.parametrize("options", [{}, {"env": {"TOKEN": vr.Secret(TEXT)}}])

@@ -134,7 +134,8 @@ def _adopt(copy: Worker, expected: Expected, limit: Limit) -> Process:
 
 def _said(copy: Worker) -> str:
     copy.streams[1].drain()
-    text = shown(copy.streams[1].capture.take(), copy.secrets).strip()
+    capture = copy.streams[1].capture
+    text = shown(capture.take(), copy.secrets, capture.seam).strip()
     return f": {text[-500:]}" if text else ""
 
 

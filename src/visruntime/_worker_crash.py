@@ -98,14 +98,16 @@ def describe_end(
     run: int,
     stopped_by: str | None,
     stderr: bytes,
+    seam: int | None = None,
     violations: Iterable[Violation],
     secrets: Iterable[str] = (),
 ) -> CrashReport:
     """Make the report of a worker that ended with *code* (-N after signal N, ``None``: unknown).
 
-    Texts of the guest are shown with ``***`` in place of each of *secrets*.
+    Texts of the guest are shown with ``***`` in place of each of *secrets*. At *seam* something was
+    left out of *stderr*.
     """
-    text = shown(stderr, secrets)
+    text = shown(stderr, secrets, seam)
     at = text.rfind(_FATAL)
     memory = [v for v in violations if v.rule == "limits.memory" and v.confidence == "exact"]
     killed = stopped_by == "memory" or bool(memory)

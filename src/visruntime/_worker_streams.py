@@ -54,6 +54,11 @@ class Capture:
             self._trim(self._half)
         return bytes(self._head + self._tail)
 
+    @property
+    def seam(self) -> int | None:
+        """Where something was left out of what `take` returned, ``None`` for nowhere."""
+        return len(self._head) if self.dropped else None
+
 
 class Stream:
     """The host's end of the pipe that is the worker's stdout or stderr."""

@@ -363,6 +363,7 @@ class Worker:
             run=self.run_number,
             stopped_by=stopped_by,
             stderr=stderr,
+            seam=self.streams[1].capture.seam,
             violations=self.process.violations,
             secrets=self.secrets,
         )
