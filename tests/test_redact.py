@@ -30,7 +30,7 @@ def end():
     {WRITE}
 threading.Thread(target=end, daemon=True).start()
 """
-NAMED = "raise type('E' * 190 + os.environ['TOKEN'], (BaseException,), {})"
+NAMED = "raise type('E' * 100 + os.environ['TOKEN'], (BaseException,), {})"
 POLICY = vr.JailPolicy(env={"TOKEN": vr.Secret(TEXT)})
 
 
