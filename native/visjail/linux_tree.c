@@ -13,7 +13,7 @@
 
 #define TREE_MAX      16384 // processes looked at in one pass
 #define STOP_PASSES   64
-#define STILL_TURNS   50
+#define STILL_TURNS   300
 #define STILL_WAIT_NS 1000000
 
 // In /proc/PID/stat num_threads is field 20, the parent field 4, the start time 22.
