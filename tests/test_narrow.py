@@ -71,7 +71,9 @@ def test_narrow_grants_nothing_that_either_does_not(
     }
     for path in {os.path.realpath(path) for path in (*asked, *every, "/usr/bin", "/tmp/q", "/")}:
         (a, host_a), (b, host_b), (c, host_c) = (answers(p, path) for p in (one, two, both))
-        for right, allowed in c.items():
+        # A private place is the guest's own and begins empty: a deny of the host's folder around
+        # it may close it in one of the two and not in both, which shows nothing of the host.
+        for right, allowed in c.items() if host_c else ():
             assert not allowed or (a[right] and b[right]), (right, path, both)
         if c["read"] and host_c:
             assert host_a, (path, both)
