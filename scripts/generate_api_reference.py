@@ -8,12 +8,12 @@ A public name, or a public method, without a docstring is an error.
 
 from __future__ import annotations
 
-import argparse
-import difflib
 import inspect
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import generated
 
 import visruntime
 
@@ -102,27 +102,5 @@ def generate() -> str:
     return "\n".join(lines).replace("\n\n\n", "\n\n")
 
 
-def main() -> int:
-    """Write the reference, or compare it with what would be written."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--check", action="store_true", help="exit 1 and print the difference")
-    options = parser.parse_args()
-    text = generate()
-    if not options.check:
-        OUTPUT.write_text(text)
-        return 0
-    committed = OUTPUT.read_text() if OUTPUT.exists() else ""
-    difference = "".join(
-        difflib.unified_diff(
-            committed.splitlines(keepends=True),
-            text.splitlines(keepends=True),
-            OUTPUT.name,
-            "generated now",
-        )
-    )
-    sys.stdout.write(difference)
-    return 1 if difference else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(generated.main(__doc__ or "", OUTPUT, generate))

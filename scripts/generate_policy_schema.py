@@ -10,15 +10,15 @@ annotation that has no shape here is an error, so that no field is left out in s
 
 from __future__ import annotations
 
-import argparse
 import ast
-import difflib
 import inspect
 import json
 import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import generated
 
 from visruntime import _config_python, config, policy
 from visruntime import _environment_names as names
@@ -207,27 +207,5 @@ def generate() -> str:
     return json.dumps(schema, indent=2) + "\n"
 
 
-def main() -> int:
-    """Write the schema, or compare it with what would be written."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--check", action="store_true", help="exit 1 and print the difference")
-    options = parser.parse_args()
-    text = generate()
-    if not options.check:
-        OUTPUT.write_text(text)
-        return 0
-    committed = OUTPUT.read_text() if OUTPUT.exists() else ""
-    difference = "".join(
-        difflib.unified_diff(
-            committed.splitlines(keepends=True),
-            text.splitlines(keepends=True),
-            OUTPUT.name,
-            "generated now",
-        )
-    )
-    sys.stdout.write(difference)
-    return 1 if difference else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(generated.main(__doc__ or "", OUTPUT, generate))

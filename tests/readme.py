@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 ROOT = Path(__file__).resolve().parent.parent
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -18,3 +25,18 @@ def blocks(language: str, document: str = "README.md") -> list[str]:
 def commands() -> list[str]:
     """Return the lines of the first shell block: the two commands, in order."""
     return blocks("sh")[0].splitlines()
+
+
+def run(command: Sequence[str], folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of a document in *folder*, with this environment's programs first."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env=os.environ | {"PATH": path} | variables,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=50,
+    )

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import readme
 from packages_helpers import make_project, make_wheel, require_uv
+
+if TYPE_CHECKING:
+    import subprocess
+    from pathlib import Path
 
 DOCUMENT = "doc/packages.md"
 RECIPES = [line for block in readme.blocks("sh", DOCUMENT) for line in block.splitlines() if line]
@@ -31,19 +33,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     """Run *command* in *folder* with a cache of its own there."""
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "XDG_CACHE_HOME": str(folder / "cache")}
-    environment.pop("UV_CACHE_DIR", None)
-    return subprocess.run(
-        command,
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=50,
-    )
+    cache = str(folder / "cache")
+    return readme.run(command, folder, XDG_CACHE_HOME=cache, UV_CACHE_DIR=f"{cache}/uv")
 
 
 @pytest.mark.parametrize("code", readme.blocks("python", DOCUMENT))

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 import sys
 import tomllib
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,31 +13,16 @@ import readme
 from visruntime.config import ConfigFile
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from pathlib import Path
 
 DOCUMENT = "doc/tls.md"
 COMMANDS = [line for block in readme.blocks("sh", DOCUMENT) for line in block.splitlines() if line]
 
 
-def run(command: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command in a folder, with this environment's programs first."""
-    scripts = Path(sys.executable).parent
-    return subprocess.run(
-        command,
-        cwd=folder,
-        env=os.environ | {"PATH": f"{scripts}:{os.environ['PATH']}"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=50,
-    )
-
-
 @pytest.mark.parametrize("code", readme.blocks("python", DOCUMENT))
 def test_python_prints_what_it_says(code: str, tmp_path: Path) -> None:
     """Each print call prints what stands behind it."""
-    result = run([sys.executable, "-c", code], tmp_path)
+    result = readme.run([sys.executable, "-c", code], tmp_path)
     assert result.returncode == 0, result.stderr
     said = re.findall(r"\)  # (.+)$", code, re.MULTILINE)
     assert said
@@ -51,7 +33,7 @@ def test_python_prints_what_it_says(code: str, tmp_path: Path) -> None:
 def test_commands_end_as_they_say(recipe: str, tmp_path: Path) -> None:
     """Each command ends with 0, or with the code in its comment."""
     command, _, expected = recipe.partition("  # exit ")
-    result = run(["sh", "-c", command], tmp_path)
+    result = readme.run(["sh", "-c", command], tmp_path)
     assert result.returncode == int(expected or 0), result.stderr
 
 

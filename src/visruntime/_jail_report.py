@@ -142,6 +142,7 @@ def _notes(policy: JailPolicy, plan: JailPlan, info: Mapping[str, int]) -> list[
     abi = info["landlock_abi"]
     if not abi:
         notes.append("one layer: this kernel has no Landlock, file clauses rest on mounts alone")
+        notes.append("without Landlock the runs of one jail can signal and change each other")
     elif not _scopes(info):
         notes.append(f"Landlock ABI {abi}: before ABI 6 the runs of one jail can signal each other")
     if policy.egress.mode == "open":

@@ -8,11 +8,11 @@ import select
 import signal
 import struct
 import time
-from _thread import allocate_lock
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from visruntime._worker_meter import ProcessMeter
+from visruntime._worker_unjailed import UnjailedProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,7 @@ _STILL_SECONDS = 0.001
 """How often, and how far apart, it is looked whether a process stands still."""
 
 
-class OrphanProcess:
+class OrphanProcess(UnjailedProcess):
     """A process that was forked by a worker and left to its next ancestor to wait for.
 
     Its end is seen by its pidfd, which this takes. How it ended the kernel tells since Linux
@@ -37,21 +37,9 @@ class OrphanProcess:
     """
 
     def __init__(self, pidfd: int, pid: int) -> None:
-        self._pidfd: int | None = pidfd
+        super().__init__(pidfd, ProcessMeter(pid))
         self._pid = pid
         self._code: int | None = None
-        self._gate = allocate_lock()  # between `end` of any thread and the end of the descriptor
-        self._usage: ProcessMeter | None = ProcessMeter(pid)
-
-    @property
-    def stopped_by(self) -> str | None:
-        """Nothing limits a trusted worker."""
-        return None
-
-    @property
-    def pidfd(self) -> int | None:
-        """Readable once the process has ended."""
-        return self._pidfd
 
     def poll(self) -> int | None:
         """Exit code, -N after signal N, None while it runs and where that is not known."""
@@ -87,10 +75,6 @@ class OrphanProcess:
             os.close(self._pidfd)
             self._pidfd = None
 
-    def end(self) -> None:
-        """End the process; may come from any thread, and gives nothing back."""
-        self._signal(signal.SIGKILL)
-
     def suspend(self, *, suspended: bool) -> None:
         """Stop the process group, or let it go on."""
         self._signal_group(signal.SIGSTOP if suspended else signal.SIGCONT)
@@ -102,16 +86,6 @@ class OrphanProcess:
                 return
             time.sleep(_STILL_SECONDS)
 
-    def signal_descendants(self, number: int) -> int:
-        """Signal all that descends from the process, but not itself; return how many there were."""
-        return 0 if self._usage is None else self._usage.signal_descendants(number)
-
-    def _signal(self, number: int) -> None:
-        with self._gate:
-            if self._pidfd is not None:
-                with suppress(ProcessLookupError):
-                    signal.pidfd_send_signal(self._pidfd, number)
-
     def _signal_group(self, number: int) -> None:
         # While it is stopped it cannot end, and its number is no other process's group.
         self._signal(signal.SIGSTOP)
@@ -119,36 +93,9 @@ class OrphanProcess:
             with suppress(ProcessLookupError):
                 os.killpg(self._pid, number)
 
-    def cpu_seconds(self) -> float | None:
-        """Processor seconds of the process itself so far."""
-        return None if self._usage is None else self._usage.cpu_seconds()
-
-    def children_cpu_seconds(self) -> float:
-        """Processor seconds of its children that have ended so far."""
-        return 0.0 if self._usage is None else self._usage.children_cpu_seconds()
-
-    def peak_memory(self) -> int | None:
-        """Largest resident size so far, in bytes."""
-        return None if self._usage is None else self._usage.peak_memory()
-
-    def span(self) -> None:
-        """Nothing: without a jail there is no cgroup to measure by."""
-
-    def refused(self, _span: Any) -> tuple[Any, ...]:
-        """Nothing: nothing is limited."""
-        return ()
-
-    def locate(self, _pid: int) -> None:
-        """Nothing: its number is known from the start."""
-
     def expect(self) -> Any:
         """Get ready for a copy of this worker."""
         return ExpectedOrphan()
-
-    @property
-    def violations(self) -> tuple[Any, ...]:
-        """Nothing: without a policy there is nothing to violate."""
-        return ()
 
 
 class ExpectedOrphan:

@@ -8,7 +8,6 @@ import select
 import signal
 import subprocess
 import time
-from _thread import allocate_lock
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from visruntime import _native
 from visruntime._worker_meter import ProcessMeter
 from visruntime._worker_terminal import WorkerTerminal
 from visruntime._worker_threads import thread_variables
+from visruntime._worker_unjailed import UnjailedProcess
 from visruntime.errors import (
     CommandError,
     CommandTimeout,
@@ -42,28 +42,18 @@ _STILL_SECONDS = 0.001
 """How often, and how far apart, it is looked whether a process stands still."""
 
 
-class TrustedProcess:
+class TrustedProcess(UnjailedProcess):
     """A worker without a jail: a child in a session of its own."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
-        self._gate = allocate_lock()  # between `end` of any thread and the end of the descriptor
-        self._usage: ProcessMeter | None = ProcessMeter(process.pid)
+        meter = ProcessMeter(process.pid)
         try:
-            self._pidfd: int | None = os.pidfd_open(process.pid)
+            pidfd = os.pidfd_open(process.pid)
         except BaseException:
-            self._usage.close()
+            meter.close()
             raise
-
-    @property
-    def stopped_by(self) -> str | None:
-        """Nothing limits a trusted worker."""
-        return None
-
-    @property
-    def pidfd(self) -> int | None:
-        """Readable once the process has ended."""
-        return self._pidfd
+        super().__init__(pidfd, meter)
+        self._process = process
 
     def poll(self) -> int | None:
         """Exit code, -N after signal N, None while it runs."""
@@ -94,13 +84,6 @@ class TrustedProcess:
                 os.close(self._pidfd)
                 self._pidfd = None
 
-    def end(self) -> None:
-        """End the process; may come from any thread, and gives nothing back."""
-        with self._gate:
-            if self._pidfd is not None:
-                with suppress(ProcessLookupError):
-                    signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
-
     def suspend(self, *, suspended: bool) -> None:
         """Stop the process group, or let it go on."""
         if self._process.poll() is not None:
@@ -114,42 +97,11 @@ class TrustedProcess:
                     break
                 time.sleep(_STILL_SECONDS)
 
-    def signal_descendants(self, number: int) -> int:
-        """Signal all that descends from the process, but not itself; return how many there were."""
-        return 0 if self._usage is None else self._usage.signal_descendants(number)
-
-    def cpu_seconds(self) -> float | None:
-        """Processor seconds of the process itself so far."""
-        return None if self._usage is None else self._usage.cpu_seconds()
-
-    def children_cpu_seconds(self) -> float:
-        """Processor seconds of its children that have ended so far."""
-        return 0.0 if self._usage is None else self._usage.children_cpu_seconds()
-
-    def peak_memory(self) -> int | None:
-        """Largest resident size so far, in bytes."""
-        return None if self._usage is None else self._usage.peak_memory()
-
-    def span(self) -> None:
-        """Nothing: without a jail there is no cgroup to measure by."""
-
-    def refused(self, _span: Span) -> tuple[Violation, ...]:
-        """Nothing: nothing is limited."""
-        return ()
-
-    def locate(self, _pid: int) -> None:
-        """Nothing: a child's number is known from the start."""
-
     def expect(self) -> Expected:
         """Get ready for a copy of this worker."""
         from visruntime._worker_orphan import ExpectedOrphan
 
         return ExpectedOrphan()
-
-    @property
-    def violations(self) -> tuple[Violation, ...]:
-        """Nothing: without a policy there is nothing to violate."""
-        return ()
 
 
 class TrustedStart:
