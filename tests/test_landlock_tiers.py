@@ -148,4 +148,5 @@ def test_the_report_says_what_older_kernels_leave_open(abi: int) -> None:
         notes = "\n".join(jail.report.notes)
     assert got == (errno.EPERM if abi >= SCOPES else 0)
     assert ("can signal each other" in notes) == (0 < abi < SCOPES)
+    assert ("can signal and change each other" in notes) == (abi == 0)
     assert ("reaches the host's abstract sockets" in notes) == (abi < SCOPES)
