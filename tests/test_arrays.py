@@ -136,10 +136,17 @@ def test_a_table_that_is_none_is_refused_when_it_is_read(runtime: AnyRuntime) ->
 def test_what_is_no_plain_data_stays_with_the_guest(runtime: AnyRuntime) -> None:
     """Arrays of objects, of records and of long doubles are handles."""
     runtime.exec("import numpy")
-    for code in ("numpy.array([object()])", "numpy.zeros(2, 'i4,f8')", "numpy.zeros(2, 'g')"):
+    plain = ("numpy.array([object()])", "numpy.zeros(2, 'i4,f8')", "numpy.zeros(2, 'g')")
+    for code in (*plain, "numpy.ma.array([1, 2], mask=[0, 1])", "numpy.matrix([[1]])"):
         value = runtime.eval(code)
         assert type(value).__name__ == "Handle", value
         assert runtime.call("type", value).type_name == "type"
+
+
+def test_an_array_that_means_more_than_its_numbers_is_refused(runtime: AnyRuntime) -> None:
+    """A mask would be lost, and what it hides would become data."""
+    with pytest.raises(TypeError, match="MaskedArray"):
+        runtime.set("x", numpy.ma.array([1, 2], mask=[False, True]))
 
 
 def test_results_hold_no_descriptor(runtime: AnyRuntime) -> None:

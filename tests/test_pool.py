@@ -85,6 +85,12 @@ def test_a_ready_worker_is_lent_and_replaced() -> None:
             assert eventually(lambda: runtimes.ready == 2)
 
 
+def test_the_stock_fits_into_the_pool() -> None:
+    """Who asks for a small pool need not say that its stock is small, too."""
+    with RuntimePool(TrustedRuntime, max_size=1) as runtimes:
+        assert runtimes.run("1 + 1").value == 2
+
+
 def test_no_more_than_max_size_at_once() -> None:
     """However many threads borrow, no more runtimes than allowed exist, and each gets one."""
     alive, most = [0], [0]

@@ -18,7 +18,7 @@ from visruntime.errors import (
     GuestError,
 )
 from visruntime.protocol import Handle
-from visruntime.runtime import TrustedRuntime
+from visruntime.runtime import Runtime, TrustedRuntime
 
 if TYPE_CHECKING:
     from runtime_helpers import AnyRuntime
@@ -427,3 +427,34 @@ def test_start_up_leaves_no_module_of_its_own_making(runtime: AnyRuntime) -> Non
     """What the bootstrap puts in for itself is gone before code of the guest runs."""
     assert runtime.eval("__import__('__future__').division.mandatory[0]") == 3
     assert runtime.eval("__import__('types').MappingProxyType.__name__") == "mappingproxy"
+
+
+def test_a_handle_names_nothing_in_another_worker() -> None:
+    """A handle of an ended worker, or of another runtime, must not name another object."""
+    with TrustedRuntime() as first, TrustedRuntime() as second:
+        handle = first.run("object()").value
+        assert first.call("type", handle).type_name == "type"
+        second.run("__import__('threading').Lock()")
+        with pytest.raises(GuestError, match="of another worker"):
+            second.call("type", handle)
+        first.kill()
+        first.run("__import__('threading').Lock()")
+        with pytest.raises(GuestError, match="of another worker"):
+            first.call("type", handle)
+        copy = second.fork()
+        with copy:
+            mine, its = (each.run("object()").value for each in (second, copy))
+            assert mine.id != its.id
+
+
+@pytest.mark.parametrize("policy", [None, "policy", 3])
+def test_what_is_no_policy_is_refused_by_name(policy: Any) -> None:
+    """Neither a policy nor a jail: a TypeError that says so."""
+    with pytest.raises(TypeError, match="a JailPolicy or an open Jail is needed"):
+        Runtime(policy)
+
+
+def test_a_timeout_is_a_number() -> None:
+    """Text is refused in words, before anything is sent."""
+    with TrustedRuntime() as runtime, pytest.raises(TypeError, match="timeout: expected a number"):
+        runtime.run("1", timeout="5")  # type: ignore[arg-type]

@@ -92,9 +92,11 @@ def as_timeouts(timeout: float | Timeouts | None) -> Timeouts | None:
 
     Raises:
         ValueError: it is not a positive number.
+        TypeError: it is no number.
     """
     if timeout is None or isinstance(timeout, Timeouts):
         return timeout
+    _check_number("timeout", timeout)
     if not timeout > 0:
         raise ValueError(f"timeout: {timeout!r} is not a positive number of seconds")
     return Timeouts(wall=timeout)

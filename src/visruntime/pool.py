@@ -28,6 +28,8 @@ RESET_SECONDS = 5.0
 """How long a worker may take to forget its names between two borrowers."""
 INTERRUPT_SECONDS = 0.5
 """How long runs may take to end when they are interrupted, before their workers are killed."""
+_IDLE = 2
+"""How many are kept ready where nobody says."""
 _LULL_SECONDS = 0.02
 """How long the stock is left as it is after a runtime was taken: its first task goes first."""
 _LINGER_SECONDS = 1.0
@@ -78,7 +80,7 @@ class RuntimePool:
         self,
         policy: JailPolicy | Callable[[], AnyRuntime],
         *,
-        min_idle: int = 2,
+        min_idle: int | None = None,
         max_size: int = 8,
         reuse: Literal["never", "reset", "keep"] = "never",
         recycle_after: int | None = None,
@@ -92,7 +94,7 @@ class RuntimePool:
 
         Args:
             policy: the policy of each, or a function that makes a new `Runtime` or `TrustedRuntime`.
-            min_idle: how many are kept ready.
+            min_idle: how many are kept ready; 2 by default, or *max_size* if that is less.
             max_size: how many there may be, borrowed ones and those about to end included.
             reuse: what becomes of one that is given back: ``"never"`` ends it, ``"reset"`` forgets
                 the names of its session (with ``preload=`` it gets a fresh worker in the same
@@ -121,6 +123,8 @@ class RuntimePool:
             raise ValueError(f'reuse: {reuse!r} is not "never", "reset" or "keep"')
         if when_exhausted not in {"wait", "error"}:
             raise ValueError(f'when_exhausted: {when_exhausted!r} is neither "wait" nor "error"')
+        if min_idle is None:
+            min_idle = min(_IDLE, max_size)
         if min_idle > max_size:
             raise ValueError("min_idle must not be greater than max_size")
         if callable(policy) and options:

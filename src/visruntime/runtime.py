@@ -174,6 +174,10 @@ class Runtime(RuntimeSession):
         super().__init__()
         self._stdin = check_stdin(stdin)
         from visruntime.jail import Jail
+        from visruntime.policy import JailPolicy
+
+        if not isinstance(policy, (Jail, JailPolicy)):
+            raise TypeError(f"a JailPolicy or an open Jail is needed, not {type(policy).__name__}")
 
         self._confinement = WorkerConfinement(
             processes=processes, ctypes=ctypes, native_modules=native_modules

@@ -211,8 +211,9 @@ def reduce_array(value: Any, store: Store) -> tuple[Any, ...] | None:
 
 
 def _reduce_ndarray(numpy: Any, value: Any, store: Store) -> tuple[Any, ...] | None:
-    if type(value) is not numpy.ndarray:
-        value = value.view(numpy.ndarray)
+    if type(value) not in (numpy.ndarray, numpy.memmap):
+        return None  # what it means beside its numbers, such as a mask, would be lost
+    value = value.view(numpy.ndarray)
     kind = value.dtype.newbyteorder("<")
     try:
         item_size(kind.str)

@@ -77,7 +77,7 @@ class Session:
         self.last_display = 0
         self.undo: list[Callable[[], object]] = []
         self._handles: dict[int, object] = {}
-        self._last_handle = 0
+        self._last_handle = _first_handle()
         self._exposed: dict[str, HostFunction] = {}
         self._modules: dict[str, ModuleType] = {}
         self._last_call = 0
@@ -134,6 +134,7 @@ class Session:
 
     def become_copy(self) -> None:
         """Let go of what a copied worker shares with the original."""
+        self._last_handle = _first_handle()  # those before name the same in both
         # The two have one epoll: to close the loop here would take the original's readers away.
         if self._runner is not None:
             core.keep_forever(self._runner)
@@ -226,7 +227,7 @@ class Session:
         if type(value) is not Handle:
             return value
         if value.id not in self._handles:
-            raise LookupError(f"{value!r} is of an earlier session, or too old")
+            raise LookupError(f"{value!r} is of another worker or an earlier session, or too old")
         return self._handles[value.id]
 
     def look_up(self, name: str) -> Any:
@@ -510,6 +511,11 @@ class Session:
         with self._host, self._sending:
             self.running = False
             send()
+
+
+def _first_handle() -> int:
+    """A number that no other worker begins at: a handle of one must not name another's object."""
+    return int.from_bytes(posix.urandom(5), "little") << 20
 
 
 def compile_expression(code: str, filename: str) -> CodeType:
