@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING
 
 import generated
 
-from visruntime import _config_python, config, policy
-from visruntime import _environment_names as names
-from visruntime import _policy_values as values
+from visruntime import config, policy
+from visruntime._config import python as _config_python
+from visruntime._policy import environment_names as names
+from visruntime._policy import values
 
 if TYPE_CHECKING:
     from typing import Any

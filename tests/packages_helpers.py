@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from visruntime._packages_uv import find_uv
+from visruntime._packages.uv import find_uv
 from visruntime.errors import PolicyError
 
 if TYPE_CHECKING:

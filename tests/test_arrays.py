@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from runtime_helpers import runtime
 
-from visruntime import _native, _worker_values
+from visruntime import _native
+from visruntime._worker import values as _worker_values
 from visruntime.errors import GuestError, ProtocolViolation
 from visruntime.guest import arrays
 from visruntime.guest.arrays import Array, Table, item_size

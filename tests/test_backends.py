@@ -28,8 +28,9 @@ from jail_helpers import (
 )
 
 import visruntime as vr
-from visruntime import _jail_bubblewrap, _native
-from visruntime._jail_diagnose import as_public_error
+from visruntime import _native
+from visruntime._jail import bubblewrap as _jail_bubblewrap
+from visruntime._jail.diagnose import as_public_error
 from visruntime.errors import JailUnavailable, PolicyUnsupported
 
 if TYPE_CHECKING:
@@ -278,7 +279,7 @@ answer([attempt(os.mkdir, folder + "/a") for folder in ({str(inner)!r}, {str(wor
 
 def test_landlock_hides_the_private_keys_of_the_system() -> None:
     """A folder that the system's own grant leaves out must not be readable by that grant."""
-    from visruntime._jail_backends import without_denied
+    from visruntime._jail.backends import without_denied
 
     assert without_denied("/usr", ["/etc/x"]) == ["/usr"]
     around = without_denied("/usr", ["/usr/bin"])

@@ -14,9 +14,9 @@ from packages_helpers import make_wheel, require_uv
 from test_environments import INTERPRETERS, copy_installation, make_venv, refuse_probe
 
 import visruntime as vr
-from visruntime import _worker_probe
-from visruntime._runtime_interpreter import jailed_interpreter
-from visruntime._worker_start import sources
+from visruntime._runtime.interpreter import jailed_interpreter
+from visruntime._worker import probe as _worker_probe
+from visruntime._worker.start import sources
 from visruntime.environments import find_interpreter
 from visruntime.processes import TrustedStart
 

@@ -10,7 +10,7 @@ import pytest
 from runtime_helpers import runtime
 
 from visruntime import CommandTimeout, ProtocolViolation
-from visruntime._callback_budget import Budget
+from visruntime._callbacks.budget import Budget
 from visruntime.runtime import TrustedRuntime
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NewType, Optional, Ty
 import pytest
 from runtime_helpers import runtime
 
-from visruntime._callback_schema import make_check, schema_of
-from visruntime._callback_stubs import stub_text
+from visruntime._callbacks.schema import make_check, schema_of
+from visruntime._callbacks.stubs import stub_text
 from visruntime.runtime import TrustedRuntime
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import visruntime as vr
-from visruntime._config_lines import line_of
+from visruntime._config.lines import line_of
 from visruntime.config import (
     MAX_CONFIG_BYTES,
     find_configs,

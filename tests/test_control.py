@@ -24,9 +24,9 @@ from visruntime import (
     TrustedRuntime,
     WorkerDied,
 )
-from visruntime._worker_control import Control
-from visruntime._worker_crash import describe_end
-from visruntime._worker_tree import signal_descendants
+from visruntime._worker.control import Control
+from visruntime._worker.crash import describe_end
+from visruntime._worker.tree import signal_descendants
 
 if TYPE_CHECKING:
     from runtime_helpers import AnyRuntime

@@ -14,7 +14,7 @@ from jail_helpers import backends
 from runtime_helpers import runtime
 from test_environments import INTERPRETERS
 
-from visruntime import _worker_copy
+from visruntime._worker import copy as _worker_copy
 from visruntime.errors import (
     CommandTimeout,
     ForkRefused,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from runtime_helpers import runtime
 
-from visruntime._worker_control import STACKS_SECONDS, Control
+from visruntime._worker.control import STACKS_SECONDS, Control
 from visruntime.errors import (
     CommandTimeout,
 )

@@ -407,7 +407,7 @@ def test_a_read_grant_is_tried_where_that_says_something(workspace: Path) -> Non
 
 def test_a_canary_that_does_not_hold_closes_the_jail(monkeypatch: pytest.MonkeyPatch) -> None:
     """A jail in which a forbidden act succeeds must not be handed out."""
-    from visruntime import _jail_canaries
+    from visruntime._jail import canaries as _jail_canaries
 
     wrong = tuple((name, frozenset({-5})) for name, _ in _jail_canaries.CANARIES)
     monkeypatch.setattr(_jail_canaries, "CANARIES", wrong)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from jail_helpers import own_memory_cgroup
 
-from visruntime._jail_cgroup import _owner_name, _start_time, _sweep, make_leaf
-from visruntime._jail_cgroup_find import LEAF_PREFIX, Unusable, _below, find_parents
+from visruntime._jail.cgroup import _owner_name, _start_time, _sweep, make_leaf
+from visruntime._jail.cgroup_find import LEAF_PREFIX, Unusable, _below, find_parents
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from jail_helpers import PYTHON, Jail, JailPolicy, Limits, children_of, inside, until
 
-from visruntime import _jail_files
+from visruntime._jail import files as _jail_files
 from visruntime.errors import (
     CommandTimeout,
     JailClosed,

@@ -119,7 +119,7 @@ def test_a_start_that_fails_leaves_no_child(tmp_path: Path, linger: int) -> None
     shown = run_host(
         "import os, time\n"
         "from visruntime import JailPolicy, _native\n"
-        "from visruntime._jail_plan import make_plan\n"
+        "from visruntime._jail.plan import make_plan\n"
         "begin = time.monotonic()\n"
         "try:\n"
         f"    _native.JailHandle({str(program)!r}, make_plan(JailPolicy()).blob)\n"

@@ -20,10 +20,10 @@ import pytest
 from jail_helpers import PRELUDE, PYTHON, Jail, Limits, backends, errno, policy_of
 from test_kernel_decision import OWN_FOLDER, Case, contents, place, places
 
-from visruntime import _jail_bubblewrap
-from visruntime._decider import Decider
-from visruntime._jail_limits import hold, start_held
-from visruntime._jail_plan import make_plan
+from visruntime._jail import bubblewrap as _jail_bubblewrap
+from visruntime._jail.limits import hold, start_held
+from visruntime._jail.plan import make_plan
+from visruntime._policy.decider import Decider
 from visruntime.errors import PolicyUnsupported
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ import oracle
 import pytest
 from jail_helpers import PRELUDE, PYTHON, Jail, Limits, backends, errno, policy_of
 
-from visruntime import _jail_bubblewrap
+from visruntime._jail import bubblewrap as _jail_bubblewrap
 from visruntime._native import decide
 from visruntime.errors import PolicyUnsupported
 from visruntime.policy import PRIVATE_WRITE

@@ -26,7 +26,7 @@ from jail_helpers import (
     spawn,
 )
 
-from visruntime import _jail_open
+from visruntime._jail import open as _jail_open
 from visruntime.errors import JailUnavailable, PolicyUnsupported
 from visruntime.jail import PIPE
 

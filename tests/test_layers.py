@@ -18,28 +18,21 @@ LAYERS = {
     ),
     "state": ("state",),
     "runtime": (
-        "runtime", "callbacks", "displays", "aio", "executor", "environments", "packages", "results",
-        "worker", "processes", "elf", "denials", "pool", "_zygote",
+        "runtime", "_runtime", "callbacks", "_callbacks", "displays", "aio", "executor",
+        "environments", "packages", "_packages", "results", "worker", "_worker", "processes", "elf",
+        "denials", "pool",
     ),
-    "jail": ("jail", "network", "events"),
+    "jail": ("jail", "_jail", "network", "events"),
     "base": (
-        "errors", "policy", "config", "protocol", "_native", "_paths", "_policy_values",
-        "_config_cost", "_config_lines", "_config_python", "_decider", "_environment_names", "_grants",
-        "_host_files", "_host_imports", "_import_path", "_links", "_narrow", "_patterns",
-        "_planted", "_protected_names", "_secret_names", "_socket_names", "_system_roots",
-        "_tls_certificates", "_unsupported",
-        "_wall", "_why",
+        "errors", "policy", "_policy", "config", "_config", "protocol", "_host", "_native",
+        "_tls_certificates",
     ),
 }  # fmt: skip
-PREFIXES = {
-    "jail": ("_jail",),
-    "runtime": ("_callback", "_executor", "_packages", "_runtime", "_worker"),
-}
 ORDER = list(LAYERS)
 COMPILED = ("_visjail", "_viscore")
 ALLOWED_OUTSIDE = {"cffi"}
 # Extras: imported when they are first needed, and by whom alone.
-ALLOWED_EXTRAS = {("_executor_task", "cloudpickle")}
+ALLOWED_EXTRAS = {("_runtime.executor_task", "cloudpickle")}
 ALLOWED_IN_AIO = {"anyio"}  # of the extra of that name
 # Used only where the guest has them: matplotlib asks for a backend, arrays become what numpy has.
 ALLOWED_IN_GUEST = {
@@ -53,7 +46,7 @@ def layer_of(module: str) -> str | None:
     """Return the layer of *module*, named without ``visruntime.``."""
     top = module.partition(".")[0]
     for layer, names in LAYERS.items():
-        if top in names or top.startswith(PREFIXES.get(layer, ("-",))):
+        if top in names:
             return layer
     return None
 

@@ -15,9 +15,9 @@ from jail_helpers import Jail, errno, inside, policy_of
 from visruntime._visjail import ffi
 
 from visruntime import _native
-from visruntime._decider import Decider
-from visruntime._jail_plan import make_plan
-from visruntime._links import Resolver
+from visruntime._jail.plan import make_plan
+from visruntime._policy.decider import Decider
+from visruntime._policy.links import Resolver
 
 if TYPE_CHECKING:
     from pathlib import Path

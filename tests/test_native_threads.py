@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from visruntime._jail_diagnose import init_path
-from visruntime._jail_plan import make_plan
+from visruntime._jail.diagnose import init_path
+from visruntime._jail.plan import make_plan
 from visruntime.policy import JailPolicy
 
 if TYPE_CHECKING:

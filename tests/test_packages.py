@@ -19,7 +19,7 @@ from jail_helpers import until
 from packages_helpers import make_project, make_source, make_wheel, require_uv
 
 import visruntime as vr
-from visruntime._packages_tree import LOCKED, assemble
+from visruntime._packages.tree import LOCKED, assemble
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visruntime._packages_request import (
+from visruntime._packages.request import (
     _blocks,
     of_project,
     of_requirements,
@@ -19,7 +19,7 @@ from visruntime._packages_request import (
     read_requirements,
     script_metadata,
 )
-from visruntime._packages_versions import release, satisfies
+from visruntime._packages.versions import release, satisfies
 from visruntime.errors import PolicyError
 
 if TYPE_CHECKING:

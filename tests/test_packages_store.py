@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from visruntime._packages_store import Store, remove_tree
+from visruntime._packages.store import Store, remove_tree
 from visruntime.errors import EnvironmentNotBuilt, PolicyError
 
 

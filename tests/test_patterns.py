@@ -19,8 +19,8 @@ from jail_helpers import Jail, errno, inside, outside, policy_of
 
 import visruntime as vr
 from visruntime import _native
-from visruntime._paths import escape
-from visruntime._patterns import parse
+from visruntime._policy.paths import escape
+from visruntime._policy.patterns import parse
 from visruntime.cli.main import main
 
 if TYPE_CHECKING:

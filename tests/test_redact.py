@@ -13,8 +13,8 @@ import pytest
 from packages_helpers import make_source, require_uv
 
 import visruntime as vr
-from visruntime._runtime_redact import redact, shown
-from visruntime._worker_streams import Capture
+from visruntime._runtime.redact import redact, shown
+from visruntime._worker.streams import Capture
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

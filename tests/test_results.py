@@ -12,7 +12,7 @@ import pytest
 from runtime_helpers import runtime
 
 from visruntime._native import decode, encode
-from visruntime._runtime_traceback import MAX_TRACEBACK, printable
+from visruntime._runtime.traceback import MAX_TRACEBACK, printable
 from visruntime.errors import GuestError, ProtocolViolation
 from visruntime.protocol import Handle, Record
 from visruntime.results import (

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from visruntime._worker_threads import THREAD_VARIABLES
+from visruntime._worker.threads import THREAD_VARIABLES
 from visruntime.errors import (
     CommandTimeout,
     JailClosed,

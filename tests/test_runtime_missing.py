@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import visruntime as vr
-from visruntime._runtime_missing import lacking_module
+from visruntime._runtime.missing import lacking_module
 
 CHAINED = """
 try:

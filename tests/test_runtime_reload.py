@@ -8,7 +8,7 @@ import pytest
 from test_environments import INTERPRETERS
 
 import visruntime as vr
-from visruntime._runtime_reload import MOST_ENTRIES, reload_modules
+from visruntime._runtime.reload import MOST_ENTRIES, reload_modules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

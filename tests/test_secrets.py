@@ -16,7 +16,7 @@ from jail_helpers import Jail, errno, inside, outside, policy_of
 
 import visruntime as vr
 from visruntime import _native
-from visruntime._secret_names import NAMES, hidden_at, table
+from visruntime._policy.secret_names import NAMES, hidden_at, table
 
 KEY = "-----BEGIN RSA PRIVATE KEY-----\nnot a key\n"
 CERTIFICATES = "-----BEGIN CERTIFICATE-----\nnot one\n"

@@ -11,7 +11,7 @@ import readme
 from jail_helpers import backends
 
 import visruntime as vr
-from visruntime._jail_canaries import CANARIES
+from visruntime._jail.canaries import CANARIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,8 +12,8 @@ import pytest
 from runtime_helpers import WORKER_PYTHONS, runtime
 
 from visruntime import CommandTimeout, Stop, Timeouts, TrustedRuntime
-from visruntime._worker_ladder import Ladder
-from visruntime._worker_limit import Timeout
+from visruntime._worker.ladder import Ladder
+from visruntime._worker.limit import Timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -392,7 +392,7 @@ class Standing:
         self.last_output = 0.0
         self.paused = 0.0
         self.acts: list[str] = []
-        monkeypatch.setattr("visruntime._worker_ladder.time.monotonic", lambda: self.now)
+        monkeypatch.setattr("visruntime._worker.ladder.time.monotonic", lambda: self.now)
 
     def interrupt(self) -> None:
         self.acts.append("interrupt")

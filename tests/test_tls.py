@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tls_servers import BAD, KINDS, LEGACY, serve_kinds
 
-from visruntime._worker_tls import LENIENT_FOLDER
+from visruntime._worker.tls import LENIENT_FOLDER
 from visruntime.errors import PolicyError
 from visruntime.guest.lenient_tls import sitecustomize as shim
 from visruntime.policy import JailPolicy, Secret

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tls_servers import Authority, serve
 
-from visruntime._worker_tls import (
+from visruntime._worker.tls import (
     CA_VARIABLES,
     MAX_BUNDLE_BYTES,
     SYSTEM_BUNDLES,

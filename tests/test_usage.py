@@ -14,8 +14,8 @@ import pytest
 from jail_helpers import PYTHON, Jail, JailPolicy, Limits, errno, inside, leaves, own_memory_cgroup
 
 import visruntime as vr
-from visruntime._jail_cgroup import make_leaf
-from visruntime._policy_values import Unasked
+from visruntime._jail.cgroup import make_leaf
+from visruntime._policy.values import Unasked
 from visruntime.errors import PolicyUnsupported
 
 MIB = 1 << 20

@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 
 import visruntime as vr
-from visruntime._jail_violations import (
+from visruntime._jail.violations import (
     MAX_VIOLATIONS,
     Explainer,
     bounded,

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from visruntime import _native
-from visruntime._worker_exchange import ASK, CALL, GREETING, LEND, READY, REPLY, SHOW, Exchange
+from visruntime._worker.exchange import ASK, CALL, GREETING, LEND, READY, REPLY, SHOW, Exchange
 from visruntime.errors import ProtocolViolation
 from visruntime.protocol import (
     CALLBACK,

@@ -7,7 +7,7 @@ import os
 import pytest
 
 import visruntime as vr
-from visruntime._worker_threads import THREAD_VARIABLES, thread_variables
+from visruntime._worker.threads import THREAD_VARIABLES, thread_variables
 
 HERE = len(os.sched_getaffinity(0))
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from test_environments import INTERPRETERS
 
-from visruntime._runtime_events import Feed
-from visruntime._zygote import Zygote
+from visruntime._runtime.events import Feed
+from visruntime._worker.zygote import Zygote
 from visruntime.errors import CommandTimeout, ForkRefused, GuestError, WorkerDied
 from visruntime.policy import JailPolicy, Limits
 from visruntime.runtime import Runtime, TrustedRuntime

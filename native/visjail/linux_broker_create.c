@@ -2,7 +2,7 @@
 //
 // Where a denied name does not exist yet, no program of the jail may make any name in
 // the folders around it: Landlock, which judges what really happens, gives none of them
-// that right (see _wall.py). This is what makes the other names there for them.
+// that right (see _policy/wall.py). This is what makes the other names there for them.
 //
 // What is not behind the wall is let go on (VJ_BROKER_CONTINUE), and so is all that is
 // not understood. That is safe whatever the guest does with its memory meanwhile: the

@@ -2,7 +2,7 @@
 // jail is ready. The answers go to the host as one int32 each: the errno that the
 // act got, 0 if it succeeded (which ends the jail), -1 if it says nothing here.
 //
-// The order is that of CANARIES in src/visruntime/_jail_canaries.py.
+// The order is that of CANARIES in src/visruntime/_jail/canaries.py.
 
 #include "linux_canary.h"
 

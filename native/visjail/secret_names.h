@@ -1,8 +1,8 @@
 // Names of files that hold secrets. Pure: compares names and bytes, opens nothing.
 //
-// The list itself is data of the caller (src/visruntime/_secret_names.py): entries of a
-// letter and a name, each ended by a NUL. A name with a '/' is compared with the name of
-// the folder above too.
+// The list itself is data of the caller (src/visruntime/_policy/secret_names.py): entries
+// of a letter and a name, each ended by a NUL. A name with a '/' is compared with the
+// name of the folder above too.
 //
 //   d  a folder: all that is in it
 //   n  a file of this name

@@ -266,7 +266,7 @@ static void append(char *text, size_t size, const char *more) {
     copy_text(text + at, size - at, more);
 }
 
-// What would allow it, after "; ": as in the host's own advice (_grants.py).
+// What would allow it, after "; ": as in the host's own advice (_policy/grants.py).
 static void append_advice(char *text, size_t size, vj_right right, const char *path,
                           const vj_rule *rule, const char *name) {
     if (!vis_rules_grantable(path)) {

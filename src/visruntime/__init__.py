@@ -18,12 +18,12 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from visruntime import aio as aio
-    from visruntime._callback_budget import HostCalls
-    from visruntime._jail_processes import ProcessInfo
-    from visruntime._jail_terminal import TerminalPreview, TerminalSession
-    from visruntime._runtime_stop import Rung, Stop
-    from visruntime._runtime_timeouts import Timeouts
-    from visruntime._worker_crash import CrashReport
+    from visruntime._callbacks.budget import HostCalls
+    from visruntime._jail.processes import ProcessInfo
+    from visruntime._jail.terminal import TerminalPreview, TerminalSession
+    from visruntime._runtime.stop import Rung, Stop
+    from visruntime._runtime.timeouts import Timeouts
+    from visruntime._worker.crash import CrashReport
     from visruntime.confinement.examine import check_confinement
     from visruntime.confinement.report import ConfinementReport
     from visruntime.denials import Denial
@@ -123,12 +123,12 @@ __all__ = [
 
 _HOMES = {
     "guest.arrays": ("Array", "Table"),
-    "_callback_budget": ("HostCalls",),
-    "_runtime_stop": ("Rung", "Stop"),
-    "_runtime_timeouts": ("Timeouts",),
-    "_worker_crash": ("CrashReport",),
-    "_jail_processes": ("ProcessInfo",),
-    "_jail_terminal": ("TerminalPreview", "TerminalSession"),
+    "_callbacks.budget": ("HostCalls",),
+    "_runtime.stop": ("Rung", "Stop"),
+    "_runtime.timeouts": ("Timeouts",),
+    "_worker.crash": ("CrashReport",),
+    "_jail.processes": ("ProcessInfo",),
+    "_jail.terminal": ("TerminalPreview", "TerminalSession"),
     "confinement.examine": ("check_confinement",),
     "confinement.report": ("ConfinementReport",),
     "denials": ("Denial",),

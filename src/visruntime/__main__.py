@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from visruntime._import_path import leave_current_folder_out
+from visruntime._host.import_path import leave_current_folder_out
 
 if __name__ == "__main__":
     leave_current_folder_out(first=True)

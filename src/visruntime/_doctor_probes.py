@@ -11,7 +11,7 @@ import socket
 import tempfile
 from contextlib import closing, contextmanager
 
-from visruntime._jail_diagnose import apparmor_profile
+from visruntime._jail.diagnose import apparmor_profile
 from visruntime.doctor import Finding
 from visruntime.errors import VisRuntimeError
 from visruntime.jail import Jail

@@ -8,18 +8,18 @@ from keyword import iskeyword
 from typing import TYPE_CHECKING, Any, Protocol
 
 from visruntime import _native
-from visruntime._callback_budget import Spending
-from visruntime._callback_run import Call, calls_around
-from visruntime._callback_schema import schema_of
-from visruntime._runtime_traceback import printable
+from visruntime._callbacks.budget import Spending
+from visruntime._callbacks.run import Call, calls_around
+from visruntime._callbacks.schema import schema_of
+from visruntime._runtime.traceback import printable
 from visruntime.errors import ProtocolViolation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from visruntime._callback_budget import Budget
-    from visruntime._callback_schema import Schema
-    from visruntime._worker_values import WorkerValues
+    from visruntime._callbacks.budget import Budget
+    from visruntime._callbacks.schema import Schema
+    from visruntime._worker.values import WorkerValues
 
 __all__ = ["Callbacks", "Waiter"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 
-from visruntime._config_python import TABLE, PythonSettings
-from visruntime._host_files import open_passed, open_regular
+from visruntime._config.python import TABLE, PythonSettings
+from visruntime._host.files import open_passed, open_regular
 from visruntime.errors import PolicyError
 
 TYPE_CHECKING = False
@@ -107,7 +107,7 @@ class ConfigFile:
         try:
             yield
         except PolicyError as error:
-            from visruntime._config_lines import line_of
+            from visruntime._config.lines import line_of
 
             line = line_of(self._text, error.field, self._place) if error.field else None
             where = f"{self.name!a}, line {line}" if line else f"{self.name!a}"
@@ -254,7 +254,7 @@ def _parse(name: str) -> tuple[str, dict[str, Any]]:
     """Return the text of a file, and the data in it."""
     import tomllib
 
-    from visruntime._config_cost import too_expensive
+    from visruntime._config.cost import too_expensive
 
     passed = open_passed(name)
     with open(open_regular(name, os.O_RDONLY) if passed is None else passed, "rb") as file:
@@ -276,7 +276,7 @@ def _parse(name: str) -> tuple[str, dict[str, Any]]:
         content.decode("utf-8")
         return text, tomllib.loads(text)
     except (ValueError, RecursionError, MemoryError) as error:
-        from visruntime._config_lines import line_of_fault
+        from visruntime._config.lines import line_of_fault
 
         line = line_of_fault(text, error)
         where = f"{name!a}, line {line}" if line else f"{name!a}"

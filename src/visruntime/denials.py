@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from visruntime._policy_values import Frozen
-from visruntime._runtime_traceback import printable
+from visruntime._policy.values import Frozen
+from visruntime._runtime.traceback import printable
 from visruntime.errors import ProtocolViolation
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno as errno_names
 
-from visruntime._policy_values import Frozen
+from visruntime._policy.values import Frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import os
 import sys
 
 from visruntime import _native
-from visruntime._links import Resolver, untrusted_link
-from visruntime._worker_probe import Grant, Probe, ask
-from visruntime._worker_search import nearest, version_managers
+from visruntime._policy.links import Resolver, untrusted_link
+from visruntime._worker.probe import Grant, Probe, ask
+from visruntime._worker.search import nearest, version_managers
 from visruntime.elf import Program
 from visruntime.errors import PolicyError
 

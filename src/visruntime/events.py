@@ -5,14 +5,14 @@ Nothing in here is the guest's word.
 
 from __future__ import annotations
 
-from visruntime._policy_values import Frozen
+from visruntime._policy.values import Frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-    from visruntime._policy_values import Grant
+    from visruntime._policy.values import Grant
 
 __all__ = ["Canary", "Clause", "EnforcementReport", "Usage", "Violation"]
 

@@ -11,17 +11,17 @@ from collections import deque
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from visruntime._executor_task import make_task, perform, send_library
-from visruntime._runtime_timeouts import as_timeouts
+from visruntime._runtime.executor_task import make_task, perform, send_library
+from visruntime._runtime.timeouts import as_timeouts
 from visruntime.errors import VisRuntimeError
 from visruntime.pool import RuntimePool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from visruntime._executor_task import Arguments, Task
-    from visruntime._runtime_session import OutputSink
-    from visruntime._runtime_timeouts import Timeouts
+    from visruntime._runtime.executor_task import Arguments, Task
+    from visruntime._runtime.session import OutputSink
+    from visruntime._runtime.timeouts import Timeouts
     from visruntime.policy import JailPolicy
     from visruntime.pool import AnyRuntime
 

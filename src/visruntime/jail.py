@@ -10,13 +10,13 @@ import os
 import threading
 import time
 
-from visruntime import _jail_files, _native
-from visruntime._environment_names import check_env
-from visruntime._jail_backends import BACKENDS
-from visruntime._jail_files import JailFiles
-from visruntime._jail_open import open_jail
-from visruntime._jail_ports import ports_of
-from visruntime._jail_process import (
+from visruntime import _native
+from visruntime._jail import files as _jail_files
+from visruntime._jail.backends import BACKENDS
+from visruntime._jail.files import JailFiles
+from visruntime._jail.open import open_jail
+from visruntime._jail.ports import ports_of
+from visruntime._jail.process import (
     DEVNULL,
     PIPE,
     STDOUT,
@@ -25,14 +25,15 @@ from visruntime._jail_process import (
     JailProcess,
     set_terminal_size,
 )
-from visruntime._jail_processes import parse_processes
-from visruntime._jail_streams import Streams
-from visruntime._jail_usage import Meter
-from visruntime._jail_violations import Explainer, bounded, guessed, of_output
-from visruntime._links import real_path
-from visruntime._paths import is_within
-from visruntime._patterns import plain_paths
-from visruntime._policy_values import Secret
+from visruntime._jail.processes import parse_processes
+from visruntime._jail.streams import Streams
+from visruntime._jail.usage import Meter
+from visruntime._jail.violations import Explainer, bounded, guessed, of_output
+from visruntime._policy.environment_names import check_env
+from visruntime._policy.links import real_path
+from visruntime._policy.paths import is_within
+from visruntime._policy.patterns import plain_paths
+from visruntime._policy.values import Secret
 from visruntime.errors import (
     CommandError,
     CommandFailed,
@@ -49,8 +50,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any, Self
 
-    from visruntime._jail_processes import ProcessInfo
-    from visruntime._jail_terminal import TerminalSession
+    from visruntime._jail.processes import ProcessInfo
+    from visruntime._jail.terminal import TerminalSession
     from visruntime.events import EnforcementReport, Violation
 
 __all__ = ["DEVNULL", "PIPE", "STDOUT", "CommandResult", "Jail", "JailProcess"]
@@ -305,7 +306,7 @@ class Jail(JailFiles):
 
         The other arguments are those of `spawn`.
         """
-        from visruntime._jail_terminal import TerminalSession
+        from visruntime._jail.terminal import TerminalSession
 
         return TerminalSession(
             self,

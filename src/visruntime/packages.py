@@ -15,9 +15,8 @@ from __future__ import annotations
 import os
 import shlex
 
-from visruntime._links import named_path
-from visruntime._packages_build import Build, Sources
-from visruntime._packages_request import (
+from visruntime._packages.build import Build, Sources
+from visruntime._packages.request import (
     PACKAGE,
     of_project,
     of_requirements,
@@ -25,11 +24,12 @@ from visruntime._packages_request import (
     read_requirements,
     read_script,
 )
-from visruntime._packages_store import Store
-from visruntime._packages_tree import LOCKED, assemble, make_empty
-from visruntime._packages_uv import find_uv
-from visruntime._packages_versions import release, satisfies
-from visruntime._paths import visible
+from visruntime._packages.store import Store
+from visruntime._packages.tree import LOCKED, assemble, make_empty
+from visruntime._packages.uv import find_uv
+from visruntime._packages.versions import release, satisfies
+from visruntime._policy.links import named_path
+from visruntime._policy.paths import visible
 from visruntime.environments import find_interpreter, interpreter_in
 from visruntime.errors import PolicyError
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Any, Self
 
-    from visruntime._packages_request import Request
+    from visruntime._packages.request import Request
     from visruntime.environments import Interpreter, Probe
     from visruntime.events import EnforcementReport
 
@@ -227,7 +227,7 @@ class Environment:
             EnvironmentNotBuilt: uv could not make it; nothing of it is kept.
             PolicyError: the interpreter is not one that can be used.
         """
-        from visruntime._runtime_interpreter import probe_in_jail
+        from visruntime._runtime.interpreter import probe_in_jail
 
         return self._build((), probe_in_jail)
 

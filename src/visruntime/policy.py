@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 from types import MappingProxyType
 
-from visruntime._environment_names import check_env, check_inherit_env
-from visruntime._links import real_path
-from visruntime._paths import (
+from visruntime._policy.environment_names import check_env, check_inherit_env
+from visruntime._policy.links import real_path
+from visruntime._policy.paths import (
     FORBIDDEN_GRANTS,
     HOME,
     MADE_READ,
@@ -30,8 +30,11 @@ from visruntime._paths import (
     resolve_beside,
     visible,
 )
-from visruntime._patterns import check_pattern, expand_denies, expand_grant, parse
-from visruntime._policy_values import (
+from visruntime._policy.patterns import check_pattern, expand_denies, expand_grant, parse
+from visruntime._policy.protected_names import PROTECTED_NAMES, further_names
+from visruntime._policy.socket_names import sensitive_by_name
+from visruntime._policy.system_roots import SystemRoots
+from visruntime._policy.values import (
     Decision,
     Egress,
     Grant,
@@ -41,9 +44,6 @@ from visruntime._policy_values import (
     Unsaid,
     check_list,
 )
-from visruntime._protected_names import PROTECTED_NAMES, further_names
-from visruntime._socket_names import sensitive_by_name
-from visruntime._system_roots import SystemRoots
 from visruntime.errors import PolicyError
 
 TYPE_CHECKING = False
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any, Literal, NoReturn
 
-    from visruntime._patterns import Pattern
+    from visruntime._policy.patterns import Pattern
 
 __all__ = [
     "FORBIDDEN_GRANTS",
@@ -318,7 +318,7 @@ class JailPolicy(Unsaid):
         Raises:
             PolicyError: a grant goes through a link that no jail would follow.
         """
-        from visruntime._narrow import narrow
+        from visruntime._policy.narrow import narrow
 
         return narrow(self, other)
 
@@ -510,7 +510,7 @@ class JailPolicy(Unsaid):
         Raises:
             PolicyError: for an unknown *op*, or a target that is none.
         """
-        from visruntime._why import why
+        from visruntime._policy.why import why
 
         return why(self, op, target)
 
@@ -520,7 +520,7 @@ class JailPolicy(Unsaid):
         `Jail` refuses a policy for which this is not empty. Looks at the host, because a
         name that does not exist cannot be held yet.
         """
-        from visruntime._unsupported import unsupported
+        from visruntime._policy.unsupported import unsupported
 
         return unsupported(self)
 

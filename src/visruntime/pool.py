@@ -9,7 +9,7 @@ from collections import deque
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from visruntime._worker_limit import Timeout
+from visruntime._worker.limit import Timeout
 from visruntime.errors import JailClosed, PoolExhausted, VisRuntimeError
 from visruntime.runtime import Runtime
 

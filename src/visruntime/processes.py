@@ -12,10 +12,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from visruntime import _native
-from visruntime._worker_meter import ProcessMeter
-from visruntime._worker_terminal import WorkerTerminal
-from visruntime._worker_threads import thread_variables
-from visruntime._worker_unjailed import UnjailedProcess
+from visruntime._worker.meter import ProcessMeter
+from visruntime._worker.terminal import WorkerTerminal
+from visruntime._worker.threads import thread_variables
+from visruntime._worker.unjailed import UnjailedProcess
 from visruntime.errors import (
     CommandError,
     CommandTimeout,
@@ -28,10 +28,10 @@ from visruntime.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from visruntime._jail_members import ExpectedProcess
-    from visruntime._jail_process import JailProcess
-    from visruntime._jail_usage import Span
-    from visruntime._worker_start import Expected, MakeArgv, Process
+    from visruntime._jail.members import ExpectedProcess
+    from visruntime._jail.process import JailProcess
+    from visruntime._jail.usage import Span
+    from visruntime._worker.start import Expected, MakeArgv, Process
     from visruntime.events import Violation
     from visruntime.jail import Jail
 
@@ -99,7 +99,7 @@ class TrustedProcess(UnjailedProcess):
 
     def expect(self) -> Expected:
         """Get ready for a copy of this worker."""
-        from visruntime._worker_orphan import ExpectedOrphan
+        from visruntime._worker.orphan import ExpectedOrphan
 
         return ExpectedOrphan()
 
@@ -117,7 +117,7 @@ class TrustedStart:
     def __call__(
         self, make_argv: MakeArgv, channel: int, control: int, stdout: int, stderr: int
     ) -> Process:
-        """Start one; the signature is that of `_worker_start.Start`."""
+        """Start one; the signature is that of `_worker.start.Start`."""
         stdin = self._stdin
         if isinstance(stdin, WorkerTerminal):
             stdin = stdin.attach(os.openpty)
@@ -166,7 +166,7 @@ class JailedStart:
     def __call__(
         self, make_argv: MakeArgv, channel: int, control: int, stdout: int, stderr: int
     ) -> Process:
-        """Start one; the signature is that of `_worker_start.Start`."""
+        """Start one; the signature is that of `_worker.start.Start`."""
         jail = self._jail()
         threads = thread_variables(jail.policy.limits, jail._base_env)
         stdin = self._stdin
@@ -274,7 +274,7 @@ class JailedProcess:
 
     def expect(self) -> Expected:
         """Get ready for a copy of this worker."""
-        from visruntime._jail_members import ExpectedProcess
+        from visruntime._jail.members import ExpectedProcess
 
         try:
             return JailedExpected(ExpectedProcess(self._process))

@@ -6,16 +6,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from visruntime._callback_budget import NO_CALLS
-from visruntime._runtime_traceback import printable, render_failure, render_frame
+from visruntime._callbacks.budget import NO_CALLS
+from visruntime._runtime.traceback import printable, render_failure, render_frame
 from visruntime.errors import GuestError, ProtocolViolation
 from visruntime.guest.values import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from visruntime._callback_budget import HostCalls
-    from visruntime._runtime_stop import Stop
+    from visruntime._callbacks.budget import HostCalls
+    from visruntime._runtime.stop import Stop
     from visruntime.denials import Denial
     from visruntime.displays import Display
     from visruntime.events import Violation

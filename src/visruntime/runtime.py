@@ -11,17 +11,17 @@ import os
 from typing import TYPE_CHECKING, Any, Literal
 
 from visruntime import _native
-from visruntime._patterns import beginnings
-from visruntime._runtime_events import RunEvent
-from visruntime._runtime_handle import RunHandle
-from visruntime._runtime_interpreter import how_to_add, jailed_interpreter, refuse_built
-from visruntime._runtime_redact import secrets_of
-from visruntime._runtime_session import RuntimeSession
-from visruntime._runtime_shared import Shared
-from visruntime._worker_confinement import WorkerConfinement
-from visruntime._worker_terminal import check_stdin
-from visruntime._worker_tls import TlsSettings
-from visruntime._zygote import Zygote
+from visruntime._policy.patterns import beginnings
+from visruntime._runtime.events import RunEvent
+from visruntime._runtime.handle import RunHandle
+from visruntime._runtime.interpreter import how_to_add, jailed_interpreter, refuse_built
+from visruntime._runtime.redact import secrets_of
+from visruntime._runtime.session import RuntimeSession
+from visruntime._runtime.shared import Shared
+from visruntime._worker.confinement import WorkerConfinement
+from visruntime._worker.terminal import check_stdin
+from visruntime._worker.tls import TlsSettings
+from visruntime._worker.zygote import Zygote
 from visruntime.displays import Display
 from visruntime.environments import find_interpreter
 from visruntime.errors import PolicyError
@@ -31,7 +31,7 @@ from visruntime.results import GuestFailure, GuestFrame, RunResult, RunUsage
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from visruntime._policy_values import Limits
+    from visruntime._policy.values import Limits
     from visruntime.environments import Grant
     from visruntime.events import Violation
     from visruntime.jail import Jail

@@ -18,13 +18,13 @@ import time
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
-from visruntime._runtime_events import Feed
-from visruntime._runtime_redact import redact
-from visruntime._runtime_timeouts import Timeouts
-from visruntime._runtime_traceback import printable
-from visruntime._worker_control import STACKS_SECONDS, Control
-from visruntime._worker_crash import describe_end
-from visruntime._worker_exchange import (
+from visruntime._runtime.events import Feed
+from visruntime._runtime.redact import redact
+from visruntime._runtime.timeouts import Timeouts
+from visruntime._runtime.traceback import printable
+from visruntime._worker.control import STACKS_SECONDS, Control
+from visruntime._worker.crash import describe_end
+from visruntime._worker.exchange import (
     ASK,
     CALL,
     GREETING,
@@ -34,12 +34,12 @@ from visruntime._worker_exchange import (
     SHOW,
     Exchange,
 )
-from visruntime._worker_ladder import Ladder
-from visruntime._worker_limit import Limit, Timeout
-from visruntime._worker_pauses import Pauses
-from visruntime._worker_start import LOAD, bootstrap, bootstrap_compiled
-from visruntime._worker_streams import CHUNK, Late, Stream
-from visruntime._worker_values import WorkerValues
+from visruntime._worker.ladder import Ladder
+from visruntime._worker.limit import Limit, Timeout
+from visruntime._worker.pauses import Pauses
+from visruntime._worker.start import LOAD, bootstrap, bootstrap_compiled
+from visruntime._worker.streams import CHUNK, Late, Stream
+from visruntime._worker.values import WorkerValues
 from visruntime.environments import worker_argv
 from visruntime.errors import ProtocolViolation, WorkerDied
 from visruntime.guest.limits import MAX_ERROR_NAME, QUIET
@@ -47,10 +47,10 @@ from visruntime.guest.limits import MAX_ERROR_NAME, QUIET
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from visruntime._callback_run import Call
-    from visruntime._runtime_stop import Stop
-    from visruntime._worker_exchange import Event
-    from visruntime._worker_start import Process, Start
+    from visruntime._callbacks.run import Call
+    from visruntime._runtime.stop import Stop
+    from visruntime._worker.exchange import Event
+    from visruntime._worker.start import Process, Start
     from visruntime.callbacks import Callbacks
     from visruntime.environments import Interpreter
 

@@ -135,7 +135,7 @@ def test_mounts_that_would_undo_the_policy(workspace: Path, what: str) -> None:
         "" if what == "proc" else f", deny=[{str(workspace / 'secret')!r}]"
     )
     script = (
-        "import sys, visruntime as vr\nfrom visruntime._jail_plan import make_plan\n"
+        "import sys, visruntime as vr\nfrom visruntime._jail.plan import make_plan\n"
         f"try: make_plan(vr.JailPolicy({rules}))\n"
         "except vr.PolicyUnsupported as error: print(error)\n"
         "else: print('planned')\n"
@@ -173,7 +173,7 @@ def test_an_overlay_does_not_show_what_is_denied(workspace: Path, denied: str, f
     (workspace / "top").mkdir()
     top = f"{workspace}/top"
     script = (
-        "import sys, visruntime as vr\nfrom visruntime._jail_plan import make_plan\n"
+        "import sys, visruntime as vr\nfrom visruntime._jail.plan import make_plan\n"
         "print(open(sys.argv[1] + '/merged/secret').read())\n"
         "for rules in [sys.argv[2:3], sys.argv[2:]]:\n"
         "    try: make_plan(vr.JailPolicy(read=[sys.argv[1]], deny=rules))\n"

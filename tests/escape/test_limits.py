@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from jail_helpers import PYTHON, Jail, JailPolicy, Limits, errno, inside, is_root, outside
 
-from visruntime._jail_process import CPU_PART
+from visruntime._jail.process import CPU_PART
 from visruntime.errors import PolicyUnsupported
 
 if TYPE_CHECKING:

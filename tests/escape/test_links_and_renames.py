@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 from jail_helpers import Jail, JailPolicy, errno, inside, is_root, outside, policy_of
 
-from visruntime import _jail_open
-from visruntime._jail_plan import make_plan
+from visruntime._jail import open as _jail_open
+from visruntime._jail.plan import make_plan
 from visruntime.errors import JailUnavailable, PolicyError, PolicyUnsupported
 
 if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from visruntime._jail_plan import JailPlan
+    from visruntime._jail.plan import JailPlan
 
 EXCHANGE = 2  # RENAME_EXCHANGE
 SWAPS = 60

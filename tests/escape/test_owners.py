@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from jail_helpers import Jail, JailPolicy, errno, inside, is_root, outside
 
-from visruntime._planted import is_planted
+from visruntime._policy.planted import is_planted
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import pytest
 from jail_helpers import Jail, JailPolicy, errno, inside, is_root, outside
 
-from visruntime._links import Resolver
+from visruntime._policy.links import Resolver
 from visruntime.errors import PolicyError
 from visruntime.policy import PROTECTED_NAMES
 
@@ -358,7 +358,7 @@ answer([opened(w + "/in/ujson.py", 0o101), attempt(os.rename, w + "/in", w + "/x
 
 def test_the_program_that_really_runs_is_protected(monkeypatch: pytest.MonkeyPatch) -> None:
     """argv[0] may name another program than the one that is the host."""
-    from visruntime._jail_plan import make_plan
+    from visruntime._jail.plan import make_plan
 
     real = os.path.realpath("/proc/self/exe")
     monkeypatch.setattr(sys, "executable", "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from visruntime._jail_files import DEFAULT_MAX_BYTES
+from visruntime._jail.files import DEFAULT_MAX_BYTES
 from visruntime.aio._process import AsyncProcess
 from visruntime.aio._stopping import StoppableJail, Stopping
 from visruntime.aio._threads import in_thread, shielded
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from visruntime._jail_files import FileStatus
-    from visruntime._jail_processes import ProcessInfo
+    from visruntime._jail.files import FileStatus
+    from visruntime._jail.processes import ProcessInfo
     from visruntime.events import EnforcementReport
     from visruntime.jail import CommandResult
     from visruntime.policy import JailPolicy, Secret

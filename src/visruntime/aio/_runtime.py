@@ -25,9 +25,9 @@ if TYPE_CHECKING:
         Sequence,
     )
 
-    from visruntime._runtime_reload import Reloaded
-    from visruntime._runtime_session import RuntimeSession
-    from visruntime._runtime_timeouts import Timeouts
+    from visruntime._runtime.reload import Reloaded
+    from visruntime._runtime.session import RuntimeSession
+    from visruntime._runtime.timeouts import Timeouts
     from visruntime.jail import Jail
     from visruntime.policy import JailPolicy
     from visruntime.results import RunResult

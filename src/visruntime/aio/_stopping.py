@@ -6,7 +6,7 @@ import threading
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from visruntime._runtime_events import Feed
+from visruntime._runtime.events import Feed
 from visruntime.jail import Jail
 from visruntime.runtime import Runtime, TrustedRuntime
 

@@ -56,7 +56,7 @@ def main(words: Sequence[str]) -> int:
     if rest:
         raise Refusal(f"doctor takes no {rest[0]!a}")
     if options.apparmor:
-        from visruntime._jail_diagnose import apparmor_profile
+        from visruntime._jail.diagnose import apparmor_profile
 
         if options.json or options.html:
             raise Refusal("--apparmor prints a profile only; leave --json and --html out")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from visruntime._paths import resolve_beside
+from visruntime._policy.paths import resolve_beside
 from visruntime.cli.flags import Parser, check_backend, make_policy, seconds
 from visruntime.cli.messages import EXIT_TIMEOUT, Refusal, complain, say_ports
 from visruntime.cli.report import ReportFile

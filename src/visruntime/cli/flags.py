@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 
-from visruntime._environment_names import looks_secret
-from visruntime._links import real_path
-from visruntime._paths import escape, resolve_beside
+from visruntime._policy.environment_names import looks_secret
+from visruntime._policy.links import real_path
+from visruntime._policy.paths import escape, resolve_beside
 from visruntime.cli.messages import Refusal, complain
 from visruntime.config import ConfigFile, find_configs, narrow_by_config, parse_size
 from visruntime.errors import PolicyError

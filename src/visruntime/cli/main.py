@@ -6,7 +6,7 @@ import io
 import os
 import sys
 
-from visruntime._import_path import leave_current_folder_out
+from visruntime._host.import_path import leave_current_folder_out
 from visruntime.cli.messages import EXIT_REFUSED, Refusal, code_of, complain
 from visruntime.errors import VisRuntimeError
 

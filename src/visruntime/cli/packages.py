@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from visruntime._paths import resolve_beside
+from visruntime._policy.paths import resolve_beside
 from visruntime.cli.messages import Refusal, complain
 
 TYPE_CHECKING = False
@@ -76,7 +76,7 @@ def environment_of(options: argparse.Namespace, program: Any) -> Environment | N
     source = program.source if program.kind in ("file", "code") else b""
     if not packages and (b"# ///" not in source or _is_in_venv(options.python)):
         return None
-    from visruntime._packages_request import PACKAGE, of_script
+    from visruntime._packages.request import PACKAGE, of_script
     from visruntime.packages import Environment
 
     path = program.path if program.kind == "file" else None

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager, suppress
 
-from visruntime._host_files import open_regular
-from visruntime._links import real_path
-from visruntime._paths import resolve_beside
+from visruntime._host.files import open_regular
+from visruntime._policy.links import real_path
+from visruntime._policy.paths import resolve_beside
 from visruntime.cli.messages import Refusal, clean, code_of
 
 TYPE_CHECKING = False

@@ -7,9 +7,9 @@ import shlex
 import sys
 from contextlib import nullcontext
 
-from visruntime._host_files import open_regular, refuse_planted
-from visruntime._links import real_path
-from visruntime._paths import resolve_beside
+from visruntime._host.files import open_regular, refuse_planted
+from visruntime._policy.links import real_path
+from visruntime._policy.paths import resolve_beside
 from visruntime.cli.flags import Parser, check_backend, make_policy_and_files, seconds
 from visruntime.cli.messages import EXIT_TIMEOUT, Cleaner, Refusal, complain, say_ports
 from visruntime.cli.packages import add_flags, environment_of, say_missing

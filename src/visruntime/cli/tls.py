@@ -6,7 +6,7 @@ import os
 import sys
 from textwrap import wrap
 
-from visruntime._paths import resolve_beside
+from visruntime._policy.paths import resolve_beside
 from visruntime.cli.flags import Parser, seconds
 from visruntime.cli.messages import Refusal, clean
 
@@ -85,7 +85,7 @@ def _server(text: str) -> tuple[str, int]:
 def _bundle(given: str | None) -> str | None:
     if given is None:
         return None
-    from visruntime._worker_tls import TlsSettings
+    from visruntime._worker.tls import TlsSettings
 
     path = given if given == "system" else resolve_beside(given, os.getcwd(), "--ca")
     return TlsSettings(ca=path).bundle

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from visruntime._paths import resolve_beside
+from visruntime._policy.paths import resolve_beside
 from visruntime.cli.flags import Parser, make_policy
 from visruntime.cli.messages import Refusal, clean
 

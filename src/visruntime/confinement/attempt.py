@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from visruntime._policy_values import Frozen
+from visruntime._policy.values import Frozen
 
 __all__ = ["Attempt"]
 

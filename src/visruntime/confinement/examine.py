@@ -7,7 +7,7 @@ import tempfile
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from visruntime._runtime_traceback import printable
+from visruntime._runtime.traceback import printable
 from visruntime.confinement import (
     files,
     interpreter,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, Any, Literal
 
-from visruntime._policy_values import Frozen
+from visruntime._policy.values import Frozen
 
 if TYPE_CHECKING:
     from visruntime.confinement.attempt import Attempt

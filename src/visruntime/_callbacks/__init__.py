@@ -1,0 +1,1 @@
+"""The parts of `visruntime.callbacks`: schemas, stubs, budgets and one call."""

@@ -1,0 +1,1 @@
+"""The parts of `visruntime.config`: what a policy file costs to read, its lines, its Python table."""

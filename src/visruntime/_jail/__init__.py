@@ -1,0 +1,1 @@
+"""The parts of `visruntime.jail`: how one jail is planned, opened, used, measured and closed."""

@@ -1,0 +1,222 @@
+"""File operations of the host on what a guest can reach.
+
+Each runs in a confined child inside the jail, under the jail's own rights: the host never
+opens a path that a guest could have prepared. A link in the last place is not followed.
+`copy_in` and `copy_out` also open a file of the host; of that path no link at all is followed.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+
+from visruntime import _native
+from visruntime._host.files import open_without_links, refuse_planted
+from visruntime.errors import (
+    CommandTimeout,
+    JailClosed,
+    LimitExceeded,
+    OutputLimitExceeded,
+    PathDenied,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from visruntime._jail.process import CommandResult
+
+__all__ = ["FileStatus", "JailFiles"]
+
+DENIED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ELOOP, errno.EXDEV)
+STATUS = struct.Struct("=QqII")
+DEFAULT_MAX_BYTES = 64 << 20
+FILE_TIMEOUT_SECONDS = 60.0
+"""How long one operation may take: a guest's file system may be one that never answers."""
+
+
+class FileStatus:
+    """What `Jail.stat` tells: ``size`` in bytes, ``modified`` in seconds, ``mode``, ``links``."""
+
+    __slots__ = ("links", "mode", "modified", "size")
+
+    def __init__(self, size: int, modified_ns: int, mode: int, links: int) -> None:
+        self.size = size
+        self.modified = modified_ns / 1e9
+        self.mode = mode
+        self.links = links
+
+
+class JailFiles:
+    """The file verbs of a jail; `Jail` inherits them.
+
+    Besides what each names, all of them raise `JailClosed` when the jail has ended,
+    `CommandTimeout` (a `TimeoutError`) after `FILE_TIMEOUT_SECONDS`, and `OSError`, with EIO
+    where the operation was ended before it was done.
+    """
+
+    @property
+    def closed(self) -> bool:
+        """Whether the jail has ended."""
+        raise NotImplementedError
+
+    def _file_operation(
+        self, operation: str, path: str, *, data: bytes = b"", limit: int = 0
+    ) -> CommandResult:
+        raise NotImplementedError
+
+    def _guest_can_replace(self, path: str) -> bool:
+        """Whether a guest of this jail may write at *path*, a path of the host."""
+        raise NotImplementedError
+
+    def _do(
+        self, operation: str, path: str | os.PathLike[str], *, data: bytes = b"", limit: int = 0
+    ) -> bytes:
+        name = os.fspath(path)
+        if not isinstance(name, str) or not name.startswith("/") or "\0" in name:
+            raise ValueError(f"path: {name!r} is not an absolute path")
+        result = self._file_operation(operation, name, data=data, limit=limit)
+        if result.exit_code == 0 and not result.truncated:
+            return result.stdout
+        if result.exit_code == 0:
+            raise OutputLimitExceeded(
+                f"{name}: the answer is longer than {limit} bytes", kind="max_bytes", limit=limit
+            )
+        if result.stopped_by == "timeout":
+            raise CommandTimeout(
+                f"{name}: the operation was ended after {FILE_TIMEOUT_SECONDS:g} s", result=result
+            )
+        if result.stopped_by == "closed" or (result.exit_code is None and self.closed):
+            raise JailClosed("the jail has ended")
+        if result.exit_code is None:
+            text = f"the operation was ended by signal {result.signal}"
+            raise OSError(errno.EIO, text, name)
+        number = result.exit_code
+        if number in DENIED:
+            reason = "is a link" if number == errno.ELOOP else os.strerror(number)
+            raise PathDenied(f"{name}: {reason} (in the jail)", path=name, errno=number)
+        raise OSError(number, os.strerror(number), name)
+
+    def read_bytes(
+        self, path: str | os.PathLike[str], *, max_bytes: int = DEFAULT_MAX_BYTES
+    ) -> bytes:
+        """Return the content of a regular file.
+
+        Raises:
+            OutputLimitExceeded: it is longer than *max_bytes*.
+            PathDenied: the jail may not read it, or it is a link.
+            OSError: as `open` would; EINVAL for a pipe, a socket or a device.
+        """
+        if max_bytes < 0:
+            raise ValueError(f"max_bytes: {max_bytes}")
+        data = self._do("READ", path, limit=max_bytes + 1)
+        if len(data) > max_bytes:
+            raise OutputLimitExceeded(
+                f"{os.fspath(path)} is longer than {max_bytes} bytes; raise max_bytes=",
+                kind="max_bytes",
+                limit=max_bytes,
+            )
+        return data
+
+    def write_bytes(self, path: str | os.PathLike[str], data: bytes) -> None:
+        """Make *data* the content of a regular file, which is made if it is not there.
+
+        Raises:
+            PathDenied: the jail may not write it, or it is a link.
+            OSError: as `open` and `write` would; EFBIG above the limit ``file_size``, and the
+                file then holds what is below it.
+        """
+        self._do("WRITE", path, data=bytes(data))
+
+    def stat(self, path: str | os.PathLike[str]) -> FileStatus:
+        """Return size, time and mode; of a link itself, not of what it leads to."""
+        return FileStatus(*STATUS.unpack(self._do("STAT", path, limit=STATUS.size)))
+
+    def exists(self, path: str | os.PathLike[str]) -> bool:
+        """Tell whether the jail sees something at *path*."""
+        try:
+            self._do("STAT", path, limit=STATUS.size)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
+    def list_dir(
+        self, path: str | os.PathLike[str], *, max_bytes: int = DEFAULT_MAX_BYTES
+    ) -> list[str]:
+        """Return the names in a folder, sorted.
+
+        Raises:
+            OutputLimitExceeded: the names are longer than *max_bytes* together.
+        """
+        if max_bytes < 2:
+            raise ValueError(f"max_bytes: {max_bytes}")
+        names = self._do("LIST", path, limit=max_bytes)
+        return sorted(os.fsdecode(name) for name in names.split(b"\0") if name)
+
+    def make_dir(self, path: str | os.PathLike[str]) -> None:
+        """Make a folder."""
+        self._do("MAKE_DIRECTORY", path)
+
+    def remove(self, path: str | os.PathLike[str]) -> None:
+        """Remove a file, a link or an empty folder."""
+        self._do("REMOVE", path)
+
+    def realpath(self, path: str | os.PathLike[str]) -> str:
+        """Return where *path* leads in the jail, all links followed."""
+        return os.fsdecode(self._do("REALPATH", path, limit=_native.PATH_MAX))
+
+    def copy_in(
+        self,
+        source: str | os.PathLike[str],
+        target: str | os.PathLike[str],
+        *,
+        max_bytes: int = DEFAULT_MAX_BYTES,
+    ) -> None:
+        """Copy a regular file of the host, read by the host, to *target* in the jail.
+
+        No link on the way to *source* is followed: a guest may have planted it there. What
+        lies in a write grant of this jail is read under the jail's own rights where the caller
+        is root: a guest can rename a file that it may not read, and root would read it.
+
+        Raises:
+            LimitExceeded: it is longer than *max_bytes*.
+            PathDenied: it lies in a write grant, and the jail may not read it.
+            OSError: as `open` would; ELOOP for a link, EINVAL for a pipe or a device, EPERM where
+                others than root and the file's owner could have put it there (a root caller).
+        """
+        if max_bytes < 0:
+            raise ValueError(f"max_bytes: {max_bytes}")
+        with open(open_without_links(source, os.O_RDONLY), "rb") as file:
+            name = os.path.abspath(source)
+            if os.geteuid() == 0 and self._guest_can_replace(name):
+                data = self.read_bytes(name, max_bytes=max_bytes)
+            else:
+                refuse_planted(file.fileno(), name)
+                data = file.read(max_bytes + 1)
+        if len(data) > max_bytes:
+            raise LimitExceeded(
+                f"{os.fspath(source)} is longer than {max_bytes} bytes; raise max_bytes=",
+                kind="max_bytes",
+                limit=max_bytes,
+            )
+        self.write_bytes(target, data)
+
+    def copy_out(
+        self,
+        source: str | os.PathLike[str],
+        target: str | os.PathLike[str],
+        *,
+        max_bytes: int = DEFAULT_MAX_BYTES,
+    ) -> None:
+        """Copy a regular file of the jail to *target*, a new file on the host.
+
+        No link on the way to *target* is followed: a guest may have planted it there.
+
+        Raises:
+            FileExistsError: there is something at *target*; nothing is replaced.
+            OutputLimitExceeded: the file is longer than *max_bytes*.
+            OSError: as `open` would; ELOOP for a link.
+        """
+        data = self.read_bytes(source, max_bytes=max_bytes)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        with open(open_without_links(target, flags), "wb") as file:
+            file.write(data)

@@ -1,0 +1,221 @@
+"""Mounts of the host that a grant would carry into the jail.
+
+A grant is bound with all that is mounted below it. File systems that are windows into the
+kernel do not belong into a jail, and a second mount of a denied folder is a second door.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from visruntime._policy.decider import Decider
+from visruntime._policy.paths import is_within
+from visruntime.errors import PolicyUnsupported
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = [
+    "Mount",
+    "by_point",
+    "host_mounts",
+    "kernel_mounts",
+    "mount_of",
+    "refuse_aliases",
+    "refuse_kernel_mounts",
+]
+
+KERNEL_TYPES = frozenset(
+    (
+        "autofs binfmt_misc bpf cgroup cgroup2 configfs debugfs devpts devtmpfs efivarfs "
+        "fusectl mqueue nfsd nsfs proc pstore resctrl rpc_pipefs securityfs selinuxfs smackfs "
+        "sysfs tracefs"
+    ).split()
+)
+"""File systems whose files are the kernel's own state, and not data."""
+
+ESCAPE = re.compile(rb"\\([0-7]{3})")
+LAYER = re.compile(rb"(?:^|,)((?:lowerdir\+?|upperdir|datadir\+?)=(?:[^,\\]|\\.)*)")
+SEPARATOR = re.compile(rb"(?<!\\):+")
+BACKSLASH = re.compile(rb"\\(.)")
+
+
+class Mount:
+    """One line of proc_pid_mountinfo(5): where it is mounted, and what."""
+
+    __slots__ = ("device", "layers", "point", "root", "type")
+
+    def __init__(self, line: bytes) -> None:
+        parts = line.split(None, 5)
+        self.device = parts[2]
+        self.root = _unescape(parts[3])
+        self.point = _unescape(parts[4])
+        self.type = _type_of(line)
+        self.layers = _layers(line) if self.type == "overlay" else []
+
+
+def _layers(line: bytes) -> list[str]:
+    """Return the folders that an overlay shows, as the options of its mount name them."""
+    found: list[bytes] = []
+    for option in LAYER.findall(_unescape_bytes(line.rsplit(b" ", 1)[-1])):
+        name, _, value = option.partition(b"=")
+        found += SEPARATOR.split(value) if name.startswith(b"lowerdir") else [value]
+    return [os.fsdecode(BACKSLASH.sub(rb"\1", layer)) for layer in found if layer]
+
+
+def _unescape_bytes(text: bytes) -> bytes:
+    return ESCAPE.sub(lambda found: bytes([int(found[1], 8)]), text)
+
+
+def _unescape(text: bytes) -> str:
+    return os.fsdecode(_unescape_bytes(text))
+
+
+def host_mounts(*, all_of_them: bool = True) -> list[Mount]:
+    """Return the mounts of this process, in the order in which they were made.
+
+    Without *all_of_them* only those that show the kernel's state.
+    """
+    with open("/proc/self/mountinfo", "rb") as table:
+        lines = table.read().splitlines()
+    if not all_of_them:
+        lines = [line for line in lines if _type_of(line) in KERNEL_TYPES]
+    return [Mount(line) for line in lines]
+
+
+def _type_of(line: bytes) -> str:
+    start = line.index(b" - ") + 3
+    return line[start : line.index(b" ", start)].decode("ascii", "replace")
+
+
+def by_point(mounts: Sequence[Mount]) -> dict[str, Mount]:
+    """Return the mounts by their mount points; of two at one point the later is on top."""
+    return {mount.point: mount for mount in mounts}
+
+
+def mount_of(path: str, points: Mapping[str, Mount]) -> Mount | None:
+    """Return the mount that *path* is on, of those that `by_point` returned."""
+    while path not in points:
+        if path == "/":
+            return None
+        path = path.rpartition("/")[0] or "/"
+    return points[path]
+
+
+def kernel_mounts(mounts: Sequence[Mount]) -> list[str]:
+    """Return the mount points that show the kernel's state, but for those that jails replace.
+
+    /sys itself is left: with the host's whole root a guest may look at it, read-only.
+    """
+    return sorted(
+        {
+            mount.point
+            for mount in mounts
+            if mount.type in KERNEL_TYPES
+            and mount.point != "/sys"
+            and not any(is_within(mount.point, place) for place in ("/proc", "/dev"))
+        }
+    )
+
+
+def refuse_kernel_mounts(grants: Sequence[tuple[str, str]], mounts: Sequence[Mount]) -> None:
+    """Refuse a grant, given as (field, real path), that would carry such a mount into the jail.
+
+    Raises:
+        PolicyUnsupported: naming the mount.
+    """
+    points = by_point(mounts)
+    kernel = [mount for mount in mounts if mount.type in KERNEL_TYPES]
+    for field, path in grants:
+        around = mount_of(path, points)
+        below = [mount for mount in kernel if is_within(mount.point, path)]
+        if around is not None and around.type in KERNEL_TYPES:
+            below.append(around)
+        if below:
+            raise PolicyUnsupported(
+                f"{field}: {below[0].point} is a mounted {below[0].type}, which shows the state "
+                f"of the host's kernel and would come with {path}; unmount it, or grant the "
+                "folders beside it",
+                field=field,
+                value=path,
+            )
+
+
+def refuse_aliases(
+    denies: Sequence[tuple[str, str, str]],
+    rules: Sequence[tuple[str, str]],
+    mounts: Sequence[Mount],
+) -> None:
+    """Refuse a deny, given as (field, right, real path), that another mount would get around.
+
+    Raises:
+        PolicyUnsupported: naming the other path.
+    """
+    if not denies:
+        return
+    points = by_point(mounts)
+    by_device: dict[bytes, list[Mount]] = {}
+    for mount in mounts:
+        by_device.setdefault(mount.device, []).append(mount)
+    overlays = [mount for mount in mounts if mount.layers]
+    decide = Decider(rules)
+    for field, right, path in denies:
+        for mount in overlays:
+            _refuse_layers(field, right, path, mount, decide)
+        own = mount_of(path, points)
+        if own is None or len(by_device[own.device]) == 1:
+            continue
+        inside = path[len(own.point) :] if own.point != "/" else path
+        place = own.root.rstrip("/") + inside
+        for mount in by_device[own.device]:
+            if mount is own:
+                continue
+            if is_within(place, mount.root):
+                alias = mount.point.rstrip("/") + place[len(mount.root.rstrip("/")) :]
+            elif is_within(mount.root, place):
+                alias = mount.point
+            else:
+                continue
+            alias = alias or "/"
+            if not is_within(alias, path) and decide(right, alias)[0]:
+                raise PolicyUnsupported(
+                    f"{field}: {path} can also be reached as {alias}, by a second mount of the "
+                    "same file system inside a grant; deny that path too",
+                    field=field,
+                    value=path,
+                )
+
+
+def _refuse_layers(field: str, right: str, path: str, mount: Mount, decide: Decider) -> None:
+    """Refuse a deny of what an overlay shows a second time, here or in one of its layers."""
+    for layer in mount.layers:
+        if not layer.startswith("/"):
+            # Relative to where somebody stood when it was mounted: it could be anywhere,
+            # but for a root, which was there before all that can be seen.
+            unknown = is_within(path, mount.point) or decide(right, mount.point)[0]
+            if mount.point != "/" and unknown:
+                raise PolicyUnsupported(
+                    f"{field}: {mount.point} is an overlay of {layer!r}, which is no full path, so "
+                    f"a second name of {path} cannot be ruled out; mount it with full paths",
+                    field=field,
+                    value=path,
+                )
+            continue
+        if not os.path.isdir(layer):
+            continue  # of another mount namespace: a container's own root, for example
+        for here, there in ((layer, mount.point), (mount.point, layer)):
+            if is_within(path, here):
+                alias = there.rstrip("/") + path[len(here.rstrip("/")) :]
+            elif is_within(here, path):
+                alias = there
+            else:
+                continue
+            if not is_within(alias, path) and os.path.lexists(alias) and decide(right, alias)[0]:
+                raise PolicyUnsupported(
+                    f"{field}: {path} can also be reached as {alias}, since the overlay at "
+                    f"{mount.point} shows {layer}; deny that path too",
+                    field=field,
+                    value=path,
+                )

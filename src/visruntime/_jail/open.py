@@ -1,0 +1,244 @@
+"""Opening a jail by one of the back ends, and proving that it holds.
+
+"auto" takes the first that opens and holds every clause. It finds out by really opening:
+nothing is concluded from versions. A jail that did not hold is closed and is an error; no
+other back end is tried after that.
+"""
+
+from __future__ import annotations
+
+import os
+
+from visruntime import _native
+from visruntime._host.imports import import_ahead, imports_from
+from visruntime._jail.backends import BACKENDS, check_caller
+from visruntime._jail.canaries import about_path, judge
+from visruntime._jail.diagnose import as_public_error, init_path, no_wall
+from visruntime._jail.limits import IDENTITY_ROOT, hold, hold_processes, start_held
+from visruntime._jail.plan import make_plan
+from visruntime._jail.ports import ports_of
+from visruntime._jail.report import make_report
+from visruntime.errors import JailUnavailable, PolicyUnsupported
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from visruntime._jail.limits import HeldLimits
+    from visruntime._jail.plan import JailPlan
+    from visruntime.events import EnforcementReport
+    from visruntime.policy import JailPolicy
+
+__all__ = ["OpenedJail", "open_jail"]
+
+
+class OpenedJail:
+    """An open jail: its handle, the plan that it was made from, and what enforces it.
+
+    ``held`` is what holds its limits, to be released after the handle is closed.
+    """
+
+    __slots__ = ("handle", "held", "plan", "report")
+
+    def __init__(
+        self,
+        handle: _native.JailHandle,
+        held: HeldLimits,
+        plan: JailPlan,
+        report: EnforcementReport,
+    ) -> None:
+        self.handle = handle
+        self.held = held
+        self.plan = plan
+        self.report = report
+
+
+def open_jail(
+    policy: JailPolicy,
+    backend: str,
+    *,
+    config_files: Iterable[str] = (),
+    implicit_read: Sequence[tuple[str, str]] = (),
+) -> OpenedJail:
+    """Open a jail by *backend*, or by the first that can for "auto".
+
+    Raises:
+        PolicyUnsupported: a clause that cannot be enforced, and by "auto" by no back end.
+        PolicyError: a path of the policy that does not exist or leads astray.
+        JailUnavailable: no jail opens here.
+    """
+    files = tuple(config_files)
+    if backend != "auto":
+        return _open_with(policy, backend, files, implicit_read)
+    first: JailUnavailable | None = None
+    others = []
+    for name in BACKENDS:
+        try:
+            return _open_with(policy, name, files, implicit_read)
+        except PolicyUnsupported as error:
+            if first is None:
+                raise  # what the strongest cannot hold, no other can
+            others.append(f"{name}: {error}")
+        except JailUnavailable as error:
+            if error.stage == "canaries":
+                raise
+            if first is None:
+                first = error
+            else:
+                others.append(f"{name}: {error}")
+    assert first is not None
+    said = str(first).removesuffix(f". {first.fix}")
+    raise JailUnavailable(
+        f"{said} ({'; '.join(others)})", stage=first.stage, errno=first.errno, fix=first.fix
+    )
+
+
+def _open_with(
+    policy: JailPolicy,
+    backend: str,
+    config_files: Sequence[str],
+    implicit_read: Sequence[tuple[str, str]],
+) -> OpenedJail:
+    check_caller(backend)
+
+    def open_within(held: HeldLimits) -> tuple[JailPlan, _native.JailHandle]:
+        with start_held(held):
+            plan = make_plan(
+                policy,
+                limits=held,
+                implicit_read=implicit_read,
+                config_files=config_files,
+                backend=backend,
+            )
+            if imports_from(plan.host_rules):
+                import_ahead()
+            try:
+                return plan, _start(plan, held)
+            except _native.NativeError as error:
+                held.refuse_too_little()
+                raise no_wall(error, plan.wall) or as_public_error(error, plan.blob) from None
+
+    held = hold(policy.limits)
+    plan, handle = open_within(held)
+    try:
+        if not held.counts_processes(handle.info):
+            counting = hold_processes(policy.limits)
+            if counting is not None:
+                handle.close()
+                held.release()
+                held = counting
+                plan, handle = open_within(held)
+        report = _prove(policy, plan, held, handle, implicit_read)
+    except BaseException:
+        handle.close()
+        held.release()
+        raise
+    return OpenedJail(handle, held, plan, report)
+
+
+def _start(plan: JailPlan, held: HeldLimits) -> _native.JailHandle:
+    if plan.backend != "bubblewrap":
+        return _native.JailHandle(
+            init_path(), plan.blob, members=held.members, counters=held.counters
+        )
+    from visruntime._jail.bubblewrap import find_bubblewrap, follows_links
+
+    path = find_bubblewrap()
+    try:
+        return _start_bubblewrap(plan, held, path, follows_links=True)
+    except _native.NativeError as error:
+        # Only asked where it matters: a mount point that a guest can have prepared.
+        if error.status != "refused" or "links" not in str(error) or follows_links(path):
+            raise
+    return _start_bubblewrap(plan, held, path, follows_links=False)
+
+
+def _start_bubblewrap(
+    plan: JailPlan, held: HeldLimits, path: str, *, follows_links: bool
+) -> _native.JailHandle:
+    try:
+        handle = _native.JailHandle(
+            init_path(),
+            plan.blob,
+            members=held.members,
+            counters=held.counters,
+            bubblewrap=path,
+            follows_links=follows_links,
+            disables_userns=True,
+        )
+    except _native.NativeError as error:
+        # Before 0.8 it has no such option. The filter refuses user namespaces anyway.
+        if error.stage != "bubblewrap" or "userns" not in str(error):
+            raise
+        return _native.JailHandle(
+            init_path(),
+            plan.blob,
+            members=held.members,
+            counters=held.counters,
+            bubblewrap=path,
+            follows_links=follows_links,
+        )
+    plan.disables_userns = True
+    return handle
+
+
+def _refuse_as_root(policy: JailPolicy) -> None:
+    """Refuse what a guest that is uid 0 of the host would get without any capability.
+
+    Raises:
+        PolicyUnsupported: naming the clause.
+    """
+    why = (
+        "a file system of the grants refuses id-mapped mounts, so the guest would be uid 0 of the "
+        "host (without capabilities)"
+    )
+    fix = "grant folders of another file system, or call as an ordinary user"
+    if policy.system == "host":
+        raise PolicyUnsupported(
+            f'system: {why} and read all that root owns, such as /root; use system="minimal", '
+            f"{fix}",
+            field="system",
+            value="host",
+        )
+    for field in ("sockets", "sensitive_sockets"):
+        for index, path in enumerate(getattr(policy, field)):
+            raise PolicyUnsupported(
+                f"{field}[{index}]: {why}, and the server behind {path} would take it for root; "
+                f"{fix}",
+                field=f"{field}[{index}]",
+                value=path,
+            )
+
+
+def _prove(
+    policy: JailPolicy,
+    plan: JailPlan,
+    held: HeldLimits,
+    handle: _native.JailHandle,
+    implicit_read: Sequence[tuple[str, str]],
+) -> EnforcementReport:
+    """Judge what the jail got when it tried what must not be possible."""
+    info = handle.info
+    if info["identity"] == IDENTITY_ROOT:
+        _refuse_as_root(policy)
+    held.check_joined(info["pid"])
+    canaries = judge(handle.answers, plan.acts, plan.backend)
+    broken = [
+        f"{canary.name} ({os.strerror(canary.errno) if canary.errno else 'done'})"
+        for canary in canaries
+        if not canary.held
+    ]
+    if broken or not canaries:
+        fix = "please report this with the output of `visruntime doctor --json`"
+        if canaries and all(about_path(canary) for canary in canaries if not canary.held):
+            fix = (
+                "another program that may write there can have moved a folder while the jail "
+                f"opened: try again when nothing else changes the grants; if it stays, {fix}"
+            )
+        raise JailUnavailable(
+            f"the jail did not hold: {', '.join(broken) or 'no canary answered'}",
+            stage="canaries",
+            fix=fix,
+        )
+    ports = ports_of(policy, handle.ports)
+    return make_report(policy, plan, held, info, canaries, implicit_read, ports)

@@ -1,0 +1,416 @@
+"""One program in a jail: its streams, its end, and what was measured of it."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import signal
+import time
+
+from visruntime import _native
+from visruntime._jail.violations import limit_violations
+from visruntime._policy.values import Frozen
+from visruntime.errors import CommandTimeout, JailClosed
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import IO, Any, Self
+
+    from visruntime._jail.usage import Account, Span
+    from visruntime._policy.values import Limits
+    from visruntime.events import EnforcementReport, Usage, Violation
+
+__all__ = ["DEVNULL", "PIPE", "STDOUT", "CommandResult", "JailProcess", "Terminal"]
+
+PIPE = -1
+"""As `subprocess.PIPE`: make a pipe and give its end as an attribute."""
+STDOUT = -2
+"""As `subprocess.STDOUT`: for ``stderr``, the same as ``stdout``."""
+DEVNULL = -3
+"""As `subprocess.DEVNULL`."""
+
+STOP_NAMES = (None, "timeout", "killed", "closed", "memory")
+
+CPU_PART = 0.75
+"""Which part of the limit a program has used, as measured, when the kernel ends it. For the
+limit the kernel counts clock ticks and for the measurement nanoseconds, and on a busy machine
+the two differ (1 s was seen to end at 0.86 s)."""
+
+
+class CommandResult(Frozen):
+    """How a program ended, and what it wrote.
+
+    ``exit_code`` is ``None`` after a signal, ``signal`` ``None`` after an exit. ``stdout`` and
+    ``stderr`` hold the first and the last bytes up to the limit ``output``; ``stdout_total``
+    and ``stderr_total`` count all of them. ``stopped_by`` is ``None`` when the program ended
+    by itself, else one of "timeout", "wall", "cpu", "memory", "processes", "output",
+    "closed", "killed". ``violations`` hold the limit that ended it and output that was cut,
+    exactly, and, as guesses, lines of stderr that look like a refusal of the policy;
+    ``violations_dropped`` counts those beyond a bound.
+    """
+
+    __slots__ = (
+        "exit_code",
+        "report",
+        "signal",
+        "stderr",
+        "stderr_total",
+        "stdout",
+        "stdout_total",
+        "stopped_by",
+        "usage",
+        "violations",
+        "violations_dropped",
+    )
+    exit_code: int | None
+    report: EnforcementReport
+    signal: int | None
+    stderr: bytes
+    stderr_total: int
+    stdout: bytes
+    stdout_total: int
+    stopped_by: str | None
+    usage: Usage
+    violations: tuple[Violation, ...]
+    violations_dropped: int
+
+    def __init__(self, **values: Any) -> None:
+        self._set(**values)
+
+    @property
+    def stdout_text(self) -> str:
+        """``stdout`` as UTF-8; bytes that are none become U+FFFD."""
+        return self.stdout.decode("utf-8", "replace")
+
+    @property
+    def stderr_text(self) -> str:
+        """``stderr`` as UTF-8; bytes that are none become U+FFFD."""
+        return self.stderr.decode("utf-8", "replace")
+
+    @property
+    def truncated(self) -> bool:
+        """Whether bytes in the middle of a stream were dropped."""
+        return self.stdout_total > len(self.stdout) or self.stderr_total > len(self.stderr)
+
+    def __repr__(self) -> str:
+        end = f"exit_code={self.exit_code}" if self.signal is None else f"signal={self.signal}"
+        stop = f", stopped_by={self.stopped_by!r}" if self.stopped_by else ""
+        return (
+            f"CommandResult({end}{stop}, {self.stdout_total} bytes of stdout, "
+            f"{self.stderr_total} of stderr)"
+        )
+
+
+class Terminal(io.RawIOBase):
+    """The host's end of a pseudo-terminal. Reads ``b""`` once every program has let go of it."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__()
+        self._descriptor = descriptor
+
+    def fileno(self) -> int:
+        """Return the descriptor."""
+        return self._descriptor
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def isatty(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        """Read what is there into *buffer*; 0 at the end."""
+        try:
+            return os.readv(self._descriptor, [buffer])
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno == errno.EIO:  # Linux: the last slave was closed
+                return 0
+            raise
+
+    def write(self, data: Any) -> int:
+        """Type *data*."""
+        return os.write(self._descriptor, data)
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        if not self.closed:
+            super().close()
+            os.close(self._descriptor)
+
+
+class JailProcess:
+    """A program that runs in a jail, with the names of `subprocess.Popen`.
+
+    ``stdin``, ``stdout`` and ``stderr`` are unbuffered binary files where a pipe was asked
+    for; ``pty`` is the terminal. ``pid`` counts inside the jail. Letting go of the object
+    ends the run: nothing runs on without an owner.
+
+    One thread at a time may call `communicate`; `poll`, `wait`, signals, `suspend` and `kill`
+    may come from others meanwhile. In a forked child of the host they raise `JailClosed`.
+    """
+
+    def __init__(
+        self,
+        run: _native.RunHandle,
+        *,
+        args: tuple[str, ...],
+        report: EnforcementReport,
+        output_limit: int,
+        account: Account,
+        started: float,
+        stop_reason: str,
+        cpu_limit: int | None,
+        limits: Limits,
+        explain: Callable[[_native.NativeError], Exception],
+        stdin: int | None = None,
+        stdout: int | None = None,
+        stderr: int | None = None,
+        master: int | None = None,
+    ) -> None:
+        self._run = run
+        self._owner = os.getpid()
+        self.args = args
+        self.report = report
+        self.pid = run.pid
+        self.returncode: int | None = None
+        self.usage: Usage | None = None
+        self.stopped_by: str | None = None
+        self.violations: tuple[Violation, ...] = ()
+        self._limit = output_limit
+        self._account = account
+        self._started = started
+        self._stop_reason = stop_reason
+        self._cpu_limit = cpu_limit
+        self._limits = limits
+        self._explain = explain
+        self._captures: tuple[_native.Capture | None, _native.Capture | None] | None = None
+        self.stdin: IO[bytes] | None = _file(stdin, "wb")
+        self.stdout: IO[bytes] | None = _file(stdout, "rb")
+        self.stderr: IO[bytes] | None = _file(stderr, "rb")
+        self.pty: Terminal | None = None if master is None else Terminal(master)
+
+    def poll(self) -> int | None:
+        """Return the exit code, or -N after signal N; ``None`` while the program runs."""
+        if self.returncode is None:
+            self._check_owner()
+            self._take(self._run.communicate(None, None, 0.0))
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end of the run, every descendant included, and return the exit code.
+
+        Raises:
+            CommandTimeout: after *timeout* seconds; the program runs on.
+        """
+        self._wait(None, None, timeout)
+        assert self.returncode is not None
+        return self.returncode
+
+    def communicate(
+        self,
+        input: bytes | None = None,
+        timeout: float | None = None,
+    ) -> tuple[bytes, bytes]:
+        """Write *input*, read both streams to their end and wait.
+
+        Of each stream the first and last bytes are kept, up to the limit ``output``.
+
+        Raises:
+            CommandTimeout: after *timeout* seconds; the program runs on and the call may be
+                repeated without losing output.
+        """
+        if self._captures is None:
+            self._captures = (
+                self._capture(self.stdout if self.pty is None else self.pty),
+                self._capture(self.stderr),
+            )
+            if self.stdin is not None:
+                self._run.feed(_bytes(input), os.dup(self.stdin.fileno()))
+                self.stdin.close()
+        output, errors = self._captures
+        if self.returncode is None:
+            self._wait(output, errors, timeout, feed=True)
+        else:  # its end was seen before; what it wrote is still in the pipes
+            self._run.communicate(output, errors, 0.0)
+        return (output.value() if output else b"", errors.value() if errors else b"")
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal to the program (not to its descendants); nothing if it has ended."""
+        if self.poll() is None:
+            self._run.signal(int(number))
+
+    def terminate(self) -> None:
+        """Send SIGTERM to the program."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End the whole run: the program and every descendant, with SIGKILL."""
+        if self.poll() is None:
+            self._run.kill()
+
+    def stop(self, grace: float = 5.0) -> int:
+        """Ask the program to end (SIGTERM), and after *grace* seconds end the whole run.
+
+        Returns the exit code, as `wait`.
+        """
+        self.terminate()
+        try:
+            return self.wait(grace)
+        except CommandTimeout:
+            self.kill()
+            return self.wait()
+
+    def suspend(self) -> None:
+        """Stop every process of the run (SIGSTOP); all stand still when this returns.
+
+        A program can have itself continued, by a timer that sends SIGCONT. It is stopped again
+        within half a second, and a run that goes on all the same is ended as by `kill`.
+        Time limits go on. Nothing for a run that has ended.
+        """
+        if self.poll() is None:
+            self._run.suspend(suspended=True)
+
+    def resume(self) -> None:
+        """Continue what `suspend` stopped, but not what job control had stopped before."""
+        if self.poll() is None:
+            self._run.suspend(suspended=False)
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Set the size of the terminal; the programs on it get SIGWINCH."""
+        if self.pty is None:
+            raise ValueError("resize: the program was not started with pty=True")
+        set_terminal_size(self.pty.fileno(), rows, columns)
+
+    def fileno(self) -> int:
+        """Return a descriptor that becomes readable when the run has ended."""
+        return self._run.descriptor()
+
+    def span(self) -> Span | None:
+        """Begin to measure a part of this run; ``None`` where the jail has no cgroup."""
+        return self._account.span()
+
+    def refused(self, span: Span) -> list[Violation]:
+        """Name the limit on processes, if it was reached in *span*."""
+        return self._account.refused(span)
+
+    def totals(self) -> tuple[int, int]:
+        """Return how many bytes `communicate` has read of stdout and of stderr."""
+        output, errors = self._captures or (None, None)
+        return (output.total() if output else 0, errors.total() if errors else 0)
+
+    def close(self) -> None:
+        """End the run if it has not ended, and close the files.
+
+        In a forked child of the host it only closes the files: the run is its parent's.
+        """
+        if self.returncode is None and self._owner == os.getpid():
+            self.kill()
+            try:
+                self.wait()
+            except JailClosed:
+                self.returncode = -signal.SIGKILL
+                self._account.close()
+        for file in (self.stdin, self.stdout, self.stderr, self.pty):
+            if file is not None:
+                file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "running" if self.returncode is None else f"returncode={self.returncode}"
+        return f"<JailProcess {self.args[0]!r} {state}>"
+
+    def _check_owner(self) -> None:
+        if self._owner != os.getpid():
+            raise JailClosed(f"{self.args[0]} was started by another process, which owns it")
+
+    def _capture(self, file: Any) -> _native.Capture | None:
+        if file is None:
+            return None
+        descriptor = os.dup(file.fileno())
+        if file is not self.pty:
+            file.close()
+        return _native.Capture(descriptor, self._limit)
+
+    def _wait(
+        self,
+        output: _native.Capture | None,
+        errors: _native.Capture | None,
+        timeout: float | None,
+        *,
+        feed: bool = False,
+    ) -> None:
+        self._check_owner()
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while self.returncode is None:
+            left = None if deadline is None else deadline - time.monotonic()
+            try:
+                self._take(self._run.communicate(output, errors, left, feed=feed))
+            except _native.NativeError as error:
+                self.returncode = -signal.SIGKILL  # nothing of it is left, or ever was
+                self._account.close()
+                raise self._explain(error) from None
+            if self.returncode is None and left is not None and left <= 0:
+                raise CommandTimeout(f"{self.args[0]} still runs after {timeout} s")
+
+    def _take(self, end: dict[str, int] | None) -> None:
+        if end is None:
+            return
+        self.returncode = os.waitstatus_to_exitcode(end["status"])
+        self._account.close()
+        self.stopped_by = self._account.stop_reason(STOP_NAMES[end["stop"]])
+        if self.stopped_by == "timeout":
+            self.stopped_by = self._stop_reason
+        elif self.stopped_by is None and self._over_cpu_limit(end["program_us"] / 1e6):
+            self.stopped_by = "cpu"
+        self.violations = (
+            *limit_violations(
+                self.stopped_by, self._limits, reached=self._account.reached(end, self.stopped_by)
+            ),
+            *self._account.refusals(),
+        )
+        self.usage = self._account.usage(end, time.monotonic() - self._started)
+
+    def _over_cpu_limit(self, used: float) -> bool:
+        if self._cpu_limit is None or self.returncode is None:
+            return False
+        # Anybody can send these signals; only the time that the program itself used tells.
+        by_signal = -self.returncode in (signal.SIGXCPU, signal.SIGKILL)
+        return by_signal and used >= self._cpu_limit * CPU_PART
+
+
+def _bytes(data: object) -> bytes:
+    if data is None:
+        return b""
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        return bytes(data)
+    raise TypeError(f"input: bytes are needed, not {type(data).__name__}")
+
+
+def set_terminal_size(descriptor: int, rows: int, columns: int) -> None:
+    """Set the window size of a terminal, in characters."""
+    import fcntl
+    import struct
+    import termios
+
+    if not (0 < rows < 0x8000 and 0 < columns < 0x8000):
+        raise ValueError(f"a terminal of {rows} rows and {columns} columns")
+    fcntl.ioctl(descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
+def _file(descriptor: int | None, mode: str) -> Any:
+    return None if descriptor is None else open(descriptor, mode, buffering=0)

@@ -1,0 +1,206 @@
+"""What a guest must not change because the host runs or trusts it afterwards.
+
+Asked for by no policy and lifted by none: the interpreter and the packages that the host
+process imports, this package and its executables, and the package caches from which
+installers link files into other environments. A link on the way to one of them is as good
+as the thing itself, for whoever can replace it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import visruntime
+from visruntime import _native
+from visruntime._policy.decider import Decider
+from visruntime._policy.links import Resolver
+from visruntime._policy.paths import is_within, visible
+from visruntime.errors import PolicyError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+__all__ = ["ENVIRONMENTS", "Protection", "protect", "state_folder"]
+
+PROTECTED, IMPORTED, CACHE, STATE = "protected", "imported", "cache", "state"
+"""What becomes of a path in a write grant: read-only; read-only unless it is granted itself;
+read-only, and not to be made where it is missing; the same, though a build of an environment has
+a grant in it."""
+_HOLDS = {CACHE: ("wall",), STATE: ("wall", "broker")}
+"""Which ways to keep a missing name from being made are taken unasked. Most users have no state
+folder, and a grant of their home must not need one."""
+ENVIRONMENTS = "environments"
+"""In the state folder: what no guest may ever have a write grant in."""
+
+
+class Protection:
+    """What stays read-only in write grants: ``existing`` paths, and names ``to_come``."""
+
+    __slots__ = ("existing", "notes", "to_come")
+
+    def __init__(self) -> None:
+        self.existing: list[str] = []
+        self.to_come: list[str] = []
+        self.notes: list[str] = []
+
+
+def protect(
+    rules: Sequence[tuple[str, str]],
+    grants: Sequence[str],
+    config_files: Iterable[str],
+    *,
+    absent_deny: str,
+) -> Protection:
+    """Return what the host itself runs or trusts and would be writable.
+
+    Args:
+        rules: (kind, real path) of all rules of the host's files.
+        grants: real paths of the write grants.
+        config_files: policy and configuration files in use.
+        absent_deny: what keeps names that do not exist from being made.
+
+    Raises:
+        PolicyError: a grant lies in such a thing, or holds a link to one, or the name of one
+            that does not exist and cannot be kept.
+    """
+    found = Protection()
+    if not grants:
+        return found
+    decide = Decider(rules)
+    links: list[tuple[str, str, str]] = []
+    for kind, real, on_the_way, what in _host_files(config_files):
+        links += [(link, real, what) for link in on_the_way]
+        if kind == STATE:
+            _refuse_grants_in(os.path.join(real, ENVIRONMENTS), what, grants, decide)
+        elif kind != IMPORTED:
+            _refuse_grants_in(real, what, grants, decide)
+        elif real in grants:
+            found.notes.append(
+                f"host_imports_from_grant: {visible(real)} is on the host's sys.path"
+            )
+            continue
+        if not decide("write", real)[0]:
+            continue
+        if not _is_missing(real):
+            if real not in found.existing:
+                found.existing.append(real)
+        elif absent_deny in _HOLDS.get(kind, ()):
+            found.to_come.append(real)
+        elif kind in (CACHE, STATE):
+            raise PolicyError(
+                f"write: {visible(real)} does not exist and could be made by a guest; it is "
+                f"{what}: make it (mkdir -p {visible(real)}), so that it can be kept read-only, or "
+                'set absent_deny="wall", or grant less',
+                field="write",
+                value=real,
+            )
+        elif kind == IMPORTED:
+            found.notes.append(
+                f"host_imports_from_grant: {visible(real)}, which does not exist, is on the host's "
+                "sys.path"
+            )
+    _refuse_links(links, [*rules, *(("deny_write", path) for path in found.existing)])
+    return found
+
+
+def _refuse_grants_in(real: str, what: str, grants: Sequence[str], decide: Decider) -> None:
+    for grant in grants:
+        if is_within(grant, real) and decide("write", grant)[0]:
+            raise PolicyError(
+                f"write: {grant} lies in {real}, {what}: what a guest writes there the host "
+                "would run; grant another folder",
+                field="write",
+                value=grant,
+            )
+
+
+def _refuse_links(links: Sequence[tuple[str, str, str]], plain: list[tuple[str, str]]) -> None:
+    """Refuse links that a guest could replace: no mount can cover a link."""
+    decide = Decider(plain)
+    for link, real, what in links:
+        if decide("write", link)[0]:
+            raise PolicyError(
+                f"write: {visible(link)} is a link to {visible(real)}, {what}, and a guest could "
+                f"put something else in its place; put {visible(real)} itself there, or move the "
+                "link out of the grant",
+                field="write",
+                value=link,
+            )
+
+
+def _host_files(config_files: Iterable[str]) -> Iterator[tuple[str, str, list[str], str]]:
+    """Yield (what becomes of it, real path, links on the way, what it is) of the host's own."""
+    with Resolver() as resolver:
+        for kind, path, what in _candidates(config_files):
+            try:
+                whole = os.path.join(os.getcwd(), path)
+            except FileNotFoundError:
+                continue  # relative to a folder that is gone
+            if whole in resolver.links:
+                continue
+            real = resolver(whole)
+            yield kind, real, [link for link, _ in resolver.links[whole]], what
+
+
+def _is_missing(path: str) -> bool:
+    """Tell whether nothing is there; what cannot be looked at is not missing."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _candidates(config_files: Iterable[str]) -> Iterator[tuple[str, str, str]]:
+    # /usr as a prefix holds far more than the interpreter; what it runs is named below.
+    for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix):
+        if os.path.realpath(prefix) not in ("/", "/usr", "/usr/local"):
+            yield PROTECTED, prefix, "the prefix of the host's Python"
+    yield PROTECTED, os.path.dirname(os.__file__), "the host's standard library"
+    for program in (sys.executable, _running()):
+        if program:
+            yield PROTECTED, program, "the host's interpreter"
+    for entry in sys.path:
+        if os.path.basename(entry) in ("site-packages", "dist-packages"):
+            yield PROTECTED, entry, "packages that the host imports"
+    yield PROTECTED, os.path.dirname(os.path.abspath(visruntime.__file__)), "the package visruntime"
+    yield PROTECTED, _native.BINARY_DIRECTORY, "the executables of visruntime"
+    for cache in _caches():
+        yield CACHE, cache, "a cache from which installers link files into other environments"
+    if os.path.isabs(state_folder()):
+        yield STATE, state_folder(), "where visruntime keeps environments, which other guests run"
+    if sys.pycache_prefix:
+        yield CACHE, sys.pycache_prefix, "the place of the code that the host has compiled"
+    for path in config_files:
+        yield PROTECTED, path, "a policy or configuration file in use"
+    for entry in sys.path:
+        yield IMPORTED, entry, "a folder from which the host imports"
+
+
+def _running() -> str:
+    """Return the program that really runs: the host's argv[0] may say something else."""
+    try:
+        return os.readlink("/proc/self/exe")
+    except OSError:
+        return ""
+
+
+def _caches() -> Iterator[str]:
+    home = os.path.expanduser("~")  # stays as it is where neither HOME nor an account says more
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(home, ".cache")
+    for name, default in (("UV_CACHE_DIR", "uv"), ("PIP_CACHE_DIR", "pip")):
+        path = os.environ.get(name) or os.path.join(cache, default)
+        if not path.startswith("~"):
+            yield path
+
+
+def state_folder() -> str:
+    """Return the path below which this package keeps things: ``$XDG_CACHE_HOME/visruntime``."""
+    cache = os.environ.get("XDG_CACHE_HOME") or ""
+    if not os.path.isabs(cache):  # as the XDG specification has it
+        cache = os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(cache, "visruntime")

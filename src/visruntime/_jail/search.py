@@ -1,0 +1,251 @@
+"""What a mount alone does not tame (sockets, FIFOs, privileged files), and what holds secrets.
+
+A read-only mount stops neither connect(2) nor writing to a FIFO, so such files are found
+when a jail opens and masked, and so are the secrets, in the same walk. What appears later is
+not covered; SECURITY.md says so.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from visruntime import _native
+from visruntime._jail.links import (
+    names_by_file,
+    notes_on_names,
+    read_only_paths,
+    refuse_conflict,
+)
+from visruntime._jail.secrets import Secrets
+from visruntime._policy.decider import Decider
+from visruntime._policy.links import Resolver
+from visruntime._policy.paths import NOT_LOOKED_THROUGH, ancestors, is_within
+from visruntime.errors import PolicyError, PolicyUnsupported
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+    from visruntime.policy import Rule
+
+__all__ = ["REASONS", "Findings", "look_through"]
+
+MOST_ENTRIES = 5_000_000
+"""Names below the grants of one policy that are looked at."""
+MOST_FINDINGS = 1024
+"""Sockets and the like that one grant may hold: each costs mounts."""
+MOST_LINKS = 1_000_000
+"""Names of files with several names that one grant may hold: 32 bytes each."""
+MOST_SECRETS = 10_000
+"""Files with secrets that one grant may hold: as many as a policy may have rules."""
+
+REASONS = {
+    "s": "a socket that no entry of sockets names",
+    "f": "a FIFO where nothing may be written",
+    "u": "a folder that cannot be looked through",
+}
+
+
+class Findings:
+    """What was found in the grants.
+
+    ``masked`` has (path, why) of what is covered, ``secrets`` the same of what holds secrets,
+    ``reopened`` the grants that `reveal` makes inside of those, as (kind, path),
+    ``read_only`` what stays as it is, and ``notes`` what is not covered.
+    """
+
+    __slots__ = ("masked", "notes", "read_only", "reopened", "secrets")
+
+    def __init__(self) -> None:
+        self.masked: list[tuple[str, str]] = []
+        self.secrets: list[tuple[str, str]] = []
+        self.reopened: list[tuple[str, str]] = []
+        self.read_only: list[str] = []
+        self.notes: list[str] = []
+
+
+def look_through(
+    written: Sequence[Rule],
+    rules: Sequence[tuple[str, str, bool, bool]],
+    protected: Sequence[str],
+    reveal: Sequence[str],
+    *,
+    host_root: bool,
+    granted: frozenset[str] = frozenset(),
+) -> Findings:
+    """Look through every grant of the caller.
+
+    Args:
+        written: the rules of the policy's own fields, resolved.
+        rules: all rules, as (kind, path, is private, is a grant).
+        protected: what stays read-only unasked.
+        reveal: the secret paths that the policy lifts, resolved.
+        granted: sockets that the policy names.
+
+    Raises:
+        PolicyUnsupported: something cannot be looked at, there is too much of it, or a file
+            has a name that gives what another one denies.
+    """
+    findings = Findings()
+    plain = [(kind, path) for kind, path, private, _ in rules if not private]
+    places = _places(written, host_root=host_root)
+    sockets = _bound_elsewhere(plain)
+    if not places and not sockets:
+        return findings
+    every = Decider([rule[:2] for rule in rules])
+    decide = Decider([*plain, *(("deny_write", path) for path in protected)])
+    secrets = Secrets(reveal)
+    # One name of a file may deny what another one gives: only then are all of them needed.
+    many = any(rule.kind not in ("read", "deny_exec") for rule in written)
+    grants = [rule.path for rule in written if rule.kind == "write"]
+    walk = _Walk(grants, _native.Names(rules, protected) if many else None)
+    for place in places:
+        walk.through(place, secrets.names_in(place))
+    for path in [path for kind, path in walk.found if kind == "k"]:
+        secrets.found(path)
+    for place in sorted({*places, *secrets.revealed_folders()}):
+        walk.through(place, secrets.names_in(place) if place in places else b"")
+
+    def seen(paths: Iterable[str]) -> list[str]:
+        # What a place of the jail's own covers is out of sight under that name.
+        return [path for path in paths if not rules[every("read", path)[1]][2]]
+
+    ids = secrets.with_other_names()
+    files = names_by_file(seen(walk.names_of(ids))) if ids else {}
+    findings.secrets, findings.reopened = secrets.judge(every, rules, files, places)
+    findings.notes += secrets.notes
+    if walk.names is not None:
+        judged = walk.names.judge([one for one in ids if one not in files])
+        if judged.conflict is not None:
+            refuse_conflict(seen(walk.names_of([judged.conflict])), decide)
+        findings.read_only += read_only_paths(judged.folders, grants, decide)
+        findings.notes += notes_on_names(judged)
+    walk.found |= {("s", path): None for path in sockets}
+    for kind, path in walk.found:
+        if kind != "k" and path not in granted:
+            _judge(findings, rules, every, decide, kind, path)
+    return findings
+
+
+class _Walk:
+    """What was found in places that lie side by side; none is looked through twice."""
+
+    __slots__ = ("_grants", "_tops", "found", "names")
+
+    def __init__(self, grants: Sequence[str], names: _native.Names | None) -> None:
+        self._grants = grants
+        self._tops: list[str] = []
+        self.found: dict[tuple[str, str], None] = {}
+        self.names = names
+
+    def through(self, place: str, secrets: bytes) -> None:
+        """Look through *place*, unless a folder above it was, and it with it."""
+        if any(is_within(place, top) for top in self._tops):
+            left_out = any(
+                kind in ("k", "u") and (kind, top) in self.found
+                for top in ancestors(place)
+                for kind in ("k", "u")
+            )
+            if not left_out or place in self._tops:
+                return
+        self._tops.append(place)
+        writable = any(is_within(one, place) or is_within(place, one) for one in self._grants)
+        self.found |= dict.fromkeys(
+            _search(
+                place,
+                secrets=secrets,
+                links=self.names,
+                most_links=MOST_LINKS,
+                set_id=writable and os.geteuid() == 0,
+                capabilities=writable,
+            )
+        )
+
+    def names_of(self, files: Sequence[tuple[int, int]]) -> list[str]:
+        """Return all names of files, (device, inode) each."""
+        return sorted(
+            {path for top in self._tops for kind, path in _search(top, wanted=files) if kind == "h"}
+        )
+
+
+def _search(place: str, **options: Any) -> list[tuple[str, str]]:
+    try:
+        return _native.search(
+            place,
+            most_entries=MOST_ENTRIES,
+            most_findings=MOST_FINDINGS,
+            most_secrets=MOST_SECRETS,
+            **options,
+        )
+    except _native.NativeError as error:
+        raise PolicyUnsupported(
+            f"{place}: {error}; grant smaller folders", field="read", value=place
+        ) from None
+
+
+def _judge(
+    findings: Findings,
+    rules: Sequence[tuple[str, str, bool, bool]],
+    every: Decider,
+    decide: Decider,
+    kind: str,
+    path: str,
+) -> None:
+    readable, index = every("read", path)
+    if not readable or rules[index][2]:
+        return  # out of sight: denied, or behind a place of the jail's own
+    writable = decide("write", path)[0]
+    if kind == "i":
+        if writable:
+            findings.read_only.append(path)
+    elif kind != "f" or not writable:
+        findings.masked.append((path, REASONS[kind]))
+
+
+def _places(written: Sequence[Rule], *, host_root: bool) -> list[str]:
+    """Return what the guest may see of the host, each folder before those in it."""
+    found = {rule.path for rule in written if rule.kind in ("read", "write")}
+    if host_root:
+        for entry in os.scandir("/"):
+            if entry.is_dir(follow_symlinks=False) and entry.name not in NOT_LOOKED_THROUGH:
+                found.add(entry.path)
+    return sorted(found)
+
+
+def _bound_elsewhere(plain: Sequence[tuple[str, str]]) -> list[str]:
+    """Return the sockets of this network namespace (proc(5)) in what was not looked through."""
+    try:
+        with open("/proc/net/unix", "rb") as table:
+            lines = table.read().splitlines()[1:]
+    except OSError:
+        return []
+    tops = {path for kind, path in plain if kind in ("read", "write")}
+    found = []
+    for line in lines:
+        fields = line.split(None, 7)
+        if len(fields) != 8 or not fields[7].startswith(b"/"):
+            continue
+        path = os.fsdecode(fields[7])
+        if any(top in tops for top in ancestors(os.path.normpath(path))):
+            real = _within(path, tops)
+            if real and _is_socket(real):
+                found.append(real)
+    return sorted(found)
+
+
+def _within(path: str, tops: Iterable[str]) -> str:
+    """Return where *path* leads in *tops*; whoever bound a socket there chose the words."""
+    try:
+        with Resolver(within=tops) as resolver:
+            return resolver(path)
+    except PolicyError:
+        return ""
+
+
+def _is_socket(path: str) -> bool:
+    try:
+        return stat.S_ISSOCK(os.lstat(path).st_mode)
+    except OSError:
+        return False

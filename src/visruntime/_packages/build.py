@@ -1,0 +1,258 @@
+"""Build an environment: uv, in a jail of its own.
+
+The jail sees uv, the interpreter, the wheelhouse or cache, and copies of what is asked for. It
+has the network only where the owner named an index. What comes out is a guest's work;
+`_packages/tree.py` says what becomes of it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from visruntime._packages.store import remove_tree
+from visruntime._packages.uv import certificates, host_cache, variables
+from visruntime._runtime.redact import secrets_of, shown
+from visruntime.errors import CommandTimeout, EnvironmentNotBuilt
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from visruntime._packages.request import Request
+    from visruntime.environments import Interpreter
+    from visruntime.events import EnforcementReport
+    from visruntime.jail import Jail
+    from visruntime.policy import JailPolicy, Secret
+
+__all__ = ["Build", "Sources"]
+
+BUILD_PROCESSES = 1024
+"""Processes and threads of a build; compilers of packages start many."""
+BUILD_SCRATCH = 4 * 1024**3
+"""Bytes in the private places of a build; packages are downloaded and unpacked elsewhere."""
+_MAX_TEXT = 4000
+_MAX_SHORT = 1000
+_MAX_LOCKED = 32 * 1024**2
+_SHARED = ("archive-", "simple-", "wheels-")
+"""Beginnings of what a build reads of the user's uv cache: wheels, and what is known of them."""
+
+
+class Sources:
+    """Where packages may come from, and what may be done with them.
+
+    ``index`` is ``None`` for no network, ``wheelhouses`` are folders of wheels, ``cache`` lets
+    a build without either read the user's own uv cache, ``wheels_only`` refuses packages whose
+    code would have to run to be built, ``resolve`` lets hashes be those that the sources give.
+    """
+
+    __slots__ = ("cache", "index", "resolve", "wheelhouses", "wheels_only")
+
+    def __init__(
+        self,
+        *,
+        index: str | None,
+        wheelhouses: tuple[str, ...],
+        cache: bool,
+        wheels_only: bool,
+        resolve: bool,
+    ) -> None:
+        self.index = index
+        self.wheelhouses = wheelhouses
+        self.cache = cache
+        self.wheels_only = wheels_only
+        self.resolve = resolve
+
+    def arguments(self) -> list[str]:
+        """The arguments of uv that say so."""
+        words = [word for folder in self.wheelhouses for word in ("--find-links", folder)]
+        if self.index is None and self.wheelhouses:
+            words.append("--no-index")
+        return [*words, "--only-binary", ":all:"] if self.wheels_only else words
+
+
+class Build:
+    """One build under way: *folder* is what its jail may write in, and afterwards holds ``venv``.
+
+    ``locked`` is what was installed, as requirements with versions and hashes; ``report`` says
+    what enforced the jail.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        request: Request,
+        sources: Sources,
+        interpreter: Interpreter,
+        *,
+        uv: str,
+        seconds: float,
+        progress: Callable[[str], None],
+    ) -> None:
+        self._folder = folder
+        self._request = request
+        self._sources = sources
+        self._interpreter = interpreter
+        self._uv = uv
+        self._deadline = time.monotonic() + seconds
+        self._seconds = seconds
+        self._progress = progress
+        self._shared = None
+        if sources.cache and sources.index is None and not sources.wheelhouses:
+            self._shared = host_cache()
+        self.locked = b""
+        self.report: EnforcementReport | None = None
+
+    def run(self) -> None:
+        """Do all steps.
+
+        Raises:
+            EnvironmentNotBuilt: with the words of uv.
+        """
+        from visruntime.jail import Jail
+
+        for name, content in self._request.files.items():
+            with open(os.path.join(self._folder, name), "xb") as file:
+                file.write(content)
+        with Jail(self._policy(), implicit_read=self._interpreter.grants) as jail:
+            self.report = jail.report
+            try:
+                self._install(jail, self._lock(jail))
+            except CommandTimeout:
+                raise EnvironmentNotBuilt(
+                    f"building {self._request.label} took longer than {self._seconds:.0f} s"
+                ) from None
+        try:
+            remove_tree(os.path.join(self._folder, "cache"))
+        except OSError as error:
+            raise EnvironmentNotBuilt(f"the cache of the build: {error.strerror}") from None
+
+    def _lock(self, jail: Jail) -> str:
+        """Find out what exactly to install; return the name of the file that says it."""
+        request, sources = self._request, self._sources
+        python = ["--python", self._interpreter.program]
+        wanted = "requirements.in"
+        if request.export is not None:
+            wanted = "exported.txt"
+            self._progress(f"reading the lock of {request.label}")
+            export = ["export", *request.export, "--format", "requirements.txt"]
+            self._call(jail, [*export, *python, "--output-file", wanted])
+        if sources.resolve and not self._is_hashed(jail, wanted):
+            self._progress(f"resolving what {request.label} asks for")
+            resolve = ["pip", "compile", "--generate-hashes", "--no-header", "--no-annotate"]
+            resolve += [*sources.arguments(), *python, wanted]
+            wanted = "resolved.txt"
+            self._call(jail, [*resolve, "--output-file", wanted])
+        self.locked = self._read(jail, wanted)
+        return wanted
+
+    def _install(self, jail: Jail, locked: str) -> None:
+        self._progress(f"installing the packages of {self._request.label}")
+        self._call(jail, ["venv", "--relocatable", "--python", self._interpreter.program, "venv"])
+        install = ["pip", "install", "--python", "venv/bin/python", "--require-hashes"]
+        install += [*self._sources.arguments(), "--compile-bytecode", "--requirements", locked]
+        self._call(jail, install)
+
+    def _is_hashed(self, jail: Jail, name: str) -> bool:
+        if self._request.hashed is not None:
+            return self._request.hashed
+        text = self._read(jail, name).decode("utf-8", "replace").replace("\\\n", " ")
+        return all("--hash=" in line for line in text.splitlines() if line.strip())
+
+    def _read(self, jail: Jail, name: str) -> bytes:
+        # By the jail's own rights: a build of a package may have put a link there.
+        return jail.read_bytes(os.path.join(self._folder, name), max_bytes=_MAX_LOCKED)
+
+    def _call(self, jail: Jail, arguments: list[str]) -> None:
+        left = max(self._deadline - time.monotonic(), 0.1)
+        result = jail.run([self._uv, *arguments], cwd=self._folder, timeout=left)
+        text = shown(result.stderr, self._secrets(jail.policy.env))[-_MAX_TEXT:].strip()
+        if result.exit_code == 0:
+            for line in text.splitlines():
+                self._progress(line)
+            return
+        ended = f"signal {result.signal}" if result.exit_code is None else result.exit_code
+        raise EnvironmentNotBuilt(
+            f"uv {arguments[0]} ended with {ended} for {self._request.label}: "
+            f"{_in_short(text)}{self._fix(text)}",
+            output=text,
+        )
+
+    def _secrets(self, variables: Mapping[str, str | Secret]) -> set[str]:
+        """Return what no message shows: index and proxies, as they are and without their passwords."""
+        from urllib.parse import unquote, urlsplit
+
+        found = set()
+        for text in secrets_of(variables):
+            found |= {text, text.rstrip("/")}
+            try:
+                address = urlsplit(text)
+            except ValueError:
+                continue
+            who, _, host = address.netloc.rpartition("@")
+            if who:  # which uv leaves out itself
+                found.add(address._replace(netloc=host).geturl().rstrip("/"))
+            password = who.partition(":")[2]
+            found |= {who, unquote(who), password, unquote(password)}
+        return found
+
+    def _fix(self, text: str) -> str:
+        """Say what would help, as far as the words of uv tell."""
+        lower = text.lower()
+        if "--require-hashes" in lower:
+            return (
+                '; hashes="resolve" takes those that the wheelhouse or index gives, and holds the '
+                "environment to them from then on"
+            )
+        if "no usable wheels" in lower or ("source" in lower and "is disabled" in lower):
+            return (
+                "; only wheels are installed, since anything else runs its own code to be built; "
+                "wheels_only=False (--allow-builds) lets it, in the jail of the build"
+            )
+        if self._sources.index is None:
+            return (
+                '; nothing was fetched, since no index was given: index="default" (--index default) '
+                "lets the build reach one, wheelhouse= (--wheelhouse DIR) is a folder of wheels"
+            )
+        return ""
+
+    def _policy(self) -> JailPolicy:
+        from visruntime._policy.paths import escape
+        from visruntime.policy import Egress, JailPolicy, Limits
+
+        sources = self._sources
+        read = [self._uv, *sources.wheelhouses]
+        environment = variables(self._make_cache(), sources.index)
+        if self._shared is not None:
+            read.append(self._shared)
+            environment["UV_LINK_MODE"] = "copy"  # there are no links across two mounts
+        if sources.index is not None:
+            read += certificates()
+        return JailPolicy(
+            read=[escape(path) for path in dict.fromkeys(read)],
+            write=[escape(self._folder)],
+            env=environment,
+            egress=Egress.OFF if sources.index is None else Egress.OPEN,
+            limits=Limits(
+                processes=BUILD_PROCESSES, scratch=BUILD_SCRATCH, wall_seconds=self._seconds
+            ),
+        )
+
+    def _make_cache(self) -> str:
+        """Make the cache of this build: empty, but for links to the user's own, read-only there."""
+        cache = os.path.join(self._folder, "cache")
+        os.mkdir(cache, 0o700)
+        if self._shared is not None:
+            with os.scandir(self._shared) as entries:
+                for entry in entries:
+                    if entry.name.startswith(_SHARED) and entry.is_dir(follow_symlinks=False):
+                        os.symlink(entry.path, os.path.join(cache, entry.name))
+        return cache
+
+
+def _in_short(text: str) -> str:
+    """Return what uv said in one line, without the marks of its layout."""
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    first = next((i for i, line in enumerate(lines) if line.startswith("error")), 0)
+    said = " ".join(line for line in lines[first:] if line and not line.startswith("hint:"))
+    return said[:_MAX_SHORT].rstrip(".") or "it said nothing"

@@ -1,0 +1,111 @@
+"""Find uv, and say how it is called in the jail of a build."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from visruntime._policy.links import named_path
+from visruntime._policy.values import Secret
+from visruntime.elf import Program
+from visruntime.errors import PolicyError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["DEFAULT_INDEX", "certificates", "find_uv", "host_cache", "variables"]
+
+DEFAULT_INDEX = "default"
+"""As an index: the one that uv itself takes."""
+
+_CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+
+
+def find_uv(given: str | os.PathLike[str] | None = None) -> str:
+    """Return the real path of uv: *given*, or the first program of that name that is found.
+
+    It runs in the build's jail only.
+
+    Raises:
+        PolicyError: there is none; the message says how to get it. Or *given* is reached through a
+            link that a guest could have made.
+    """
+    if given is not None:
+        path = named_path("uv", given)
+        problem = _problem(path)
+        if problem:
+            raise PolicyError(f"environment: uv={given!s}: {problem}", field="environment")
+        return path
+    tried = []
+    for candidate in dict.fromkeys(_candidates()):
+        path = os.path.realpath(candidate)
+        if not os.path.isfile(path):
+            continue
+        problem = _problem(path)
+        if not problem:
+            return path
+        tried.append(f"{candidate}: {problem}")
+    seen = f" ({'; '.join(tried)})" if tried else ""
+    raise PolicyError(
+        f"environment: uv is not installed here{seen}; install it (pipx install uv), or name it "
+        "with uv=",
+        field="environment",
+    )
+
+
+def _problem(path: str) -> str:
+    if not os.access(path, os.X_OK):
+        return "it is not executable"
+    try:
+        Program(path)
+    except (OSError, ValueError) as problem:
+        return str(problem)
+    return ""
+
+
+def _candidates() -> Iterator[str]:
+    """Yield where uv may be; a version manager's shim is a script and is passed over."""
+    if os.environ.get("UV"):  # which uv sets for what it runs
+        yield os.environ["UV"]
+    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        if os.path.isabs(folder):  # the current folder may be a guest's
+            yield os.path.join(folder, "uv")
+    for prefix in (sys.prefix, sys.base_prefix):
+        yield os.path.join(prefix, "bin", "uv")
+    for folder in ("~/.local/bin", "~/.cargo/bin"):
+        yield os.path.join(os.path.expanduser(folder), "uv")
+
+
+def variables(cache: str, index: str | None) -> dict[str, str | Secret]:
+    """Return the environment of uv: nothing of the user's configuration decides what it does."""
+    given: dict[str, str | Secret] = {
+        "UV_CACHE_DIR": cache,
+        "UV_NO_CONFIG": "1",
+        "UV_NO_PROGRESS": "1",
+        "UV_PYTHON_DOWNLOADS": "never",
+    }
+    if index is None:
+        given["UV_OFFLINE"] = "1"
+        return given
+    if index != DEFAULT_INDEX:
+        given["UV_DEFAULT_INDEX"] = Secret(index)  # it may hold a password
+    given |= {name: os.environ[name] for name in _CERTIFICATES if os.environ.get(name)}
+    for name in (*_PROXIES, *map(str.lower, _PROXIES)):
+        if os.environ.get(name):
+            given[name] = Secret(os.environ[name])
+    return given
+
+
+def certificates() -> list[str]:
+    """Return the files of certificates that the user's variables name."""
+    paths = [os.path.realpath(os.environ.get(name) or "/nonexistent") for name in _CERTIFICATES]
+    return [path for path in paths if os.path.exists(path) and path != "/"]
+
+
+def host_cache() -> str | None:
+    """Return the folder of the user's own uv cache if there is one."""
+    default = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    path = os.path.realpath(os.environ.get("UV_CACHE_DIR") or os.path.join(default, "uv"))
+    return path if os.path.isdir(path) else None

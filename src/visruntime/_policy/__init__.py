@@ -1,0 +1,1 @@
+"""What a policy says and decides: paths, rules, patterns, links; nothing here writes."""

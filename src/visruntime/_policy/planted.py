@@ -1,0 +1,67 @@
+"""Whether a name on the host says what its owner meant, or what somebody else put there.
+
+Whoever may write in a folder can put a file of root's there by renaming it, without being able
+to read it; so can a guest of an earlier jail, in a folder that it was granted.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from visruntime._policy.paths import ancestors
+
+__all__ = ["is_planted"]
+
+
+def is_planted(path: str, owner: int) -> bool:
+    """Tell whether others than root and uid *owner* could have put what is at real *path* there.
+
+    Looks at the folders above: who may rename in one of them chooses what is at *path*. What
+    cannot be looked at is taken for planted.
+    """
+    steps = list(ancestors(path))
+    try:
+        status = [os.lstat(step) for step in steps]
+    except OSError:
+        return True
+    return any(
+        _others_write(folder, owner) and not _stays(folder, status[index + 1], owner)
+        for index, folder in enumerate(status[:-1])
+    )
+
+
+def _others_write(folder: os.stat_result, owner: int) -> bool:
+    if folder.st_uid not in (0, owner) or folder.st_mode & stat.S_IWOTH:
+        return True
+    # The group of an owner's own folder is mostly one that has only the owner in it.
+    return bool(folder.st_mode & stat.S_IWGRP) and not (
+        folder.st_gid == 0 or _is_private_group(folder.st_gid, owner)
+    )
+
+
+def _is_private_group(group: int, owner: int) -> bool:
+    import grp
+    import pwd
+
+    try:
+        user = pwd.getpwuid(owner)
+        members = grp.getgrgid(group).gr_mem
+    except KeyError:
+        return group == owner
+    return user.pw_gid == group and set(members) <= {user.pw_name} and group != 0
+
+
+def _stays(folder: os.stat_result, entry: os.stat_result, owner: int) -> bool:
+    """Tell whether a sticky *folder*, such as /tmp, keeps others from having put *entry* there.
+
+    They cannot rename what is in it and not theirs, and moving a folder to another place takes
+    the right to write in it. A file they can move there from a folder of their own.
+    """
+    sticky = folder.st_mode & stat.S_ISVTX and folder.st_uid in (0, owner)
+    return bool(
+        sticky
+        and stat.S_ISDIR(entry.st_mode)
+        and entry.st_uid in (0, owner)
+        and not entry.st_mode & (stat.S_IWOTH | stat.S_IWGRP)
+    )

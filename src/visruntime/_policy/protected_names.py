@@ -1,0 +1,274 @@
+"""What `JailPolicy.workspace` keeps as it is: an explicit list, and what git's settings name."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+
+from visruntime._host.files import open_regular
+from visruntime._policy.paths import is_within
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["PROTECTED_NAMES", "further_names"]
+
+PROTECTED_NAMES = (
+    # Version control: hooks, configuration, and what leads to another configuration. Git
+    # takes both from the folder that .git/commondir names (gitrepository-layout(5)), and takes
+    # the workspace itself for a repository where .git is none and HEAD is there. What rebase
+    # and am have left to do can be commands; --continue runs them.
+    "HEAD",
+    ".git/hooks",
+    ".git/config",
+    ".git/config.worktree",
+    ".git/commondir",
+    ".git/info/attributes",
+    ".git/modules",
+    ".git/rebase-apply",
+    ".git/rebase-merge",
+    ".git/sequencer",
+    ".githooks",
+    ".gitmodules",
+    ".hg/hgrc",
+    ".hg/hgrc-not-shared",
+    ".hg/sharedpath",
+    ".jj/repo/config.toml",
+    ".jj/workspace-config.toml",
+    ".sl/config",
+    ".sl/sharedpath",
+    "_darcs/prefs/defaults",
+    # What hooks of git run, and what servers run after a push.
+    ".husky",
+    ".lefthook",
+    ".lefthook-local.yml",
+    ".lefthook.json",
+    ".lefthook.toml",
+    ".lefthook.yaml",
+    ".lefthook.yml",
+    "lefthook-local.yml",
+    "lefthook.json",
+    "lefthook.toml",
+    "lefthook.yaml",
+    "lefthook.yml",
+    ".config/lefthook.yml",
+    ".pre-commit-config.yaml",
+    ".circleci",
+    ".github/actions",
+    ".github/workflows",
+    ".gitlab-ci.yml",
+    # Shells, editors and tools behind them that run or obey what lies in a folder that is
+    # opened: a language server starts cargo, an extension yarn.
+    ".envrc",
+    ".mise.toml",
+    "mise.toml",
+    ".vscode",
+    ".idea",
+    ".zed",
+    ".helix",
+    ".devcontainer",
+    ".devcontainer.json",
+    ".dir-locals.el",
+    ".dir-locals-2.el",
+    ".exrc",
+    ".nvim.lua",
+    ".nvimrc",
+    ".vimrc",
+    ".cargo/config",
+    ".cargo/config.toml",
+    ".npmrc",
+    ".pnpmfile.cjs",
+    ".yarn/plugins",
+    ".yarn/releases",
+    ".yarnrc",
+    ".yarnrc.yml",
+    # Coding agents: permissions, hooks, servers to start.
+    ".agents",
+    ".aider.conf.yml",
+    ".amazonq",
+    ".claude",
+    ".codex",
+    ".continue",
+    ".cursor",
+    ".gemini",
+    ".kiro",
+    ".mcp.json",
+    ".opencode",
+    "opencode.json",
+    "opencode.jsonc",
+    ".qwen",
+    ".roo",
+    ".windsurf",
+    "visruntime.toml",
+)
+"""Names in a workspace that the host's tools run or obey without being asked to.
+
+`JailPolicy.workspace` denies writing them, whether they exist or not. Documents that agents
+only read, such as AGENTS.md, are not among them: a guest's work may be to write them. Nor is
+what somebody runs by asking for it, such as a Makefile or the scripts of package.json.
+"""
+
+MOST_BYTES = 1 << 20
+"""Largest configuration of git that is read."""
+MOST_FILES = 32
+"""Most of them, with those that they include."""
+MOST_CHARACTERS = 4096
+"""Of a setting, in which programs are looked for."""
+
+HOOKS = tuple(
+    (
+        "applypatch-msg commit-msg fsmonitor-watchman p4-changelist p4-post-changelist "
+        "p4-pre-submit p4-prepare-changelist post-applypatch post-checkout post-commit "
+        "post-index-change post-merge post-receive post-rewrite post-update pre-applypatch "
+        "pre-auto-gc pre-commit "
+        "pre-merge-commit pre-push pre-rebase pre-receive prepare-commit-msg proc-receive "
+        "push-to-checkout reference-transaction sendemail-validate update"
+    ).split()
+)
+"""Names of hooks (githooks(5)), for settings that look for them beside the work itself."""
+
+FILES = ("include.path", "includeif.path")
+COMMANDS = frozenset(
+    (
+        "core.askpass core.editor core.fsmonitor core.gitproxy core.pager core.sshcommand "
+        "credential.helper diff.command diff.external diff.textconv difftool.cmd difftool.path "
+        "filter.clean filter.process filter.smudge gpg.program hook.command interactive.difffilter "
+        "merge.driver mergetool.cmd mergetool.path sequence.editor submodule.update trailer.cmd "
+        "trailer.command uploadpack.packobjectshook"
+    ).split()
+)
+"""Settings (without what stands in quotes between section and name) that are programs to run."""
+
+SECTION = re.compile(r'\[\s*([A-Za-z0-9.-]+)(?:\s+"(?:[^"\\]|\\.)*")?\s*\]')
+SETTING = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=[ \t]*((?:[^\n\\]|\\.|\\\n)*))?")
+
+
+def further_names(folder: str) -> list[str]:
+    """Return the names below *folder* that this very workspace has to keep as well.
+
+    Those are the files and folders that the configuration of its git names, as hooks, as more
+    configuration or as programs; the administration of linked worktrees, where there are some;
+    where the submodules' repositories are; and of a folder that is a repository itself (a bare
+    one) what `PROTECTED_NAMES` keeps in ``.git``.
+    """
+    found = [".git/worktrees"] if os.path.lexists(f"{folder}/.git/worktrees") else []
+    git = _git_folder(folder)
+    if all(os.path.exists(f"{folder}/{name}") for name in ("HEAD", "objects", "refs")):
+        inner = [name.removeprefix(".git/") for name in PROTECTED_NAMES if name.startswith(".git/")]
+        found += [*inner, "worktrees"]
+        git = git or folder
+    found += [
+        os.path.join(path, ".git")
+        for name, path in _settings(f"{folder}/.gitmodules")
+        if name == "submodule.path"
+    ]
+    for path in _named(folder, git) if git else ():
+        found.append(os.path.relpath(path, folder))
+    return [
+        name
+        for name in dict.fromkeys(map(os.path.normpath, found))
+        if name not in PROTECTED_NAMES and not name.startswith("..") and not os.path.isabs(name)
+    ]
+
+
+def _git_folder(folder: str) -> str:
+    """Return where the configuration of the repository in *folder* is, "" where there is none."""
+    git = f"{folder}/.git"
+    if not os.path.isdir(git):
+        words = _read(git)
+        if not words.startswith("gitdir:"):
+            return ""
+        git = os.path.join(folder, words.removeprefix("gitdir:").strip())
+        common = _read(f"{git}/commondir").strip()
+        git = os.path.join(git, common) if common else git
+    return os.path.normpath(git)
+
+
+def _named(folder: str, git: str) -> Iterator[str]:
+    """Yield the paths inside of *folder* that the settings in *git* name."""
+    waiting = [f"{git}/config", f"{git}/config.worktree"]
+    for count, file in enumerate(waiting):
+        if count >= MOST_FILES:
+            return
+        for name, value in _settings(file):
+            if name in FILES:
+                path = os.path.normpath(
+                    os.path.join(os.path.dirname(file), os.path.expanduser(value))
+                )
+                waiting.append(path)
+                words = [path]
+            elif name == "core.hookspath":
+                here = os.path.normpath(os.path.join(folder, value)) == folder
+                words = list(HOOKS) if here else [value]
+            elif name in COMMANDS or name.startswith("pager."):
+                # A program that is only a word comes from PATH; its arguments may not.
+                words = [word for word in _words(value) if _is_file(folder, word)]
+            else:
+                continue
+            for word in words:
+                path = os.path.normpath(os.path.join(folder, os.path.expanduser(word)))
+                if is_within(path, folder) and path != folder:
+                    yield path
+
+
+def _words(command: str) -> list[str]:
+    try:
+        return shlex.split(command[:MOST_CHARACTERS].removeprefix("!"))
+    except ValueError:
+        return command.split()
+
+
+def _is_file(folder: str, word: str) -> bool:
+    path = os.path.join(folder, os.path.expanduser(word))
+    return "\0" not in word and len(word) < 4096 and os.path.isfile(path)
+
+
+def _settings(path: str) -> Iterator[tuple[str, str]]:
+    """Yield the settings of a configuration of git (git-config(1)), with names in lower case."""
+    text = _read(path).removeprefix("\ufeff")
+    section = ""
+    at = 0
+    while at < len(text):
+        if text[at].isspace():
+            at += 1
+            continue
+        header = SECTION.match(text, at)
+        setting = SETTING.match(text, at)
+        if header is not None:
+            section = header[1].partition(".")[0].lower()
+            at = header.end()
+        elif setting is not None:
+            yield f"{section}.{setting[1].lower()}", _value(setting[2] or "")
+            at = setting.end()
+        else:  # a comment, or what git refuses
+            end = text.find("\n", at)
+            at = len(text) if end < 0 else end + 1
+
+
+def _value(raw: str) -> str:
+    """Return the value that *raw* stands for: quotes and what they escape, comments left out."""
+    said = []
+    quoted = False
+    characters = iter(raw.replace("\\\n", ""))
+    for character in characters:
+        if character == "\\":
+            escaped = next(characters, "")
+            said.append({"n": "\n", "t": "\t", "b": "\b"}.get(escaped, escaped))
+        elif character == '"':
+            quoted = not quoted
+        elif character in "#;" and not quoted:
+            break
+        else:
+            said.append(character)
+    return "".join(said).strip()
+
+
+def _read(path: str) -> str:
+    try:
+        descriptor = open_regular(path, os.O_RDONLY)
+    except OSError:
+        return ""  # git reads nothing there either, or by a link that a jail refuses
+    with os.fdopen(descriptor, "rb") as file:
+        return os.fsdecode(file.read(MOST_BYTES))

@@ -1,0 +1,68 @@
+"""What of `MINIMAL_READ` this host has: looked at once for each jail, and each object once."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from visruntime._policy.paths import MINIMAL_READ
+
+__all__ = ["SystemRoots"]
+
+
+class SystemRoots:
+    """The entries of `MINIMAL_READ` that exist.
+
+    ``pairs`` has (path, real path) of each, ``links`` what those that are links say, and
+    ``status`` what stands at the real paths.
+    """
+
+    __slots__ = ("links", "pairs", "status")
+
+    def __init__(self) -> None:
+        self.pairs: list[tuple[str, str]] = []
+        self.links: dict[str, str] = {}
+        self.status: dict[str, os.stat_result] = {}
+        try:
+            names = os.listdir("/etc")
+        except OSError:
+            names = []
+        known = set(names)
+        for entry in MINIMAL_READ:
+            if entry.endswith("*"):
+                start = entry[len("/etc/") : -1]
+                for name in sorted(name for name in names if name.startswith(start)):
+                    self._add(f"/etc/{name}")
+            elif not entry.startswith("/etc/") or entry[len("/etc/") :] in known:
+                self._add(entry)
+
+    def _add(self, path: str) -> None:
+        try:
+            found = os.lstat(path)
+        except OSError:
+            return
+        if not stat.S_ISLNK(found.st_mode):
+            self.pairs.append((path, path))
+            self.status[path] = found
+            return
+        try:
+            self.links[path] = os.readlink(path)
+            target = self._target(path)
+            if target not in self.status:
+                self.status[target] = os.lstat(target)
+        except OSError:
+            target = os.path.realpath(path)  # it leads nowhere, and the rule with it
+        self.pairs.append((path, target))
+
+    def _target(self, path: str) -> str:
+        """Return where a link leads; most are /bin and its like, with one step into /usr."""
+        text = self.links[path]
+        near = f"/{text}" if not text.startswith("/") else text
+        folder, _, name = near.rpartition("/")
+        usr = self.status.get("/usr")
+        if path.count("/") == 1 and folder == "/usr" and usr and name not in ("", ".", ".."):
+            found = os.lstat(near)
+            if not stat.S_ISLNK(found.st_mode):
+                self.status[near] = found
+                return near
+        return os.path.realpath(path)

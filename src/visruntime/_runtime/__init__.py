@@ -1,0 +1,1 @@
+"""The parts of `visruntime.runtime`: its verbs, and one run from request to result."""

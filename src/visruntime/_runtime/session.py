@@ -1,0 +1,718 @@
+"""What jailed and trusted runtimes share: the verbs, and the one worker that they keep."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+from visruntime._callbacks.budget import Budget
+from visruntime._runtime.events import Feed, RunEvent
+from visruntime._runtime.handle import RunHandle
+from visruntime._runtime.missing import explain_missing
+from visruntime._runtime.request import names, run_request, text
+from visruntime._runtime.run import Run
+from visruntime._runtime.timeouts import as_timeouts
+from visruntime._worker.confinement import WorkerConfinement
+from visruntime._worker.copy import copy_worker
+from visruntime._worker.limit import Timeout
+from visruntime._worker.terminal import WorkerTerminal
+from visruntime.callbacks import Callbacks
+from visruntime.errors import (
+    CommandFailed,
+    CommandTimeout,
+    ForkRefused,
+    JailClosed,
+    ProtocolViolation,
+    WorkerDied,
+)
+from visruntime.worker import Worker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from visruntime._policy.values import Limits
+    from visruntime._runtime.reload import Reloaded
+    from visruntime._runtime.request import Ask
+    from visruntime._runtime.shared import Shared
+    from visruntime._runtime.timeouts import Timeouts
+    from visruntime._worker.start import Start
+    from visruntime._worker.tls import TlsSettings
+    from visruntime.environments import Interpreter
+    from visruntime.events import Violation
+    from visruntime.results import RunResult
+
+__all__ = ["OutputSink", "RuntimeSession"]
+
+EventSink = Callable[[RunEvent], object]
+"""Gets each event of a run as it comes."""
+OutputSink = Callable[[str, bytes], None]
+"""Gets ``"stdout"`` or ``"stderr"`` and each chunk as it comes."""
+
+
+class RuntimeSession:
+    """What jailed and trusted runtimes share: everything but the start of the process."""
+
+    _interpreter: Interpreter
+    _start: Start
+    _harden: bool
+    _output_limit: int | None
+    _tls: TlsSettings
+    _stdin: int | WorkerTerminal | None
+    _shared: Shared
+    _confinement = WorkerConfinement(native_modules="anywhere")
+
+    def __init__(self) -> None:
+        self._callbacks = Callbacks()
+        self._timeouts: Timeouts | None = None
+        self._worker: Worker | None = None
+        self._lock = threading.Lock()
+        self._closed = False
+        self._started: RunHandle | None = None
+        self._process_id = os.getpid()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        worker = getattr(self, "_worker", None)
+        if worker is not None and os.getpid() == self._process_id:
+            worker.kill()
+
+    # The verbs.
+
+    def run(
+        self,
+        code: str,
+        *,
+        inputs: Mapping[str, Any] | None = None,
+        timeout: float | Timeouts | None = None,
+        check: bool = False,
+        filename: str | None = None,
+        argv: list[str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: str | bytes | Ask | None = None,
+        isolation: str = "session",
+        tasks: str = "keep",
+        on_output: OutputSink | None = None,
+        on_event: EventSink | None = None,
+    ) -> RunResult:
+        """Run *code*; the value is that of its last statement if it is an expression.
+
+        An exception of the code is data: ``result.error``.
+
+        Args:
+            code: source text.
+            inputs: names to bind before the code runs; values cross as data.
+            timeout: seconds until the code is interrupted, or `Timeouts`.
+            check: raise when the code raised or left with an exit code other than 0.
+            filename: what tracebacks call the code; also becomes ``__file__``.
+            argv: becomes ``sys.argv`` for this run.
+            cwd: working directory for this run, as the guest sees paths.
+            env: environment variables beside the others, for this run.
+            stdin: text or bytes that the code and its children read, or a function that answers
+                ``input()`` and ``getpass`` from the prompt and whether a password is asked for
+                (``None`` for end of file). By default what the runtime was given: nothing.
+            isolation: ``"session"`` keeps names between runs; with ``"fresh"`` this run has a
+                ``__main__`` of its own, which ends with it.
+            tasks: what happens to asyncio tasks that are left at the end: ``"keep"`` (they go on
+                when the session awaits again) or ``"cancel"``; ``result.tasks`` names them.
+            on_output: gets output as it comes, in this thread.
+            on_event: gets each `RunEvent` as it comes, in this thread; the result is the last.
+
+        Raises:
+            CommandTimeout: time ran out; ``result`` holds the output so far.
+            WorkerDied: the worker ended.
+            ProtocolViolation: the worker broke its protocol and was ended.
+            GuestError: with *check*, the code raised.
+            CommandFailed: with *check*, the code left with another exit code than 0.
+            TypeError: an input cannot cross.
+        """
+        request, ask = run_request(
+            code, inputs, filename, argv, cwd, env, stdin, isolation=isolation, tasks=tasks
+        )
+        feed = self._new_feed(on_output=on_output, on_event=on_event, ask=ask)
+        result = self._request(request, timeout, feed)
+        feed.end(result)
+        if check and result.error is not None:
+            raise result.error.to_exception(result)
+        if check and result.exit_code:
+            raise CommandFailed(f"the code ended with exit code {result.exit_code}", result=result)
+        return result
+
+    def start(
+        self,
+        code: str,
+        *,
+        inputs: Mapping[str, Any] | None = None,
+        timeout: float | Timeouts | None = None,
+        filename: str | None = None,
+        argv: list[str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: str | bytes | Ask | None = None,
+        isolation: str = "session",
+        tasks: str = "keep",
+    ) -> RunHandle:
+        """Begin to run *code* and return while it runs; the arguments are those of :meth:`run`.
+
+        The run is driven by a thread of its own, in which functions of the host are called, too.
+        Until it is over the runtime is busy: other calls wait, and so does this one for an earlier
+        run.
+
+        Raises:
+            TypeError, ValueError: an argument is wrong. Everything else comes from
+                :meth:`RunHandle.result`.
+        """
+        request, ask = run_request(
+            code, inputs, filename, argv, cwd, env, stdin, isolation=isolation, tasks=tasks
+        )
+        timeouts = self._timeouts if timeout is None else as_timeouts(timeout)
+        handle = RunHandle(self._callbacks, ask)
+        with ExitStack() as held:
+            held.enter_context(self._exclusive())
+            self._started = handle
+            handle.start(
+                lambda: self._perform(request, timeouts, handle.feed), held.pop_all().close
+            )
+        return handle
+
+    def exec(
+        self,
+        code: str,
+        *,
+        inputs: Mapping[str, Any] | None = None,
+        timeout: float | Timeouts | None = None,
+    ) -> None:
+        """Run *code* for its effects.
+
+        Raises:
+            GuestError: the code raised; otherwise as :meth:`run`.
+        """
+        request = {"op": "exec", "code": text(code, "code"), "inputs": names(inputs)}
+        self._value(request | {"filename": None}, timeout)
+
+    def eval(
+        self,
+        code: str,
+        *,
+        inputs: Mapping[str, Any] | None = None,
+        timeout: float | Timeouts | None = None,
+    ) -> Any:
+        """Evaluate one expression and return its value, a claim of the guest.
+
+        Raises:
+            GuestError: the expression raised; otherwise as :meth:`run`.
+        """
+        request = {"op": "eval", "code": text(code, "code"), "inputs": names(inputs)}
+        return self._value(request | {"filename": None}, timeout)
+
+    def call(self, name: str, /, *args: Any, **kwargs: Any) -> Any:
+        """Call the guest's function of that (dotted) name with data.
+
+        Raises:
+            GuestError: the function raised, or there is none; otherwise as :meth:`run`.
+        """
+        request = {"op": "call", "name": text(name, "name"), "args": list(args), "kwargs": kwargs}
+        return self._value(request, None)
+
+    def get(self, name: str) -> Any:
+        """Return what the (dotted) name is bound to in the session, as data.
+
+        Raises:
+            GuestError: the name is not bound; otherwise as :meth:`run`.
+        """
+        return self._value({"op": "get", "name": text(name, "name")}, None)
+
+    def set(self, name: str, value: Any) -> None:
+        """Bind a name in the session."""
+        self._value({"op": "set", "inputs": names({name: value})}, None)
+
+    def set_timeouts(self, timeouts: float | Timeouts | None) -> None:
+        """Choose the limits of each later call that brings no ``timeout=`` of its own."""
+        self._timeouts = as_timeouts(timeouts)
+
+    # Functions of the host.
+
+    def expose(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        *,
+        check: bool = True,
+        error_data: Iterable[str] = (),
+    ) -> None:
+        """Let the guest call *function* by *name*, now and in every later worker.
+
+        A dotted name, ``"tools.add"``, is that of a function in a module: the guest imports
+        ``tools``. It runs in the thread that is in ``run``, or, where ``Timeouts(callback=)`` limits
+        it, in one of its own. It may be async: then it gets an event loop of its own. Its exceptions
+        cross as type name and message.
+
+        Args:
+            name: what the guest calls.
+            function: what is called.
+            check: check the arguments against the type hints before the call: another type, also
+                deep in a list or dict, is a TypeError in the guest, and nothing is called. A bool
+                is no int here, and an int is a float.
+            error_data: names of attributes of its exceptions that the guest may have, as far as
+                they are data, in ``data`` of the error.
+
+        Raises:
+            ValueError: *name* is no name, or would hide another one or the standard library.
+            TypeError: *function* cannot be called, or has a type hint that cannot be checked.
+        """
+        self._expose_all({name: function}, check=check, error_data=error_data)
+
+    def expose_module(
+        self,
+        name: str,
+        functions: Mapping[str, Callable[..., Any]],
+        *,
+        check: bool = True,
+        error_data: Iterable[str] = (),
+    ) -> None:
+        """Let the guest import a module *name* that holds *functions*; otherwise as :meth:`expose`.
+
+        It hides an installed module of that name.
+        """
+        members = {f"{name}.{member}": function for member, function in functions.items()}
+        self._expose_all(members, check=check, error_data=error_data)
+
+    def _expose_all(
+        self,
+        functions: Mapping[str, Callable[..., Any]],
+        *,
+        check: bool,
+        error_data: Iterable[str],
+    ) -> None:
+        for name, function in functions.items():
+            self._callbacks.add(name, function, check=check, error_data=error_data)
+        with self._exclusive():
+            if self._worker is not None:
+                self._expose(self._worker, list(functions))
+
+    def stubs(self, module: str | None = None) -> str:
+        """Return the text of a stub file (``.pyi``) for the exposed functions.
+
+        Args:
+            module: a module of host functions; by default those that are in no module.
+        """
+        from visruntime._callbacks.stubs import stub_text
+
+        return stub_text(self._callbacks.functions(module))
+
+    def limit_callbacks(
+        self,
+        *,
+        calls: int | None = None,
+        bytes: int | None = None,
+        seconds: float | None = None,
+    ) -> None:
+        """Limit what the guest's calls may take in each later run; ``None`` is no limit.
+
+        A call over the budget is refused with ``LimitExceeded``, without calling anything. A guest
+        that goes on in spite of very many refusals breaks the protocol.
+
+        Args:
+            calls: how many there may be.
+            bytes: what they and their answers may carry, as encoded.
+            seconds: time of the host's functions.
+        """
+        self._callbacks.budget = Budget(calls=calls, bytes=bytes, seconds=seconds)
+
+    # Control, from any thread.
+
+    def type_text(self, text: str, *, timeout: float = 5.0) -> None:
+        r"""Type *text* on the terminal of a runtime with ``stdin="pty"``, from any thread.
+
+        A line ends with ``"\n"``; ``"\x04"`` at the start of one is the end of the input. The guest
+        decides what becomes of it; as long as it reads nothing, some lines wait in the kernel.
+
+        Args:
+            text: what is typed; lines of at most 4,000 bytes.
+            timeout: seconds to wait for a worker, and for a guest that does not read.
+
+        Raises:
+            ValueError: the runtime has no terminal, or a line is too long.
+            TimeoutError: nobody read it in time; a part may have got in.
+        """
+        if not isinstance(self._stdin, WorkerTerminal):
+            raise ValueError(  # noqa: TRY004 (no type is wrong)
+                'the worker has no terminal; give the runtime stdin="pty"'
+            )
+        self._stdin.write(text.encode("utf-8", "surrogateescape"), timeout)
+
+    @property
+    def tls_strict(self) -> bool | None:
+        """The setting of that name, which every worker of this runtime starts with."""
+        return self._tls.strict
+
+    def interrupt(self) -> None:
+        """Break the run under way, from another thread; the session lives on.
+
+        The guest sees ``VisInterrupt``; a task that waits is cancelled first. An async function of
+        the host that the guest waits for is cancelled, and one that ``Timeouts(callback=)`` limits
+        is no longer waited for. ``run`` returns with ``error.interrupted`` and with ``stop``.
+        """
+        worker = self._worker
+        if worker is not None:
+            worker.ask_to_stop()
+
+    def kill(self) -> None:
+        """End the worker at once, from any thread; the next call starts a fresh one.
+
+        A call under way raises `WorkerDied` with ``stopped_by`` "killed". The session is lost.
+        """
+        worker = self._worker
+        if worker is not None:
+            worker.end()
+
+    def pause(self) -> None:
+        """Stop the worker and all that it started (SIGSTOP), from any thread, until :meth:`resume`.
+
+        A call under way goes on waiting, and no limit of `Timeouts` counts that time. Those of the
+        policy do: ``wall_seconds`` ends a paused worker, too.
+
+        Raises:
+            WorkerDied: there is no worker.
+        """
+        self._running_worker().suspend(suspended=True)
+
+    def resume(self) -> None:
+        """Let a paused worker go on.
+
+        Raises:
+            WorkerDied: there is no worker.
+        """
+        self._running_worker().suspend(suspended=False)
+
+    def ping(self, timeout: float = 2.0) -> float:
+        """Return in how many seconds the worker answered, whatever its Python code is doing.
+
+        Raises:
+            TimeoutError: it did not within *timeout* seconds: it is paused, or gone.
+            WorkerDied: there is no worker.
+        """
+        return self._running_worker().control.ping(timeout)
+
+    def stacks(self) -> str:
+        """Every Python thread of the worker as text; works while C code runs.
+
+        Raises:
+            TimeoutError: the worker did not answer.
+            WorkerDied: there is no worker.
+        """
+        return self._running_worker().stacks()
+
+    def _running_worker(self) -> Worker:
+        worker = self._worker
+        if worker is None:
+            raise WorkerDied("there is no worker now; the next call starts one")
+        return worker
+
+    def warm_up(self) -> None:
+        """Start the worker now, if there is none, so that the next call finds it ready.
+
+        Raises:
+            WorkerDied, ProtocolViolation: it could not be started.
+        """
+        with self._exclusive():
+            try:
+                self._live_worker()
+            except BaseException:
+                self._discard()
+                raise
+
+    def reset(self) -> None:
+        """Forget every name of the session; exposed functions stay.
+
+        With ``preload=`` the worker is ended, and the next call gets a fresh one. Without it
+        the worker stays, and with it what the code did to modules and to the process.
+        """
+        with self._exclusive():
+            if self._worker is None:
+                return
+            if self._shared.zygote is not None:
+                self._discard()
+                return
+        self._value({"op": "clear"}, None)
+
+    def reload(
+        self, how: str = "worker", *, paths: Sequence[str | os.PathLike[str]] = ()
+    ) -> Reloaded:
+        """Have the guest see code that has changed on disk.
+
+        Args:
+            how: ``"worker"`` ends the worker, and the next call gets a new one, without any name of
+                this session. ``"modules"`` imports anew what was imported from below *paths*; what
+                was made of the old modules goes on with the old code, and the result names it.
+            paths: folders of source; by default those of the `Environment`.
+
+        Raises:
+            ValueError: for modules, without any folder.
+            GuestError: the worker could not do it; otherwise as :meth:`run`.
+        """
+        from visruntime._runtime.reload import Reloaded, reload_modules
+
+        if how == "worker":
+            with self._exclusive():
+                self._discard()
+                if self._shared.zygote is not None:
+                    self._shared.zygote.close()  # it has imported the old code
+            return Reloaded(worker=True)
+        if how != "modules":
+            raise ValueError(f'how: "worker" or "modules", not {how!r}')
+        roots = [os.fspath(path) for path in paths] or list(self._sources())
+        if not roots:
+            raise ValueError("paths: name the folders of the code that is to be imported anew")
+        return reload_modules(self.eval, roots)
+
+    def fork(self) -> Self:
+        """Return another runtime whose session is a copy of this one's, independent from now on.
+
+        Its worker is a fork of this one's process, in the same jail: one trust domain. Names,
+        handles and exposed functions are there. Random numbers (`random`, the global ones of
+        numpy, `uuid`, `tempfile`) are seeded anew; the hash secret, the addresses of memory
+        and generators that the code made itself are the same in both. Open files and
+        connections are shared. Each of the two is closed on its own, and ends on its own; the
+        jail ends with the last.
+
+        Raises:
+            ForkRefused: the worker has threads, pending tasks, or modules that do not survive
+                a fork, or may start no process; it goes on as before.
+            WorkerDied: the worker, or the copy, ended or was not ready within 5 s.
+            ProtocolViolation: the worker, or the copy, broke its protocol and was ended.
+        """
+        with self._exclusive():
+            if not self._confinement.processes:
+                raise ForkRefused(
+                    "processes=False: the worker may start no process, a copy neither"
+                )
+            worker = copy_worker(self._live_worker(), broken=self._discard)
+            other = object.__new__(type(self))
+            other.__dict__.update(self.__dict__)
+            other._become_copy(worker)
+            return other
+
+    def _become_copy(self, worker: Worker) -> None:
+        """Replace what a copied runtime must not share with its original."""
+        self._worker = worker
+        self._lock = threading.Lock()
+        self._callbacks = self._callbacks.copy()
+        self._started = None
+        if isinstance(self._stdin, WorkerTerminal):
+            self._stdin = None  # the original's, which types on it and closes it
+        self._shared.enter(self)
+
+    def close(self) -> None:
+        """End the worker; it cannot be used afterwards.
+
+        A run that :meth:`start` began is cancelled; one that another thread is in is waited for.
+        The jail, if the runtime opened it, ends with the last of those forked from it.
+        """
+        if self._callbacks.in_callback():
+            raise RuntimeError("a host function cannot close the runtime that calls it")
+        if os.getpid() != self._process_id:
+            self._shared.leave(self)
+            return
+        self._closed = True
+        if self._started is not None:
+            self._started.cancel()
+        with self._lock:
+            worker, self._worker = self._worker, None
+            try:
+                if worker is not None:
+                    worker.close()
+            finally:
+                if isinstance(self._stdin, WorkerTerminal):
+                    self._stdin.close()
+                self._shared.leave(self)
+
+    def refuse_in_callback(self) -> None:
+        """Raise RuntimeError in a function of the host that a guest of this runtime is calling."""
+        if self._callbacks.in_callback():
+            raise RuntimeError(
+                "a host function cannot use the runtime that is calling it: that run is still "
+                "under way. Return a value to the guest and let it go on from there"
+            )
+
+    # How they work.
+
+    @contextmanager
+    def _exclusive(self) -> Iterator[None]:
+        self.refuse_in_callback()
+        if os.getpid() != self._process_id:
+            raise JailClosed("this runtime belongs to the process that made it, not to its child")
+        with self._lock:
+            if self._closed:
+                raise JailClosed("this runtime is closed")
+            yield
+
+    def _expose(self, worker: Worker, names: list[str]) -> None:
+        try:
+            worker.request_aside({"op": "expose", "names": names}, callbacks=self._callbacks)
+        except Timeout:
+            self._discard()
+            raise WorkerDied("the worker did not answer between two runs and was ended") from None
+        except BaseException:
+            self._discard()
+            raise
+
+    def _live_worker(self) -> Worker:
+        if self._worker is not None and self._worker.ended_by_host:
+            self._discard()
+        if self._worker is not None:
+            return self._worker
+        zygote = self._shared.zygote
+        worker = self._start_worker() if zygote is None else zygote.worker()
+        self._worker = worker
+        self._confinement.check(worker.hello)
+        if self._callbacks.names:
+            self._expose(worker, self._callbacks.names)
+        return worker
+
+    def _start_worker(self) -> Worker:
+        return Worker(
+            self._interpreter,
+            self._start,
+            harden=self._harden,
+            settings=self._settings(),
+            modules=self._tls.modules,
+            secrets=self._secrets(),
+        )
+
+    def _discard(self) -> None:
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.kill()
+
+    def _new_feed(self, **options: Any) -> Feed:
+        """Make what takes in the events of one run; who overrides it can cancel the run."""
+        return Feed(**options)
+
+    def _value(self, request: dict[str, Any], timeout: float | Timeouts | None) -> Any:
+        result = self._request(request, timeout, self._new_feed())
+        if result.error is not None:
+            raise result.error.to_exception(result)
+        return result.value
+
+    def _request(
+        self, request: dict[str, Any], timeout: float | Timeouts | None, feed: Feed
+    ) -> RunResult:
+        timeouts = self._timeouts if timeout is None else as_timeouts(timeout)
+        with self._exclusive():
+            return self._perform(request, timeouts, feed)
+
+    def _perform(self, request: dict[str, Any], timeouts: Timeouts | None, feed: Feed) -> RunResult:
+        """Make one request; the caller holds the runtime."""
+        try:
+            worker = self._live_worker()
+            late = worker.begin_run(self._output_limit, feed.sink)
+        except BaseException:
+            self._discard()
+            raise
+        for name, written in zip(("late_stdout", "late_stderr"), late, strict=True):
+            if written.data:
+                feed.emit(name, written.data)
+        run = Run(
+            worker, late, self._report(), self._explain, self._limits(), self._explain_act, feed
+        )
+        if feed.cancelled:
+            worker.stop = None
+            return run.result(None, stopped_by="cancelled")
+        result = self._finish(run, request, timeouts)
+        if result.error is not None:
+            explain_missing(result.error, self._how_to_add)
+        return result
+
+    def _finish(self, run: Run, request: dict[str, Any], timeouts: Timeouts | None) -> RunResult:
+        try:
+            try:
+                reply = run.worker.request(
+                    request,
+                    callbacks=self._callbacks,
+                    feed=run.feed,
+                    timeouts=timeouts,
+                    cpu_spent=run.cpu_spent,
+                )
+            finally:
+                run.host_calls = self._callbacks.spending.total()
+            return run.result(reply)
+        except Timeout as late:
+            if run.worker.stop is not None and run.worker.stop.reason == "cancel":
+                return self._stopped(run, late.reply, "cancelled")
+            self._raise_timeout(run, late.reply)
+        except WorkerDied as death:
+            if death.report is not None:
+                death.report = run.proven(death.report)
+            death.result = run.result(None, stopped_by=death.stopped_by, session_lost=True)
+            self._discard()
+            raise
+        except (TypeError, ValueError):
+            # Encoding the request failed, so nothing was sent and the worker is as before.
+            if run.sent:
+                self._discard()
+            raise
+        except BaseException:
+            self._discard()
+            raise
+
+    def _stopped(self, run: Run, reply: dict[str, Any] | None, word: str) -> RunResult:
+        """The result of a run that we ended; the worker goes with it where it did not obey."""
+        try:
+            result = run.result(reply, stopped_by=word, session_lost=reply is None)
+        except ProtocolViolation:
+            self._discard()
+            raise
+        if reply is None:
+            self._discard()
+        return result
+
+    def _raise_timeout(self, run: Run, reply: dict[str, Any] | None) -> NoReturn:
+        result = self._stopped(run, reply, "timeout")
+        state = (
+            "it did not stop when interrupted, so the worker was ended and its session is lost"
+            if reply is None
+            else "it was interrupted and the session is kept"
+        )
+        assert result.stop is not None
+        raise CommandTimeout(f"{result.stop.sentence()}: {state}", result=result)
+
+    def _report(self) -> Any:
+        """What enforces the policy of this runtime."""
+        return None
+
+    def _explain(self, _errno: int, _path: str | None) -> Violation | None:
+        """What the policy has to do with an error of the guest."""
+        return None
+
+    def _explain_act(self, _right: str, _errno: int, _path: str) -> Violation | None:
+        """What the policy has to do with an act that a worker says it has refused."""
+        return None
+
+    def _settings(self) -> dict[str, Any]:
+        """What a worker is told before any code of the guest runs."""
+        return {"confine": self._confinement.settings(())}
+
+    def _sources(self) -> Sequence[str]:
+        """The folders of source that belong to the worker's environment."""
+        return ()
+
+    def _how_to_add(self, module: str) -> str:
+        """Say how the worker would have a module that it lacks."""
+        return f"the interpreter of this worker has no {module}; install its package there"
+
+    def _secrets(self) -> tuple[str, ...]:
+        """Texts that no report may show."""
+        return ()
+
+    def _limits(self) -> Limits | None:
+        """The limits of the policy of this runtime."""
+        return None

@@ -1,0 +1,1 @@
+"""The parts of `visruntime.worker`: one Python process, from its start to its crash report."""

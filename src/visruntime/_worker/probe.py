@@ -1,0 +1,169 @@
+"""Ask an interpreter that is not the host's what it is, and have it compile the guest modules.
+
+Both in one process, which for a jailed worker runs in a jail that lets it read itself. What it
+says is a claim, used to refuse and to compare; what it compiled is bytes to the host, which
+workers of that very interpreter run and nobody else. To compile them anew would cost each
+start of a worker more than all the rest of it.
+
+The answers of jailed interpreters are kept, by all that tells one file from another, in the
+folder of environments (`_packages/store.py`) where there is one; no guest may write to that.
+"""
+
+from __future__ import annotations
+
+import marshal
+import os
+from collections.abc import Callable, Sequence
+
+from visruntime._worker.start import sources
+from visruntime.errors import EnvironmentNotBuilt, PolicyError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["Answer", "Grant", "Probe", "ask"]
+
+Grant = tuple[str, str]
+"""A path that a worker has to read, and the reason, in words for the report."""
+Probe = Callable[[list[str], Sequence[Grant], bytes], tuple[int, bytes]]
+"""Runs a program that may be hostile, seeing only these grants and these bytes on stdin; returns
+exit code and stdout."""
+OLDEST = (3, 11)
+PROBE_CODE = (
+    "import sys,marshal;v=sys.version_info;o=sys.stdout.buffer\n"
+    "t='t' in getattr(sys,'abiflags','')\n"
+    "o.write(repr((sys.implementation.name,v[:2],sys.version,not t)).encode()+b'\\n')\n"
+    "if v>=(3,11):\n"
+    " for n,s in marshal.loads(sys.stdin.buffer.read()):\n"
+    "  d=marshal.dumps(compile(s,n+'.py','exec',dont_inherit=True))\n"
+    "  o.write(b'%s %d\\n'%(n.encode(),len(d))+d)"
+)
+MAX_ANSWER = 4096
+"""Longest answer about itself of an interpreter, in bytes."""
+MAX_COMPILED = 4 * 1024**2
+"""Largest compiled form of all guest modules that is taken, in bytes."""
+
+
+class Answer:
+    """What an interpreter said: its ``sys.version``, and the guest modules as it compiled them."""
+
+    __slots__ = ("compiled", "version")
+
+    def __init__(self, code: int, output: bytes) -> None:
+        """Read the answer.
+
+        Raises:
+            ValueError, SyntaxError, TypeError, MemoryError, RecursionError: it cannot be a
+                worker, or says nonsense.
+        """
+        from ast import literal_eval
+
+        about, _, compiled = output.partition(b"\n")
+        if code != 0 or len(about) > MAX_ANSWER or len(compiled) > MAX_COMPILED:
+            raise ValueError(f"it ended with {code}")
+        implementation, numbers, version, gil = literal_eval(about.decode())
+        if implementation != "cpython":
+            raise ValueError(f"it is {implementation!s:.40}, and only CPython can be a worker")
+        if tuple(numbers) < OLDEST:
+            raise ValueError(
+                f"it is CPython {'.'.join(str(int(n)) for n in numbers[:2])}, which is older than "
+                f"{OLDEST[0]}.{OLDEST[1]}"
+            )
+        if not gil:
+            raise ValueError("it is a free-threaded build, which needs a core of its own")
+        if type(version) is not str:
+            raise ValueError("it gives no version")
+        self.version: str = version
+        self.compiled = _split(compiled)
+
+
+def _split(text: bytes) -> dict[str, bytes] | None:
+    """Return the compiled form of each guest module; ``None`` if there is none.
+
+    Raises:
+        ValueError: it is cut short or of other modules.
+    """
+    if not text:
+        return None
+    found = {}
+    while text:
+        head, _, text = text.partition(b"\n")
+        name, _, length = head[:100].partition(b" ")
+        size = int(length)
+        if not 0 < size <= len(text):
+            raise ValueError("what it compiled is cut short")
+        found[name.decode()], text = text[:size], text[size:]
+    if list(found) != [name for name, _ in sources()]:
+        raise ValueError("it compiled something else than it was given")
+    return found
+
+
+def ask(
+    program: str, library: str | None, grants: Sequence[Grant], probe: Probe, *, remember: bool
+) -> Answer:
+    """Return what *program* says of itself, or what it said when it was asked before.
+
+    Args:
+        remember: keep the answer for later; only of a probe that ran in a jail.
+
+    Raises:
+        ValueError and others: as `Answer`.
+    """
+    given = marshal.dumps(sources(), 2)  # a format that every Python reads
+    place = _place(program, library, given) if remember else None
+    if place is not None:
+        kept = _read(place)
+        if kept is not None:
+            return kept
+    code, output = probe([program, "-I", "-S", "-c", PROBE_CODE], grants, given)
+    answer = Answer(code, output)
+    if place is not None:
+        _keep(place, output)
+    return answer
+
+
+def _place(program: str, library: str | None, given: bytes) -> str | None:
+    """Return the file for the answer of this very program; ``None`` where none can be kept."""
+    import hashlib
+
+    from visruntime._jail.protect import state_folder
+    from visruntime._packages.store import Store
+
+    if not os.path.isdir(state_folder()):
+        return None  # made for environments only: no trace of a jail stays unasked
+    facts: list[Any] = [PROBE_CODE, hashlib.sha256(given).hexdigest()]
+    for path in (program, library):
+        if path is not None:
+            status = os.stat(path)
+            facts += [path, status.st_dev, status.st_ino, status.st_size]
+            facts += [status.st_mtime_ns, status.st_ctime_ns]
+    key = hashlib.sha256(repr(facts).encode("utf-8", "surrogateescape")).hexdigest()[:40]
+    try:
+        return os.path.join(Store().interpreters, key)
+    except (OSError, PolicyError, EnvironmentNotBuilt):
+        return None  # it is only for speed; the next one is asked again
+
+
+def _read(place: str) -> Answer | None:
+    try:
+        with open(place, "rb") as file:
+            return Answer(0, file.read(MAX_ANSWER + MAX_COMPILED + 1))
+    except (OSError, ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return None
+
+
+def _keep(place: str, output: bytes) -> None:
+    """Write the answer whole or not at all; several may do so at a time."""
+    import tempfile
+    from contextlib import suppress
+
+    with suppress(OSError):
+        descriptor, temporary = tempfile.mkstemp(dir=os.path.dirname(place))
+        try:
+            with open(descriptor, "wb") as file:
+                file.write(output)
+            os.rename(temporary, place)
+        except OSError:
+            os.unlink(temporary)
+            raise

@@ -1,0 +1,107 @@
+"""Zygotes: workers that run no code of users, and are copied instead of being started.
+
+All copies of one zygote are of one trust domain: they live in one jail, and share the hash
+secret and the addresses of memory with it and with each other.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from visruntime._runtime.events import Feed
+from visruntime._runtime.timeouts import Timeouts
+from visruntime._worker.copy import copy_worker
+from visruntime._worker.limit import Timeout
+from visruntime.callbacks import Callbacks
+from visruntime.errors import WorkerDied
+from visruntime.results import GuestFailure
+from visruntime.worker import START_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from visruntime.worker import Worker
+
+__all__ = ["Zygote"]
+
+
+class Zygote:
+    """Gives fresh workers quickly: copies of one that has imported some modules.
+
+    The zygote itself starts with the first copy, and anew when it has ended (by its time
+    limit, say). Copies outlive it. Any thread may ask for one.
+
+    Args:
+        start_worker: starts a worker in the ordinary way, in a jail or without one.
+        preload: names of modules to import.
+    """
+
+    def __init__(self, start_worker: Callable[[], Worker], preload: Iterable[str] = ()) -> None:
+        self._start_worker = start_worker
+        self._preload = list(preload)
+        self._lock = threading.Lock()
+        self._original: Worker | None = None
+        self._process_id = os.getpid()
+
+    def __del__(self) -> None:
+        original = getattr(self, "_original", None)
+        if original is not None and os.getpid() == self._process_id:
+            original.kill()
+
+    def worker(self) -> Worker:
+        """Return a fresh worker.
+
+        Raises:
+            GuestError: a module to preload could not be imported.
+            ForkRefused: a module that was preloaded makes copies impossible; it says why.
+            WorkerDied: the zygote, or the copy, ended or did not answer in time.
+            ProtocolViolation: it broke the protocol.
+        """
+        with self._lock:
+            if self._original is not None:
+                try:
+                    return copy_worker(self._original, broken=self._discard)
+                except WorkerDied:
+                    # It may have come to its time limit; one that lives is not to blame.
+                    if self._original is not None:
+                        raise
+            self._original = self._begin()
+            return copy_worker(self._original, broken=self._discard)
+
+    def close(self) -> None:
+        """End the zygote; its copies live on. Idempotent, and the next copy starts another."""
+        with self._lock:
+            self._discard()
+
+    def _discard(self) -> None:
+        original, self._original = self._original, None
+        if original is not None:
+            original.kill()
+
+    def _begin(self) -> Worker:
+        worker = self._start_worker()
+        try:
+            worker.begin_run(None, None)
+            reply = worker.request(
+                {"op": "preload", "names": self._preload},
+                callbacks=Callbacks(),
+                feed=Feed(),
+                timeouts=Timeouts(wall=START_SECONDS),
+            )
+            if reply.get("error") is not None:
+                raise GuestFailure.from_claim(reply["error"], _unexplained).to_exception(None)
+        except Timeout:
+            worker.kill()
+            raise WorkerDied(
+                f"the modules to preload were not imported within {START_SECONDS:.0f} s"
+            ) from None
+        except BaseException:
+            worker.kill()
+            raise
+        return worker
+
+
+def _unexplained(_errno: int, _path: str | None) -> None:
+    """Nothing of the policy is asked about an import."""
