@@ -15,6 +15,7 @@ from runtime_helpers import runtime
 
 from visruntime.errors import (
     CommandFailed,
+    CommandTimeout,
     GuestError,
 )
 from visruntime.protocol import Handle
@@ -357,6 +358,20 @@ def test_a_peak_that_was_seen_is_not_taken_back(runtime: AnyRuntime) -> None:
     assert after.value < 100_000_000
     assert after.usage.peak_memory is not None
     assert after.usage.peak_memory >= before
+
+
+@pytest.mark.parametrize("name", ["VmHWM:999999999", "VmHWM: x", "a) Z 1 (", "\nVmHWM:9999999"])
+def test_no_name_of_a_process_is_read_as_a_figure(runtime: AnyRuntime, name: str) -> None:
+    """What a guest calls its process stands beside the figures of the kernel, and is none."""
+    result = runtime.run(f"open('/proc/self/comm', 'w').write({name!r})")
+    assert result.error is None
+    comm = runtime.eval("open('/proc/self/comm').read()")
+    assert comm == name[:15] + "\n"
+    for usage in (result.usage, runtime.run("1").usage):
+        assert usage.peak_memory is not None
+        assert 1_000_000 < usage.peak_memory < 1_000_000_000
+    with pytest.raises(CommandTimeout):
+        runtime.run("import time; time.sleep(60)", timeout=0.1)
 
 
 def test_calls_from_many_threads_take_turns(runtime: AnyRuntime) -> None:

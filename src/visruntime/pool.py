@@ -242,19 +242,27 @@ class RuntimePool:
                 raise ValueError("this runtime is not borrowed from this pool")
             del self._busy[id(runtime)]
             self._ending += 1
-        stays = self._may_stay(member)
+        stays = False
+        try:
+            stays = self._may_stay(member)
+        finally:
+            closed = self._take_back(member, stays=stays)
+        if closed:
+            self._end_retired()
+
+    def _take_back(self, member: _Member, *, stays: bool) -> bool:
+        """Keep a member that was released, or retire it; return whether the pool is closed."""
         with self._freed:
             self._ending -= 1
             if stays and not self._closed:
                 self._idle.append(member)
             else:
-                runtime._closed = True  # from now on, although its end may take a moment
+                # From now on, although its end may take a moment.
+                member.runtime._closed = True
                 self._retired.append(member)
-            closed = self._closed
             self._tend()
             self._freed.notify_all()
-        if closed:
-            self._end_retired()
+            return self._closed
 
     def wait_ready(self, timeout: float | None = None) -> None:
         """Wait until as many are ready as are to be kept.

@@ -652,8 +652,10 @@ class RuntimeSession:
         except WorkerDied as death:
             if death.report is not None:
                 death.report = run.proven(death.report)
-            death.result = run.result(None, stopped_by=death.stopped_by, session_lost=True)
-            self._discard()
+            try:
+                death.result = run.result(None, stopped_by=death.stopped_by, session_lost=True)
+            finally:
+                self._discard()
             raise
         except (TypeError, ValueError):
             # Encoding the request failed, so nothing was sent and the worker is as before.
@@ -668,8 +670,8 @@ class RuntimeSession:
         """The result of a run that we ended; the worker goes with it where it did not obey."""
         try:
             result = run.result(reply, stopped_by=word, session_lost=reply is None)
-        except ProtocolViolation:
-            self._discard()
+        except BaseException:
+            self._discard()  # whatever it is, a worker at its limit does not go on
             raise
         if reply is None:
             self._discard()

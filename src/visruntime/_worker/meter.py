@@ -53,7 +53,9 @@ class ProcessMeter:
             status = os.pread(self._status, 8192, 0)
         except ProcessLookupError:
             return self._peak or None
-        _, found, rest = status.partition(b"VmHWM:")
+        # At the start of a line: the first one holds a name that the process chooses, in which
+        # the kernel writes line feeds as backslash and n.
+        _, found, rest = status.partition(b"\nVmHWM:")
         if found:
             self._peak = max(self._peak, int(rest.split(None, 1)[0]) * 1024)
         return self._peak or None
