@@ -713,3 +713,16 @@ def test_killing_the_host_ends_copies_too(tmp_path: Path) -> None:
     os.kill(host, signal.SIGKILL)
     os.waitpid(host, 0)
     assert until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+
+
+def test_a_copy_has_the_budget_of_its_original(runtime: AnyRuntime) -> None:
+    """What the calls of one run may take of the host holds for the runs of its copies too."""
+    runtime.expose("f", lambda: None)
+    runtime.limit_callbacks(calls=2)
+    code = (
+        "made = 0\nfor _ in range(10):\n  try: f(); made += 1\n"
+        "  except Exception as problem: last = type(problem).__name__\n(made, last)"
+    )
+    expected = runtime.eval("2"), runtime.run(code).value
+    with runtime.fork() as copy:
+        assert copy.run(code).value == expected[1] == (2, expected[1][1])

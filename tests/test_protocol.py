@@ -306,6 +306,23 @@ def test_garbage_is_a_violation(pair: Pair, data: bytes, reason: str) -> None:
         pair.channel.receive(timeout=5)
 
 
+def test_out_of_band_data_is_data(pair: Pair) -> None:
+    """A byte out of band makes a socket readable and is not there: it must not hold up the host."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.send(b"x", socket.MSG_OOB)
+        with pytest.raises(BlockingIOError):  # on a plain socket there is nothing to read
+            ours.recv(1, socket.MSG_DONTWAIT)
+    pair.guest.send(b"x", socket.MSG_OOB)
+    started = time.monotonic()
+    with pytest.raises(TimeoutError):
+        pair.channel.receive(timeout=0.2)
+    assert time.monotonic() - started < 2
+    pair.guest.sendall(bytes(15))
+    with pytest.raises(ProtocolViolation, match="version"):
+        pair.channel.receive(timeout=5)
+
+
 def test_descriptors_are_a_violation(pair: Pair) -> None:
     """A descriptor that the guest sends never enters the host, and ends the worker."""
     before = open_descriptors()

@@ -187,6 +187,23 @@ def test_the_timeout_holds_between_many_calls_at_once(runtime: AnyRuntime) -> No
     assert 1 < time.monotonic() - started < 4
 
 
+@pytest.mark.parametrize("moment", ["in the run", "between runs"])
+def test_out_of_band_data_breaks_the_protocol(runtime: AnyRuntime, moment: str) -> None:
+    """It wakes who waits for the channel and is not there to read; it ends the worker as other data."""
+    send = "channel.send(b'x', socket.MSG_OOB)"
+    if moment == "between runs":
+        runtime.run(
+            f"{_READS_SLOWLY}import threading\nthreading.Timer(0.2, lambda: {send}).start()"
+        )
+        time.sleep(0.6)
+        send = "1"
+    spent = time.process_time()
+    with pytest.raises(ProtocolViolation):
+        runtime.run(f"{_READS_SLOWLY}{send}\ntime.sleep(0.3)", timeout=5)
+    assert time.process_time() - spent < 0.25  # nobody turned round and round
+    assert runtime.eval("1+1") == 2
+
+
 # ---- the end of a worker ----
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
+import venv
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from test_environments import INTERPRETERS
 
 from visruntime._runtime.events import Feed
+from visruntime._worker.copy import copy_worker
 from visruntime._worker.zygote import Zygote
 from visruntime.errors import CommandTimeout, ForkRefused, GuestError, WorkerDied
 from visruntime.policy import JailPolicy, Limits
@@ -17,8 +20,11 @@ from visruntime.runtime import Runtime, TrustedRuntime
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from runtime_helpers import AnyRuntime
+
+    from visruntime.worker import Worker
 
 SPIN_IN_C = "n = 10**10\nsum(range(n))"
 
@@ -165,6 +171,53 @@ def test_nothing_of_users_runs_in_the_zygote() -> None:
             )
             runtime.reset()
         assert seen == {1}
+
+
+def test_no_copy_reaches_the_memory_of_its_zygote() -> None:
+    """What one worker wrote there, all later ones would start with; a worker's own child is open."""
+    with Runtime(JailPolicy(), preload=["json"]) as runtime:
+        result = runtime.run(
+            "import os, subprocess, time\n"
+            "def attempt(pid):\n"
+            "    try:\n"
+            "        os.close(os.open(f'/proc/{pid}/mem', os.O_RDWR))\n"
+            "    except OSError as problem:\n"
+            "        return problem.errno\n"
+            "    return 0\n"
+            "name = lambda pid: open(f'/proc/{pid}/comm').read()\n"
+            "others = {int(p) for p in os.listdir('/proc') if p.isdigit()} - {os.getpid()}\n"
+            "zygotes = [pid for pid in others if name(pid) == name(os.getpid())]\n"
+            "with subprocess.Popen(['sleep', '9']) as child:\n"
+            "    while name(child.pid) != 'sleep\\n': time.sleep(0.01)\n"
+            "    found = [attempt(p) for p in zygotes], attempt(child.pid), attempt(os.getpid())\n"
+            "    child.kill()\n"
+            "found"
+        )
+        assert result.error is None, result.error
+        assert result.value == ([errno.EACCES], 0, 0)
+
+
+def test_what_a_preload_prints_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Modules print at their import what they like; the host keeps no more than of a run."""
+    venv.create(tmp_path / "venv", with_pip=False, symlinks=True)
+    (packages,) = (tmp_path / "venv").glob("lib/python3*/site-packages")
+    (packages / "talkative.py").write_text(
+        "import os\nfor _ in range(100): os.write(1, b'x' * 65536)\n"
+    )
+    seen = []
+
+    def look_and_copy(original: Worker, **options: Any) -> Worker:
+        capture = original.streams[0].capture
+        seen.append((len(capture.take()), capture.dropped))
+        return copy_worker(original, **options)
+
+    monkeypatch.setattr("visruntime._worker.zygote.copy_worker", look_and_copy)
+    policy = JailPolicy(limits=Limits(output=100_000))
+    with Runtime(policy, environment=tmp_path / "venv", preload=["talkative"]) as runtime:
+        runtime.warm_up()
+    ((kept, dropped),) = seen
+    assert 0 < kept <= 100_000
+    assert kept + dropped == 6_553_600
 
 
 def test_runtimes_forked_from_one_share_its_zygote(make: Callable[..., AnyRuntime]) -> None:

@@ -111,6 +111,7 @@ static int take_descriptors(void) {
 static PyObject *become_copy(bool has_keeper, const sigset_t *mask) {
     if (take_descriptors() < 0) _exit(123);
     setsid();
+    prctl(PR_SET_DUMPABLE, 1, 0, 0, 0); // as after any start, see vis_close_memory
     // What this worker leaves behind stays its own, and ends with it.
     if (has_keeper) prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     vis_channel_renew();
@@ -146,6 +147,16 @@ PyObject *vis_copy(PyObject *module, PyObject *has_keeper) {
     if (result > 0) Py_RETURN_FALSE;
     errno = error;
     return PyErr_SetFromErrno(PyExc_OSError);
+}
+
+// Between processes of one uid and one Landlock domain this alone stands in the way of
+// /proc/PID/mem, ptrace(2), process_vm_writev(2) and pidfd_getfd(2): see
+// ptrace_access_check in ptrace(2).
+PyObject *vis_close_memory(PyObject *module, PyObject *unused) {
+    (void)module;
+    (void)unused;
+    if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) return PyErr_SetFromErrno(PyExc_OSError);
+    Py_RETURN_NONE;
 }
 
 // A thing that the copy shares with the worker and that would disturb it by its end.

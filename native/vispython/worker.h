@@ -73,6 +73,7 @@ PyObject *vis_await_copy_order(PyObject *module, PyObject *unused);
 PyObject *vis_refuse_copy(PyObject *module, PyObject *unused);
 PyObject *vis_count_threads(PyObject *module, PyObject *unused);
 PyObject *vis_copy(PyObject *module, PyObject *has_keeper);
+PyObject *vis_close_memory(PyObject *module, PyObject *unused);
 PyObject *vis_keep_forever(PyObject *module, PyObject *object);
 PyObject *vis_confine(PyObject *module, PyObject *arguments);
 PyObject *vis_denials(PyObject *module, PyObject *unused);

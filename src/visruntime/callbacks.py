@@ -82,8 +82,10 @@ class Callbacks:
         self.submit: Callable[[Any], Any] | None = None
 
     def copy(self) -> Callbacks:
-        """Return the same functions, for another runtime."""
+        """Return the same functions under the same budget, for another runtime."""
         other = Callbacks()
+        other.budget = self.budget
+        other.submit = self.submit
         other._functions.update(self._functions)
         return other
 

@@ -114,6 +114,8 @@ class Channel:
         max_value_nodes: int = MAX_VALUE_NODES,
     ) -> None:
         self._sock = sock
+        # Out of band data (Linux 5.15) would wake the reader, and then not be there to read.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, 1)
         self._max_bytes = max_value_bytes
         self._max_nodes = max_value_nodes
         self._encoder = FrameEncoder(HOST_TYPES, max_payload=max_value_bytes)

@@ -268,7 +268,7 @@ def _zygote(runtime: RuntimeSession, preload: Iterable[str] | None) -> Zygote | 
             "forbids; give one of the two",
             field="preload",
         )
-    return Zygote(runtime._start_worker, preload)
+    return Zygote(runtime._start_worker, preload, output=runtime._output_limit)
 
 
 def _require_readable(policy: JailPolicy, grants: Sequence[Grant]) -> None:

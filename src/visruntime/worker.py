@@ -174,6 +174,8 @@ class Worker:
         # The worker's ends take large values, and on the control socket those of its copies.
         for end in (self._channel, ours):
             _refuse_descriptors(end)
+        # Out of band data (Linux 5.15) would wake us, and then not be there to read.
+        self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, 1)
         # The first frame is to carry the worker's process number, as the kernel sees it here.
         self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         return channel, control

@@ -25,7 +25,6 @@ from visruntime.errors import (
     CommandTimeout,
     ForkRefused,
     JailClosed,
-    ProtocolViolation,
     WorkerDied,
 )
 from visruntime.worker import Worker

@@ -36,10 +36,18 @@ class Zygote:
     Args:
         start_worker: starts a worker in the ordinary way, in a jail or without one.
         preload: names of modules to import.
+        output: most bytes of a stream that are kept of what the imports print.
     """
 
-    def __init__(self, start_worker: Callable[[], Worker], preload: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        start_worker: Callable[[], Worker],
+        preload: Iterable[str] = (),
+        *,
+        output: int | None = None,
+    ) -> None:
         self._start_worker = start_worker
+        self._output = output
         self._preload = list(preload)
         self._lock = threading.Lock()
         self._original: Worker | None = None
@@ -83,7 +91,7 @@ class Zygote:
     def _begin(self) -> Worker:
         worker = self._start_worker()
         try:
-            worker.begin_run(None, None)
+            worker.begin_run(self._output, None)
             reply = worker.request(
                 {"op": "preload", "names": self._preload},
                 callbacks=Callbacks(),

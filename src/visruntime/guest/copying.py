@@ -99,6 +99,8 @@ def preload(names: Iterable[str]) -> None:
     gc.collect()
     # Collections of the copies leave the pages of these objects shared.
     gc.freeze()
+    # What a copy did to the memory of this process, all later ones would start with.
+    core.close_memory()
 
 
 def reseed() -> None:
