@@ -190,7 +190,8 @@ static PyMethodDef worker_methods[] = {
     {"copy", vis_copy, METH_O,
      PyDoc_STR("Fork a copy with a channel of its own: True in it, False here.")},
     {"close_memory", vis_close_memory, METH_NOARGS,
-     PyDoc_STR("Keep others of this uid from the memory of this process, not of its copies.")},
+     PyDoc_STR(
+         "Keep others of this uid from the memory of this process, not of its copies.")},
     {"keep_forever", vis_keep_forever, METH_O, PyDoc_STR("Never finalize this object.")},
     {"trip_counts", vis_trip_counts, METH_NOARGS,
      PyDoc_STR("How often each noteworthy audit event was seen since the last call.")},

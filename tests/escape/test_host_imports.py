@@ -31,7 +31,8 @@ raise SystemExit(f"{__name__} is the guest's")
 
 def plant():
     """Do what a guest would: be every module of the standard library that is not loaded yet."""
-    names = sorted(sys.stdlib_module_names - set(sys.modules) - {"antigravity", "this"})
+    extras = {"anyio", "cloudpickle", "exceptiongroup", "idna", "numpy", "pyarrow", "sniffio", "trio"}
+    names = sorted((sys.stdlib_module_names | extras) - set(sys.modules) - {"antigravity", "this"})
     text = PLANTED.replace("{log!r}", repr(W + "/log"))
     for name in names:
         with open(f"{W}/{name}.py", "w") as file: file.write(text)
@@ -118,7 +119,56 @@ print("planted", len(planted))
 """
 
 
-@pytest.mark.parametrize("verbs", [JAIL, RUNTIME, ASYNC], ids=["jail", "runtime", "async"])
+OTHERS = """
+import visruntime as vr
+with Jail(policy) as jail: jail.run(["true"])
+planted = plant()
+vr.doctor().to_dict()
+with vr.JailExecutor(policy, max_workers=1) as executor:
+    assert executor.submit(lambda x: x + 1, 1).result() == 2
+    assert list(executor.map(len, ["a", "bc"])) == [1, 2]
+with vr.RuntimePool(policy, max_size=1, preload=["json"]) as pool:
+    with pool.borrow() as runtime: runtime.run("1")
+with Runtime(policy) as runtime:
+    with runtime.fork() as copy: copy.run("1")
+    for event in runtime.start("print(1); 2"): repr(event)
+    runtime.reload()
+async def main():
+    async with vr.aio.AsyncJail(policy) as jail: await jail.run(["true"])
+    async with vr.aio.AsyncRuntime(policy) as runtime: await runtime.run("1")
+import asyncio
+asyncio.run(main())
+print("planted", len(planted))
+"""
+
+ELSEWHERE = """
+import os
+os.chdir("/")
+sys.path[0] = ""  # as of python -c and of prompts
+with Runtime(policy) as runtime:
+    runtime.run("1")
+    planted = plant()
+    os.chdir(W)
+    assert runtime.run("import decimal; decimal.Decimal(1)").error is None
+    runtime.run("import uuid, fractions; [uuid.UUID(int=1), fractions.Fraction(1, 3)]")
+    repr(runtime.run("1/0"))
+print("planted", len(planted))
+"""
+
+EXAMINED = """
+import visruntime as vr
+with Jail(policy) as jail: jail.run(["true"])
+planted = plant()
+vr.check_confinement(python=sys.executable)
+print("planted", len(planted))
+"""
+
+
+@pytest.mark.parametrize(
+    "verbs",
+    [JAIL, RUNTIME, ASYNC, OTHERS, ELSEWHERE, EXAMINED],
+    ids=["jail", "runtime", "async", "others", "elsewhere", "examined"],
+)
 def test_no_module_of_a_guest_runs_in_the_host(workspace: Path, verbs: str) -> None:
     """Whatever the host asks of a jail or a worker, it must import nothing from a write grant."""
     script = workspace / "host.py"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 
 from visruntime._policy.decider import Decider
 from visruntime._policy.links import real_path
@@ -17,37 +18,36 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["import_ahead", "imports_from"]
+__all__ = ["import_ahead", "may_import_from"]
 
 NEEDED = """
-    _decimal _strptime ast asyncio bisect calendar codecs concurrent.futures.thread contextvars
-    copy datetime decimal difflib encodings.ascii encodings.idna encodings.latin_1
-    encodings.unicode_escape encodings.utf_16 encodings.utf_8 fcntl fractions hashlib hmac inspect
-    io json linecache locale numbers pathlib platform queue random re resource secrets select
-    selectors shlex shutil signal socket stat string struct subprocess tempfile termios textwrap
-    threading tokenize tomllib traceback tty uuid warnings weakref zoneinfo
+    _decimal _strptime argparse ast asyncio bisect calendar codecs concurrent.futures.thread
+    contextvars copy datetime decimal difflib encodings.ascii encodings.idna encodings.latin_1
+    encodings.unicode_escape encodings.utf_16 encodings.utf_8 fcntl fractions hashlib hmac
+    importlib.metadata inspect io json linecache locale numbers pathlib platform queue random re
+    resource secrets select selectors shlex shutil signal socket sqlite3 stat string struct
+    subprocess tempfile termios textwrap threading tokenize tomllib traceback tty uuid warnings
+    weakref zoneinfo
 """.split()
 """Of the standard library: what this package imports, and what that imports later on."""
+EXTRAS = ("cloudpickle", "anyio", "anyio._backends._asyncio")
+"""What its extras bring, where they are installed."""
 
 
-def imports_from(rules: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the folders of ``sys.path``, existing or not, in which a guest may make a module.
+def may_import_from(rules: Sequence[tuple[str, str]]) -> bool:
+    """Whether a guest may make a module in a folder of ``sys.path``, now or later.
+
+    A relative entry (``""`` of ``python -c`` and of prompts) is wherever this process goes.
 
     Args:
         rules: (kind, path) of all rules about the host's files.
     """
     if not any(kind == "write" for kind, _ in rules):
-        return []
+        return False
     decide = Decider(rules)
-    found = []
-    for entry in sys.path:
-        try:
-            real = real_path(entry or os.getcwd())
-        except FileNotFoundError:
-            continue  # the current folder is gone, and with it all that could be in it
-        if decide("write", real)[0]:
-            found.append(real)
-    return found
+    return any(
+        not os.path.isabs(entry) or decide("write", real_path(entry))[0] for entry in sys.path
+    )
 
 
 def import_ahead() -> None:
@@ -55,4 +55,9 @@ def import_ahead() -> None:
     from importlib import import_module
 
     for name in NEEDED:
-        import_module(name)
+        with suppress(ImportError):  # some builds of Python lack sqlite3
+            import_module(name)
+    # The one backend more that anyio loads for who uses it.
+    for name in (*EXTRAS, *(("anyio._backends._trio",) if "trio" in sys.modules else ())):
+        with suppress(ImportError):
+            import_module(name)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from visruntime import _native
-from visruntime._host.imports import import_ahead, imports_from
+from visruntime._host.imports import import_ahead, may_import_from
 from visruntime._jail.backends import BACKENDS, check_caller
 from visruntime._jail.canaries import about_path, judge
 from visruntime._jail.diagnose import as_public_error, init_path, no_wall
@@ -110,7 +110,7 @@ def _open_with(
                 config_files=config_files,
                 backend=backend,
             )
-            if imports_from(plan.host_rules):
+            if may_import_from(plan.host_rules):
                 import_ahead()
             try:
                 return plan, _start(plan, held)
