@@ -24,7 +24,7 @@ LAYERS = {
     ),
     "jail": ("jail", "_jail", "network", "events"),
     "base": (
-        "errors", "policy", "_policy", "config", "_config", "protocol", "_host", "_native",
+        "_arguments", "errors", "policy", "_policy", "config", "_config", "protocol", "_host", "_native",
         "_tls_certificates",
     ),
 }  # fmt: skip
