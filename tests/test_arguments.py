@@ -62,7 +62,7 @@ WORKER = {
     "preload": (*LIST, [""], ["a b"]),
 }
 SIZE = {"rows": (*NUMBERS, 0, 1 << 20), "cols": (*NUMBERS, -1)}
-COMMAND = (3, "true", [3], [], [b"true"], ["a\0"], None)
+COMMAND: tuple[Any, ...] = (3, "true", [3], [], [b"true"], ["a\0"], None)
 BUILD = {
     "python": PATH,
     "index": (3, "foo", "", "ftp://example.org/simple", "https://", " default"),
@@ -434,9 +434,9 @@ def test_a_factory_that_makes_no_runtime_is_named() -> None:
     """What a function for a pool returns must be a runtime, and not fail somewhere later."""
     for make in (lambda: 3, lambda: None, lambda: POLICY):
         with pytest.raises(TypeError, match="policy: the function must return a new Runtime"):
-            vr.RuntimePool(make)  # type: ignore[arg-type, return-value]
+            vr.RuntimePool(make)  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="policy: the function must return a new Runtime"):
-            vr.JailExecutor(make, 1)  # type: ignore[arg-type, return-value]
+            vr.JailExecutor(make, 1)  # type: ignore[arg-type]
 
 
 def test_the_asynchronous_twins_name_it_too() -> None:

@@ -111,9 +111,7 @@ def test_wrong_uses_are_errors(runtime: vr.Runtime) -> None:
         runtime.reload("modules")
     with pytest.raises(ValueError, match='"worker" or "modules"'):
         runtime.reload("all")
-    with pytest.raises(
-        FileNotFoundError, match="paths: the worker sees no such folder.*'/nowhere'"
-    ):
+    with pytest.raises(FileNotFoundError, match=r"paths: the worker sees no such folder.*/nowhere"):
         runtime.reload("modules", paths=["/nowhere"])
     with pytest.raises(TypeError, match="paths: expected a list"):
         runtime.reload("modules", paths="code")

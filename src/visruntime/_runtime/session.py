@@ -27,6 +27,7 @@ from visruntime._worker.confinement import WorkerConfinement
 from visruntime._worker.copy import copy_worker
 from visruntime._worker.limit import Timeout
 from visruntime._worker.terminal import WorkerTerminal
+from visruntime._worker.too_little import explain_start
 from visruntime.callbacks import Callbacks
 from visruntime.errors import (
     CommandFailed,
@@ -611,14 +612,17 @@ class RuntimeSession:
         return worker
 
     def _start_worker(self) -> Worker:
-        return Worker(
-            self._interpreter,
-            self._start,
-            harden=self._harden,
-            settings=self._settings(),
-            modules=self._tls.modules,
-            secrets=self._secrets(),
-        )
+        try:
+            return Worker(
+                self._interpreter,
+                self._start,
+                harden=self._harden,
+                settings=self._settings(),
+                modules=self._tls.modules,
+                secrets=self._secrets(),
+            )
+        except WorkerDied as death:
+            raise explain_start(death, self._limits()) from None
 
     def _discard(self) -> None:
         worker, self._worker = self._worker, None
