@@ -95,7 +95,7 @@ def test_exceptions_carry_the_attributes_that_were_chosen(runtime: AnyRuntime) -
         {"status": 404},
     )
     assert runtime.run(code.format("plain")).value == ("Refused", "Refused: refused", {})
-    with pytest.raises(TypeError, match="list of names"):
+    with pytest.raises(TypeError, match="error_data: expected a list"):
         runtime.expose("fetch", fetch, error_data="status")
 
 

@@ -24,8 +24,8 @@ LAYERS = {
     ),
     "jail": ("jail", "_jail", "network", "events"),
     "base": (
-        "errors", "policy", "_policy", "config", "_config", "protocol", "_host", "_native",
-        "_tls_certificates",
+        "_arguments", "errors", "policy", "_policy", "config", "_config", "protocol", "_host",
+        "_native", "_tls_certificates",
     ),
 }  # fmt: skip
 ORDER = list(LAYERS)

@@ -111,7 +111,12 @@ def test_wrong_uses_are_errors(runtime: vr.Runtime) -> None:
         runtime.reload("modules")
     with pytest.raises(ValueError, match='"worker" or "modules"'):
         runtime.reload("all")
-    assert runtime.reload("modules", paths=["/nonexistent"]).modules == ()
+    with pytest.raises(FileNotFoundError, match=r"paths: the worker sees no such folder.*/nowhere"):
+        runtime.reload("modules", paths=["/nowhere"])
+    with pytest.raises(TypeError, match="paths: expected a list"):
+        runtime.reload("modules", paths="code")
+    with pytest.raises(ValueError, match="paths: a new worker has nothing old"):
+        runtime.reload(paths=["code"])
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,7 @@ def test_a_zygote_with_threads_is_refused(make: Callable[..., AnyRuntime]) -> No
 
 def test_preload_takes_names_and_no_text() -> None:
     """A name must not be taken for its letters."""
-    with pytest.raises(TypeError, match="list of names"):
+    with pytest.raises(TypeError, match="preload: expected a list"):
         TrustedRuntime(preload="numpy")
 
 

@@ -8,6 +8,7 @@ from keyword import iskeyword
 from typing import TYPE_CHECKING, Any, Protocol
 
 from visruntime import _native
+from visruntime._arguments import check_switch, check_text, check_texts
 from visruntime._callbacks.budget import Spending
 from visruntime._callbacks.run import Call, calls_around
 from visruntime._callbacks.schema import schema_of
@@ -127,24 +128,26 @@ class Callbacks:
         """
         self._check_name(name)
         if not callable(function):
-            raise TypeError(f"{name}: not callable: {function!r}")
-        if isinstance(error_data, str):
-            raise TypeError(f"error_data: give a list of names, not the text {error_data!r}")
+            raise TypeError(f"function: {name} is not callable, but {type(function).__name__}")
+        check_switch(check, "check")
+        wanted = tuple(check_texts(error_data, "error_data", '["code"]'))
         schema = schema_of(name, function) if check else None
-        self._functions[name] = _Exposed(function, schema, tuple(error_data))
+        self._functions[name] = _Exposed(function, schema, wanted)
 
     def _check_name(self, name: str) -> None:
-        parts = name.split(".")
+        parts = check_text(name, "name").split(".")
         if not all(part.isidentifier() and not iskeyword(part) for part in parts):
-            raise ValueError(f"{name!r} is not a Python name, so the guest could not call it")
+            raise ValueError(f"name: {name!r} is not a Python name, so the guest could not call it")
         if len(parts) == 1:
             return
         if parts[0] in sys.stdlib_module_names:
-            raise ValueError(f"{name!r}: {parts[0]} is a module of the standard library")
+            raise ValueError(f"name: {name!r}: {parts[0]} is a module of the standard library")
         for known in self._functions:
             # A module and a function of one name would hide each other.
             if name.startswith(f"{known}.") or known.startswith(f"{name}."):
-                raise ValueError(f"{name!r}: {known} is exposed already, and would be in its way")
+                raise ValueError(
+                    f"name: {name!r}: {known} is exposed already, and would be in its way"
+                )
 
     def in_callback(self) -> bool:
         """Whether the calling code runs inside a function that a guest of ours called."""

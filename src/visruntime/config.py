@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 
+from visruntime._arguments import check_path
 from visruntime._config.python import TABLE, PythonSettings
 from visruntime._host.files import open_passed, open_regular
 from visruntime.errors import PolicyError
@@ -87,7 +88,7 @@ class ConfigFile:
     __slots__ = ("_place", "_text", "name", "python", "table")
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.name = os.path.abspath(path)
+        self.name = os.path.abspath(check_path(path, "path"))
         self._text, self.table = _parse(self.name)
         self._place: tuple[str, ...] = ()
         if os.path.basename(self.name) == "pyproject.toml":

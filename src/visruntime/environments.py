@@ -11,6 +11,7 @@ import os
 import sys
 
 from visruntime import _native
+from visruntime._arguments import check_path
 from visruntime._policy.links import Resolver, untrusted_link
 from visruntime._worker.probe import Grant, Probe, ask
 from visruntime._worker.search import nearest, version_managers
@@ -118,14 +119,14 @@ def find_interpreter(
     if environment is not None:
         if python is not None:
             raise PolicyError("give python= or environment=, not both", field="environment")
-        python = os.path.join(os.fspath(environment), "bin", "python")
+        python = os.path.join(check_path(environment, "environment"), "bin", "python")
     if python is None:
         python = sys.executable
         if not python:
             raise PolicyError(
                 "this process does not know its interpreter; give python=", field=field
             )
-    name = os.path.abspath(os.fspath(python))
+    name = os.path.abspath(check_path(python, "python"))
     write = tuple(dict.fromkeys([*write, *map(os.path.realpath, write)]))
     program, link = _follow(name, write)
     if not os.path.isfile(program) or not os.access(program, os.X_OK):

@@ -11,8 +11,17 @@ from collections import deque
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from visruntime._arguments import (
+    check_function,
+    check_list,
+    check_mapping,
+    check_seconds,
+    check_text,
+    check_whole,
+)
 from visruntime._runtime.executor_task import make_task, perform, send_library
 from visruntime._runtime.timeouts import as_timeouts
+from visruntime._runtime.traceback import printable
 from visruntime.errors import VisRuntimeError
 from visruntime.pool import RuntimePool
 
@@ -27,6 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = ["JailExecutor", "JailExecutorBroken"]
 
+MOST_SAID = 500
+"""Of the reason that an executor broke, in characters: each later call repeats it."""
 _LOGGER = logging.getLogger("concurrent.futures")
 
 
@@ -76,15 +87,23 @@ class JailExecutor(Executor):
             options: further arguments of `Runtime`.
 
         Raises:
-            ValueError: a number is out of range.
+            TypeError, ValueError: an argument is wrong; the message names it.
             PolicyError, JailUnavailable: as `Runtime`; nothing was started.
         """
         if max_workers is None:
             max_workers = len(os.sched_getaffinity(0))
-        if max_workers <= 0:
-            raise ValueError("max_workers must be greater than 0")
-        if initializer is not None and not (callable(initializer) or isinstance(initializer, str)):
-            raise TypeError("initializer must be a function or a name")
+        if isinstance(max_workers, int) and max_workers <= 0:
+            raise ValueError("max_workers must be greater than 0")  # in the words of CPython
+        check_whole(max_workers, "max_workers", 1)
+        check_whole(min_idle, "min_idle", 0)
+        if max_tasks_per_child is not None:
+            check_whole(max_tasks_per_child, "max_tasks_per_child", 1)
+        if initializer is not None and not isinstance(initializer, str):
+            check_function(initializer, "initializer")
+        initargs = check_list(initargs, "initargs", "(1, 2)")
+        for name, function in (("prepare", prepare), ("on_output", on_output)):
+            if function is not None:
+                check_function(function, name)
         self._timeout = as_timeouts(timeout)
         self._on_output = on_output
         first_task = (
@@ -142,7 +161,10 @@ class JailExecutor(Executor):
         Raises:
             ValueError: *timeout* is not a positive number; otherwise as `submit`.
         """
-        calls = [(tuple(args), dict(kwargs or {}))]
+        named = {} if kwargs is None else dict(check_mapping(kwargs, "kwargs"))
+        for name in named:
+            check_text(name, "kwargs")
+        calls = [(tuple(check_list(args, "args", "(1, 2)")), named)]
         return self._schedule(fn, calls, timeout, self._work_single)
 
     def map(
@@ -166,8 +188,8 @@ class JailExecutor(Executor):
         Raises:
             TypeError, ValueError: *chunksize* or *buffersize* is not a positive whole number.
         """
-        if chunksize < 1:
-            raise ValueError("chunksize must be >= 1")
+        check_whole(chunksize, "chunksize", 1)
+        check_seconds(timeout, "timeout", past=True)
         if buffersize is not None:
             if not isinstance(buffersize, int):
                 raise TypeError("buffersize must be an integer or None")
@@ -295,7 +317,8 @@ class JailExecutor(Executor):
         with self._gate:
             known = self._broken is not None
             if not known:
-                self._broken = f"a worker could not be made ready ({type(problem).__name__})"
+                said = printable(f"{type(problem).__name__}: {problem}"[:MOST_SAID]).rstrip(": ")
+                self._broken = f"a worker could not be made ready ({said})"
         if not known:
             _LOGGER.critical("a worker could not be made ready", exc_info=problem)
         raise JailExecutorBroken(f"the executor is broken: {self._broken}") from problem

@@ -11,6 +11,16 @@ import threading
 import time
 
 from visruntime import _native
+from visruntime._arguments import (
+    check_data,
+    check_list,
+    check_path,
+    check_seconds,
+    check_switch,
+    check_text,
+    check_texts,
+    check_word,
+)
 from visruntime._jail import files as _jail_files
 from visruntime._jail.backends import BACKENDS
 from visruntime._jail.files import JailFiles
@@ -95,8 +105,9 @@ class Jail(JailFiles):
         self._process_id = os.getpid()
         if not isinstance(policy, JailPolicy):
             raise TypeError(f"policy: a JailPolicy is needed, not {type(policy).__name__}")
-        if backend not in ("auto", *BACKENDS):
-            raise ValueError(f"backend: auto, {', '.join(BACKENDS)}, not {backend!r}")
+        check_word(backend, "backend", ("auto", *BACKENDS))
+        config_files = check_texts(config_files, "config_files")
+        implicit_read = _reasons(implicit_read)
         self.policy = policy
         opened = open_jail(policy, backend, config_files=config_files, implicit_read=implicit_read)
         self._handle = opened.handle
@@ -146,8 +157,8 @@ class Jail(JailFiles):
             CommandFailed: with *check*.
             JailClosed: the jail has ended.
         """
-        if not isinstance(input, (bytes, bytearray, memoryview)):
-            raise TypeError(f"input: bytes are needed, not {type(input).__name__}")
+        input = check_data(input, "input")
+        check_switch(check, "check")
         process = self._spawn(
             command,
             stdin=PIPE if input else None,
@@ -175,6 +186,7 @@ class Jail(JailFiles):
 
         Takes the options of `run`.
         """
+        check_text(script, "script")
         shell = "/bin/bash" if self.exists("/bin/bash") else "/bin/sh"
         return self.run([shell, "-c", script], **options)
 
@@ -207,6 +219,7 @@ class Jail(JailFiles):
         The other arguments and the errors are those of `run`; a timeout ends the program and
         is seen in ``.stopped_by``.
         """
+        check_switch(pty, "pty")
         return self._spawn(
             command,
             stdin=stdin,
@@ -241,7 +254,7 @@ class Jail(JailFiles):
         arguments = _arguments(command)
         environment = self._environment(env, pty=pty)
         wall = self.policy.limits.wall_seconds
-        deadline, reason = timeout, "timeout"
+        deadline, reason = check_seconds(timeout, "timeout"), "timeout"
         if wall is not None and (timeout is None or wall < timeout):
             deadline, reason = wall, "wall"
         directory, fallback = self._directory(cwd)
@@ -432,8 +445,8 @@ class Jail(JailFiles):
 
     def _directory(self, cwd: str | os.PathLike[str] | None) -> tuple[bytes, bool]:
         if cwd is not None:
-            path = os.fspath(cwd)
-            if not isinstance(path, str) or not path.startswith("/") or "\0" in path:
+            path = check_path(cwd, "cwd")
+            if not path.startswith("/"):
                 raise ValueError(f"cwd: {path!r} is not an absolute path")
             return os.fsencode(path), False
         try:
@@ -531,7 +544,7 @@ class Jail(JailFiles):
 
     def guesses(self, text: bytes) -> tuple[tuple[Violation, ...], int]:
         """Return what in a guest's stderr looks like a refusal, and how many more there are."""
-        return bounded(guessed(text, self._guess))
+        return bounded(guessed(check_data(text, "text"), self._guess))
 
     def _guess(self, number: int, path: str | None) -> Violation | None:
         return self._explainer.explain(number, path, confidence="guess")
@@ -566,13 +579,8 @@ def _arguments(command: Sequence[str | os.PathLike[str]]) -> list[bytes]:
     if isinstance(command, (str, bytes)):
         raise TypeError('command is a list: ["sh", "-c", "..."] if you want a shell')
     arguments = []
-    for index, argument in enumerate(command):
-        text = os.fspath(argument)
-        if not isinstance(text, str):
-            raise TypeError(f"command[{index}]: text is needed, not {type(text).__name__}")
-        if "\0" in text:
-            raise ValueError(f"command[{index}]: NUL in {text!r}")
-        arguments.append(os.fsencode(text))
+    for index, argument in enumerate(check_list(command, "command", '["ls", "-l"]')):
+        arguments.append(os.fsencode(check_path(argument, f"command[{index}]", "text or a path")))
     if not arguments or not arguments[0]:
         raise ValueError("command: the program is missing")
     if sum(map(len, arguments)) > SPAWN_STRINGS_MAX:
@@ -584,9 +592,15 @@ def _nanoseconds(seconds: float | None) -> int:
     """The time of a request; 0, which means none, for ``None`` and for infinity."""
     if seconds is None or seconds > _native.MOST_SECONDS:
         return 0
-    if not seconds >= 0:  # NaN as well
-        raise ValueError(f"timeout: {seconds}")
     return max(1, int(seconds * 1e9))
+
+
+def _reasons(implicit_read: object) -> list[tuple[str, str]]:
+    pairs = check_list(implicit_read, "implicit_read", '[("/path", "reason")]')
+    for pair in pairs:
+        if not isinstance(pair, tuple) or [type(part) for part in pair] != [str, str]:
+            raise TypeError("implicit_read: expected pairs of a path and a reason, both text")
+    return pairs
 
 
 def _end_of(result: CommandResult) -> str:

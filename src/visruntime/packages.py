@@ -15,9 +15,20 @@ from __future__ import annotations
 import os
 import shlex
 
+from visruntime._arguments import (
+    check_function,
+    check_list,
+    check_path,
+    check_seconds,
+    check_switch,
+    check_text,
+    check_texts,
+    check_word,
+)
 from visruntime._packages.build import Build, Sources
 from visruntime._packages.request import (
     PACKAGE,
+    Request,
     of_project,
     of_requirements,
     of_script,
@@ -26,7 +37,7 @@ from visruntime._packages.request import (
 )
 from visruntime._packages.store import Store
 from visruntime._packages.tree import LOCKED, assemble, make_empty
-from visruntime._packages.uv import find_uv
+from visruntime._packages.uv import check_index, find_uv
 from visruntime._packages.versions import release, satisfies
 from visruntime._policy.links import named_path
 from visruntime._policy.paths import visible
@@ -38,7 +49,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Any, Self
 
-    from visruntime._packages.request import Request
     from visruntime.environments import Interpreter, Probe
     from visruntime.events import EnforcementReport
 
@@ -109,6 +119,10 @@ class Environment:
     """
 
     def __init__(self, request: Request, **options: Any) -> None:
+        if not isinstance(request, Request):
+            raise TypeError(
+                "request: make an Environment with from_project, from_requirements or from_script"
+            )
         self._request = request
         self._set(**options)
 
@@ -125,17 +139,20 @@ class Environment:
         timeout: float = BUILD_SECONDS,
         progress: Callable[[str], None] | None = None,
     ) -> None:
-        if hashes not in ("required", "resolve"):
-            raise ValueError(f'hashes: "required" or "resolve", not {hashes!r}')
-        if not timeout > 0:
-            raise ValueError(f"timeout: {timeout!r} is not a positive number of seconds")
-        if index is not None and (not isinstance(index, str) or not index):
-            raise TypeError('index: a URL, "default", or None for no network')
-        self._python = python
-        self._uv = uv
-        self._timeout = timeout
+        check_word(hashes, "hashes", ("required", "resolve"))
+        seconds = check_seconds(timeout, "timeout", positive=True)
+        check_index(index)
+        check_switch(cache, "cache")
+        check_switch(wheels_only, "wheels_only")
+        if progress is not None:
+            check_function(progress, "progress")
+        self._python = None if python is None else check_path(python, "python")
+        self._uv = None if uv is None else check_path(uv, "uv")
+        self._timeout = BUILD_SECONDS if seconds is None else seconds
         self._progress = progress or (lambda _: None)
-        folders = [wheelhouse] if isinstance(wheelhouse, (str, os.PathLike)) else wheelhouse
+        if isinstance(wheelhouse, (str, os.PathLike)):
+            wheelhouse = [wheelhouse]
+        folders = check_list(wheelhouse, "wheelhouse", '["wheels"]')
         self._sources = Sources(
             index=index,
             wheelhouses=tuple(_folder(folder) for folder in folders),
@@ -146,7 +163,8 @@ class Environment:
         if self._request.hashed is False and hashes == "required":
             raise PolicyError(
                 f"environment: {self._request.label} has requirements without a hash; add them "
-                '(--hash=sha256:...), or take those of the wheelhouse or index by hashes="resolve"',
+                "(--hash=sha256:...), or take those of the wheelhouse or index by "
+                'hashes="resolve" (--hashes resolve)',
                 field="environment",
             )
 
@@ -168,7 +186,9 @@ class Environment:
             editable: find the code of the project and of its workspace where it stands. A guest
                 imports it only where its policy grants reading it.
         """
-        place = named_path("project", folder)
+        check_switch(editable, "editable")
+        extras, groups = check_texts(extras, "extras"), check_texts(groups, "groups")
+        place = named_path("project", check_path(folder, "folder"))
         request = of_project(place, extras=extras, groups=groups, editable=editable)
         return cls(request, **options)
 
@@ -178,14 +198,19 @@ class Environment:
     ) -> Self:
         """Take requirements: a list of texts, or the path of a file of them (as a `Path`)."""
         if isinstance(requirements, str):
-            raise TypeError("requirements: a list of texts or a Path, not one text")
+            raise TypeError(
+                "requirements: a list of texts, or the Path of a file, not one text: "
+                '["requests>=2"]'
+            )
         if isinstance(requirements, os.PathLike):
-            path = os.path.abspath(os.fspath(requirements))
+            path = os.path.abspath(check_path(requirements, "requirements"))
             lines: Iterable[str] = read_requirements(path)
             request = of_requirements(lines, label=path, add=f"{PACKAGE} in {path}")
         else:
             request = of_requirements(
-                requirements, label="the requirements", add=f"{PACKAGE} among the requirements"
+                check_texts(requirements, "requirements", '["requests>=2"]'),
+                label="the requirements",
+                add=f"{PACKAGE} among the requirements",
             )
         return cls(request, **options)
 
@@ -200,7 +225,7 @@ class Environment:
         """
         source, path = script, None
         if not isinstance(source, bytes):
-            path = os.path.abspath(os.fspath(source))
+            path = os.path.abspath(check_path(source, "script"))
             source = read_script(path)
         request = of_script(source, path)
         if request is None:
@@ -233,6 +258,7 @@ class Environment:
 
     def how_to_add(self, module: str) -> str:
         """Say how a guest of this environment would have *module*; a text for people."""
+        check_text(module, "module")
         for path in self._request.paths:
             # The name is a guest's claim: it is compared with a listing, never used as a path.
             try:
@@ -361,5 +387,5 @@ def _resolved_from(sources: Sources) -> list[Any]:
 def _folder(path: AnyPath) -> str:
     real = named_path("wheelhouse", path)
     if not os.path.isdir(real):
-        raise PolicyError(f"environment: {real} is no folder", field="environment", value=real)
+        raise PolicyError(f"wheelhouse: {real} is no folder", field="wheelhouse", value=real)
     return real

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from types import MappingProxyType
 
+from visruntime._arguments import check_path
 from visruntime._policy.environment_names import check_env, check_inherit_env
 from visruntime._policy.links import real_path
 from visruntime._policy.paths import (
@@ -320,6 +321,8 @@ class JailPolicy(Unsaid):
         """
         from visruntime._policy.narrow import narrow
 
+        if not isinstance(other, JailPolicy):
+            raise TypeError(f"other: a JailPolicy is needed, not {type(other).__name__}")
         return narrow(self, other)
 
     @property
@@ -569,12 +572,11 @@ def fields_from_dict(
     _check_known(data)
     fields = dict(data)
     if folder is not None:
+        folder = check_path(folder, "folder")
         for name in PATH_FIELDS:
             if name in fields:
                 fields[name] = [
-                    resolve_beside(
-                        path, os.fspath(folder), f"{name}[{index}]", pattern=name in KINDS
-                    )
+                    resolve_beside(path, folder, f"{name}[{index}]", pattern=name in KINDS)
                     for index, path in enumerate(check_list(name, fields[name]))
                 ]
     if "egress" in fields:

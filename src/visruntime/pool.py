@@ -9,6 +9,8 @@ from collections import deque
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from visruntime._arguments import check_function, check_seconds, check_whole, check_word
+from visruntime._runtime.session import RuntimeSession
 from visruntime._worker.limit import Timeout
 from visruntime.errors import JailClosed, PoolExhausted, VisRuntimeError
 from visruntime.runtime import Runtime
@@ -108,7 +110,7 @@ class RuntimePool:
             options: further arguments of `Runtime`.
 
         Raises:
-            ValueError: a number is out of range, or a word is not one of those above.
+            TypeError, ValueError: an argument is wrong; the message names it.
             PolicyError, JailUnavailable: as `Runtime`; nothing was started.
         """
         _check_numbers(
@@ -117,19 +119,18 @@ class RuntimePool:
             recycle_after=(recycle_after, 1),
             max_memory=(max_memory, 1),
         )
-        if max_age is not None and not max_age > 0:
-            raise ValueError("max_age must be greater than 0")
-        if reuse not in {"never", "reset", "keep"}:
-            raise ValueError(f'reuse: {reuse!r} is not "never", "reset" or "keep"')
-        if when_exhausted not in {"wait", "error"}:
-            raise ValueError(f'when_exhausted: {when_exhausted!r} is neither "wait" nor "error"')
+        check_seconds(max_age, "max_age", positive=True)
+        check_word(reuse, "reuse", ("never", "reset", "keep"))
+        check_word(when_exhausted, "when_exhausted", ("wait", "error"))
+        if prepare is not None:
+            check_function(prepare, "prepare")
         if min_idle is None:
             min_idle = min(_IDLE, max_size)
         if min_idle > max_size:
             raise ValueError("min_idle must not be greater than max_size")
         if callable(policy) and options:
             raise ValueError(f"{', '.join(options)}: give these to the runtime that you make")
-        self._open = policy if callable(policy) else lambda: Runtime(policy, **options)
+        self._open = _maker(policy) if callable(policy) else lambda: Runtime(policy, **options)
         self._min_idle = min_idle
         self._max_size = max_size
         self._reuse = reuse
@@ -203,6 +204,7 @@ class RuntimePool:
             WorkerDied, JailUnavailable: a new one was needed and could not be started.
         """
         self._check_process()
+        check_seconds(timeout, "timeout")
         end = None if timeout is None else time.monotonic() + timeout
         with self._freed:
             while True:
@@ -276,6 +278,7 @@ class RuntimePool:
             wanted = min(self._min_idle, self._max_size - len(self._busy))
             return self._closed or self._problem is not None or len(self._idle) >= wanted
 
+        check_seconds(timeout, "timeout")
         with self._freed:
             self._quiet_until = 0.0
             self._tend()
@@ -480,7 +483,22 @@ def _reset(runtime: AnyRuntime) -> None:
         runtime._value({"op": "clear"}, RESET_SECONDS)
 
 
+def _maker(function: Callable[[], AnyRuntime]) -> Callable[[], AnyRuntime]:
+    """Return *function* with a check of what it makes."""
+
+    def make() -> AnyRuntime:
+        runtime = function()
+        if not isinstance(runtime, RuntimeSession):
+            raise TypeError(
+                "policy: the function must return a new Runtime or TrustedRuntime, not "
+                f"{type(runtime).__name__}"
+            )
+        return runtime
+
+    return make
+
+
 def _check_numbers(**numbers: tuple[int | None, int]) -> None:
     for name, (value, least) in numbers.items():
-        if value is not None and (type(value) is not int or value < least):
-            raise ValueError(f"{name} must be a whole number of at least {least}")
+        if value is not None:
+            check_whole(value, name, least)

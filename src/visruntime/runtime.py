@@ -11,17 +11,21 @@ import os
 from typing import TYPE_CHECKING, Any, Literal
 
 from visruntime import _native
+from visruntime._arguments import check_path, check_whole, check_word
+from visruntime._jail.backends import BACKENDS
+from visruntime._policy.environment_names import check_env
 from visruntime._policy.patterns import beginnings
 from visruntime._runtime.events import RunEvent
 from visruntime._runtime.handle import RunHandle
 from visruntime._runtime.interpreter import how_to_add, jailed_interpreter, refuse_built
 from visruntime._runtime.redact import secrets_of
+from visruntime._runtime.request import variables
 from visruntime._runtime.session import RuntimeSession
 from visruntime._runtime.shared import Shared
 from visruntime._worker.confinement import WorkerConfinement
 from visruntime._worker.terminal import check_stdin
 from visruntime._worker.tls import TlsSettings
-from visruntime._worker.zygote import Zygote
+from visruntime._worker.zygote import Zygote, check_preload
 from visruntime.displays import Display
 from visruntime.environments import find_interpreter
 from visruntime.errors import PolicyError
@@ -96,15 +100,18 @@ class TrustedRuntime(RuntimeSession):
                 message says why.
         """
         super().__init__()
+        if output is not None:
+            check_whole(output, "output", 1)
+        env = None if env is None else variables(env)
+        cwd = None if cwd is None else check_path(cwd, "cwd")
+        preload = None if preload is None else check_preload(preload)
         refuse_built(environment, python)
         self._tls = TlsSettings(tls_strict, ca)
         added = self._tls.variables(env or {}, os.environ if env is None else {})
         if added:
             env = {**(os.environ if env is None else env), **added}
         self._stdin = check_stdin(stdin)
-        start = TrustedStart(
-            cwd=None if cwd is None else os.fspath(cwd), env=env, stdin=self._stdin
-        )
+        start = TrustedStart(cwd=cwd, env=env, stdin=self._stdin)
         self._start = start
         self._harden = False
         self._output_limit = output
@@ -177,7 +184,14 @@ class Runtime(RuntimeSession):
         from visruntime.policy import JailPolicy
 
         if not isinstance(policy, (Jail, JailPolicy)):
-            raise TypeError(f"a JailPolicy or an open Jail is needed, not {type(policy).__name__}")
+            raise TypeError(
+                f"policy: a JailPolicy or an open Jail is needed, not {type(policy).__name__}"
+            )
+        if env is not None:
+            check_env(env)
+        cwd = None if cwd is None else check_path(cwd, "cwd")
+        check_word(backend, "backend", ("auto", *BACKENDS))
+        preload = None if preload is None else check_preload(preload)
 
         self._confinement = WorkerConfinement(
             processes=processes, ctypes=ctypes, native_modules=native_modules
@@ -204,7 +218,7 @@ class Runtime(RuntimeSession):
             self._shared = Shared(self, self._open_jail)
         self._start = JailedStart(
             self._shared.live_jail,
-            cwd=None if cwd is None else os.fspath(cwd),
+            cwd=cwd,
             env=env,
             stdin=self._stdin,
         )
@@ -260,8 +274,6 @@ class Runtime(RuntimeSession):
 def _zygote(runtime: RuntimeSession, preload: Iterable[str] | None) -> Zygote | None:
     if preload is None:
         return None
-    if isinstance(preload, str):
-        raise TypeError('preload is a list of names: ["numpy"]')
     if not runtime._confinement.processes:
         raise PolicyError(
             "preload: copies of a worker are processes that it starts, which processes=False "

@@ -12,6 +12,7 @@ import os
 import struct
 
 from visruntime import _native
+from visruntime._arguments import check_data, check_path, check_whole
 from visruntime._host.files import open_without_links, refuse_planted
 from visruntime.errors import (
     CommandTimeout,
@@ -69,11 +70,15 @@ class JailFiles:
         raise NotImplementedError
 
     def _do(
-        self, operation: str, path: str | os.PathLike[str], *, data: bytes = b"", limit: int = 0
+        self,
+        operation: str,
+        path: str | os.PathLike[str],
+        *,
+        data: bytes = b"",
+        limit: int = 0,
+        argument: str = "path",
     ) -> bytes:
-        name = os.fspath(path)
-        if not isinstance(name, str) or not name.startswith("/") or "\0" in name:
-            raise ValueError(f"path: {name!r} is not an absolute path")
+        name = _absolute(path, argument)
         result = self._file_operation(operation, name, data=data, limit=limit)
         if result.exit_code == 0 and not result.truncated:
             return result.stdout
@@ -106,9 +111,11 @@ class JailFiles:
             PathDenied: the jail may not read it, or it is a link.
             OSError: as `open` would; EINVAL for a pipe, a socket or a device.
         """
-        if max_bytes < 0:
-            raise ValueError(f"max_bytes: {max_bytes}")
-        data = self._do("READ", path, limit=max_bytes + 1)
+        return self._read(path, max_bytes, "path")
+
+    def _read(self, path: str | os.PathLike[str], max_bytes: int, argument: str) -> bytes:
+        check_whole(max_bytes, "max_bytes", 0)
+        data = self._do("READ", path, limit=max_bytes + 1, argument=argument)
         if len(data) > max_bytes:
             raise OutputLimitExceeded(
                 f"{os.fspath(path)} is longer than {max_bytes} bytes; raise max_bytes=",
@@ -125,7 +132,7 @@ class JailFiles:
             OSError: as `open` and `write` would; EFBIG above the limit ``file_size``, and the
                 file then holds what is below it.
         """
-        self._do("WRITE", path, data=bytes(data))
+        self._do("WRITE", path, data=check_data(data, "data"))
 
     def stat(self, path: str | os.PathLike[str]) -> FileStatus:
         """Return size, time and mode; of a link itself, not of what it leads to."""
@@ -147,8 +154,7 @@ class JailFiles:
         Raises:
             OutputLimitExceeded: the names are longer than *max_bytes* together.
         """
-        if max_bytes < 2:
-            raise ValueError(f"max_bytes: {max_bytes}")
+        check_whole(max_bytes, "max_bytes", 2)
         names = self._do("LIST", path, limit=max_bytes)
         return sorted(os.fsdecode(name) for name in names.split(b"\0") if name)
 
@@ -183,9 +189,9 @@ class JailFiles:
             OSError: as `open` would; ELOOP for a link, EINVAL for a pipe or a device, EPERM where
                 others than root and the file's owner could have put it there (a root caller).
         """
-        if max_bytes < 0:
-            raise ValueError(f"max_bytes: {max_bytes}")
-        with open(open_without_links(source, os.O_RDONLY), "rb") as file:
+        check_whole(max_bytes, "max_bytes", 0)
+        _absolute(target, "target")
+        with open(open_without_links(check_path(source, "source"), os.O_RDONLY), "rb") as file:
             name = os.path.abspath(source)
             if os.geteuid() == 0 and self._guest_can_replace(name):
                 data = self.read_bytes(name, max_bytes=max_bytes)
@@ -198,7 +204,7 @@ class JailFiles:
                 kind="max_bytes",
                 limit=max_bytes,
             )
-        self.write_bytes(target, data)
+        self._do("WRITE", target, data=data, argument="target")
 
     def copy_out(
         self,
@@ -216,7 +222,16 @@ class JailFiles:
             OutputLimitExceeded: the file is longer than *max_bytes*.
             OSError: as `open` would; ELOOP for a link.
         """
-        data = self.read_bytes(source, max_bytes=max_bytes)
+        place = check_path(target, "target")
+        data = self._read(source, max_bytes, "source")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-        with open(open_without_links(target, flags), "wb") as file:
+        with open(open_without_links(place, flags), "wb") as file:
             file.write(data)
+
+
+def _absolute(path: object, argument: str) -> str:
+    """Return the path of a jail that *argument* is; it has no folder that others start at."""
+    name = check_path(path, argument)
+    if not name.startswith("/"):
+        raise ValueError(f"{argument}: {name!r} is not an absolute path")
+    return name

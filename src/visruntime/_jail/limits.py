@@ -14,6 +14,7 @@ from visruntime.events import Clause
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from typing import NoReturn
 
     from visruntime._jail.cgroup import Leaf
     from visruntime.policy import Limits
@@ -29,6 +30,9 @@ DESCRIPTORS_LEFT_TO_THE_HOST = 300
 Descriptors in flight over AF_UNIX sockets are counted per host uid and compared with the
 sender's soft limit: a guest with the host's own limit could stop every jail of its owner.
 """
+
+ENOUGH_OPEN_FILES = 8
+"""Descriptors with which any jail can open: three streams, what it inherits, and one to try with."""
 
 OWN_CGROUP = (
     "start this program in a cgroup of its own that it may divide (systemd-run --user --scope "
@@ -102,10 +106,29 @@ class HeldLimits:
         """
         if self.leaf is not None and self.leaf.counts().kills:
             raise PolicyUnsupported(
-                f"limits.memory: {self.limits.memory} bytes are too few for the jail itself",
+                f"limits.memory: {self.limits.memory} bytes are too few for the jail itself; 16 MiB "
+                "are enough for that, and 64 MiB for a Python worker in it",
                 field="limits.memory",
                 value=self.limits.memory,
             )
+
+    def refuse_too_few_files(self) -> NoReturn:
+        """Tell a jail that could try nothing, for want of descriptors, from one that did not hold.
+
+        Raises:
+            PolicyUnsupported: the limit on open files is too small for the jail itself.
+        """
+        asked, limit = self.limits.open_files, self.process["open_files"]
+        said = str(asked)
+        fix = f"ask for at least {ENOUGH_OPEN_FILES}"
+        if not isinstance(asked, int):
+            said = f"{limit}, from the limit of this process,"
+            fix = f"raise `ulimit -n` to at least {2 * ENOUGH_OPEN_FILES}"
+        raise PolicyUnsupported(
+            f"limits.open_files: {said} is too few for a jail to try whether it holds; {fix}",
+            field="limits.open_files",
+            value=asked,
+        )
 
     def check_joined(self, pid: int) -> None:
         """Check that the jail, whose pid 1 is *pid* here, is in its cgroup.

@@ -7,6 +7,7 @@ other back end is tried after that.
 
 from __future__ import annotations
 
+import errno
 import os
 
 from visruntime import _native
@@ -228,6 +229,9 @@ def _prove(
         for canary in canaries
         if not canary.held
     ]
+    missed = [canary for canary in canaries if not canary.held]
+    if missed and all(canary.errno == errno.EMFILE for canary in missed):
+        held.refuse_too_few_files()
     if broken or not canaries:
         fix = "please report this with the output of `visruntime doctor --json`"
         if canaries and all(about_path(canary) for canary in canaries if not canary.held):

@@ -9,6 +9,7 @@ import signal
 import time
 
 from visruntime import _native
+from visruntime._arguments import check_data, check_seconds, check_whole
 from visruntime._jail.violations import limit_violations
 from visruntime._policy.values import Frozen
 from visruntime.errors import CommandTimeout, JailClosed
@@ -32,6 +33,9 @@ DEVNULL = -3
 """As `subprocess.DEVNULL`."""
 
 STOP_NAMES = (None, "timeout", "killed", "closed", "memory")
+
+MOST_CELLS = 0x7FFF
+"""Rows and columns of the largest terminal: the kernel has 16 bits for each, some programs 15."""
 
 CPU_PART = 0.75
 """Which part of the limit a program has used, as measured, when the kernel ends it. For the
@@ -229,13 +233,14 @@ class JailProcess:
             CommandTimeout: after *timeout* seconds; the program runs on and the call may be
                 repeated without losing output.
         """
+        data = b"" if input is None else check_data(input, "input")
         if self._captures is None:
             self._captures = (
                 self._capture(self.stdout if self.pty is None else self.pty),
                 self._capture(self.stderr),
             )
             if self.stdin is not None:
-                self._run.feed(_bytes(input), os.dup(self.stdin.fileno()))
+                self._run.feed(data, os.dup(self.stdin.fileno()))
                 self.stdin.close()
         output, errors = self._captures
         if self.returncode is None:
@@ -246,6 +251,7 @@ class JailProcess:
 
     def send_signal(self, number: int) -> None:
         """Send a signal to the program (not to its descendants); nothing if it has ended."""
+        check_whole(number, "number", 0, signal.NSIG - 1)
         if self.poll() is None:
             self._run.signal(int(number))
 
@@ -263,6 +269,7 @@ class JailProcess:
 
         Returns the exit code, as `wait`.
         """
+        check_seconds(grace, "grace", past=True)
         self.terminate()
         try:
             return self.wait(grace)
@@ -355,6 +362,7 @@ class JailProcess:
         feed: bool = False,
     ) -> None:
         self._check_owner()
+        check_seconds(timeout, "timeout", past=True)
         deadline = None if timeout is None else time.monotonic() + timeout
         while self.returncode is None:
             left = None if deadline is None else deadline - time.monotonic()
@@ -393,22 +401,14 @@ class JailProcess:
         return by_signal and used >= self._cpu_limit * CPU_PART
 
 
-def _bytes(data: object) -> bytes:
-    if data is None:
-        return b""
-    if isinstance(data, (bytes, bytearray, memoryview)):
-        return bytes(data)
-    raise TypeError(f"input: bytes are needed, not {type(data).__name__}")
-
-
 def set_terminal_size(descriptor: int, rows: int, columns: int) -> None:
     """Set the window size of a terminal, in characters."""
     import fcntl
     import struct
     import termios
 
-    if not (0 < rows < 0x8000 and 0 < columns < 0x8000):
-        raise ValueError(f"a terminal of {rows} rows and {columns} columns")
+    check_whole(rows, "rows", 1, MOST_CELLS)
+    check_whole(columns, "cols", 1, MOST_CELLS)
     fcntl.ioctl(descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
 

@@ -7,6 +7,7 @@ import os
 import stat
 
 from visruntime import _native
+from visruntime._arguments import check_mapping, check_whole
 from visruntime._jail.process import DEVNULL, PIPE, STDOUT
 from visruntime._jail.report import IDENTITY_MAPPED
 from visruntime._policy.paths import is_within
@@ -94,9 +95,9 @@ class Streams:
 
     def add(self, jail: Jail, pass_fds: Mapping[int, int]) -> None:
         """Take the caller's other descriptors: number in the program -> descriptor here."""
-        for number, descriptor in pass_fds.items():
-            if not 3 <= number <= 15:
-                raise ValueError(f"pass_fds: {number} is not a number from 3 to 15")
+        for number, descriptor in check_mapping(pass_fds, "pass_fds").items():
+            check_whole(number, "pass_fds", 3, 15)
+            check_whole(descriptor, f"pass_fds[{number}]", 0)
             self._pass(jail, f"pass_fds[{number}]", number, descriptor)
 
     def _pass(self, jail: Jail, name: str, number: int, descriptor: int) -> None:
@@ -105,7 +106,11 @@ class Streams:
         It belongs to a mount of the host, not to one of the jail: a guest can open the file
         anew by /proc/self/fd, with more rights, and anything below a folder.
         """
-        mode = os.fstat(descriptor).st_mode
+        try:
+            mode = os.fstat(descriptor).st_mode
+        except OSError as error:
+            text = f"{name}: {error.strerror} ({descriptor} is not open here)"
+            raise OSError(error.errno, text) from None
         if stat.S_ISDIR(mode):
             raise ValueError(f"{name}: a folder's descriptor shows the host's own view; grant it")
         if stat.S_ISREG(mode):

@@ -10,6 +10,8 @@ import time
 from collections import deque
 
 from visruntime import _native
+from visruntime._arguments import check_data, check_seconds, check_whole
+from visruntime._jail.process import MOST_CELLS
 from visruntime._policy.values import Frozen
 from visruntime.errors import CommandError, CommandTimeout
 
@@ -80,8 +82,11 @@ class TerminalSession:
         max_bytes: int,
         max_lines: int,
     ) -> None:
-        if max_bytes < 1 or max_lines < 1:
-            raise ValueError(f"max_bytes={max_bytes}, max_lines={max_lines}: at least 1")
+        check_whole(max_bytes, "max_bytes", 1)
+        check_whole(max_lines, "max_lines", 1)
+        check_whole(rows, "rows", 1, MOST_CELLS)
+        check_whole(cols, "cols", 1, MOST_CELLS)
+        check_seconds(timeout, "timeout")
         self._jail = jail
         self._command = command
         self._environment = jail._environment(env, pty=True)
@@ -158,7 +163,8 @@ class TerminalSession:
             CommandError: the command does not run.
             CommandTimeout: it does not read what is typed; how much arrived is said.
         """
-        content = data.encode() if isinstance(data, str) else bytes(data)
+        content = data.encode() if isinstance(data, str) else check_data(data, "data")
+        check_seconds(timeout, "timeout")
         if len(content) > INPUT_MAX:
             raise ValueError(f"input: {len(content)} bytes; at most {INPUT_MAX} at once")
         if b"\0" in content:
@@ -184,6 +190,8 @@ class TerminalSession:
 
     def resize(self, rows: int, cols: int) -> None:
         """Set the size, of the running command too; it gets SIGWINCH."""
+        check_whole(rows, "rows", 1, MOST_CELLS)
+        check_whole(cols, "cols", 1, MOST_CELLS)
         with self._news:
             if self._process is not None and self._result is None:
                 self._process.resize(rows, cols)
@@ -213,6 +221,7 @@ class TerminalSession:
             CommandTimeout: after *timeout* seconds; it runs on.
             CommandError: it was never started.
         """
+        check_seconds(timeout, "timeout", past=True)
         with self._news:
             if self._process is None:
                 raise CommandError("nothing was started; call run() first")
@@ -280,6 +289,7 @@ class TerminalSession:
         Raises:
             CommandTimeout: nothing came for *timeout* seconds.
         """
+        check_seconds(timeout, "timeout", past=True)
         with self._news:
             if not self._news.wait_for(lambda: self._total > self._read or self._ended(), timeout):
                 raise CommandTimeout(f"{self._command[0]} wrote nothing for {timeout} s")

@@ -11,7 +11,7 @@ import os
 import time
 
 from visruntime._packages.store import remove_tree
-from visruntime._packages.uv import certificates, host_cache, variables
+from visruntime._packages.uv import certificates, credentials, host_cache, variables
 from visruntime._runtime.redact import secrets_of, shown
 from visruntime.errors import CommandTimeout, EnvironmentNotBuilt
 
@@ -34,6 +34,23 @@ BUILD_SCRATCH = 4 * 1024**3
 _MAX_TEXT = 4000
 _MAX_SHORT = 1000
 _MAX_LOCKED = 32 * 1024**2
+_NOT_FETCHED = (
+    "network connectivity is disabled",
+    "network was disabled",
+    "not found in the provided package locations",
+    "not found in the cache",
+    "was not found",
+    "no versions of",
+    "there is no version of",
+    "there are no versions of",
+    "only the following versions of",
+    "could not be fetched",
+    "failed to fetch",
+    "failed to download",
+    "--offline",
+    "--no-index",
+)
+"""What uv says (0.4 to 0.9), in lower case, where a package or a version of it is in no source."""
 _SHARED = ("archive-", "simple-", "wheels-")
 """Beginnings of what a build reads of the user's uv cache: wheels, and what is known of them."""
 
@@ -179,37 +196,23 @@ class Build:
         )
 
     def _secrets(self, variables: Mapping[str, str | Secret]) -> set[str]:
-        """Return what no message shows: index and proxies, as they are and without their passwords."""
-        from urllib.parse import unquote, urlsplit
-
-        found = set()
-        for text in secrets_of(variables):
-            found |= {text, text.rstrip("/")}
-            try:
-                address = urlsplit(text)
-            except ValueError:
-                continue
-            who, _, host = address.netloc.rpartition("@")
-            if who:  # which uv leaves out itself
-                found.add(address._replace(netloc=host).geturl().rstrip("/"))
-            password = who.partition(":")[2]
-            found |= {who, unquote(who), password, unquote(password)}
-        return found
+        """Return what no message shows: the credentials in the addresses of index and proxies."""
+        return {part for text in secrets_of(variables) for part in credentials(text)}
 
     def _fix(self, text: str) -> str:
         """Say what would help, as far as the words of uv tell."""
         lower = text.lower()
         if "--require-hashes" in lower:
             return (
-                '; hashes="resolve" takes those that the wheelhouse or index gives, and holds the '
-                "environment to them from then on"
+                '; hashes="resolve" (--hashes resolve) takes those that the wheelhouse or index gives, '
+                "and holds the environment to them from then on"
             )
         if "no usable wheels" in lower or ("source" in lower and "is disabled" in lower):
             return (
                 "; only wheels are installed, since anything else runs its own code to be built; "
                 "wheels_only=False (--allow-builds) lets it, in the jail of the build"
             )
-        if self._sources.index is None:
+        if self._sources.index is None and any(word in lower for word in _NOT_FETCHED):
             return (
                 '; nothing was fetched, since no index was given: index="default" (--index default) '
                 "lets the build reach one, wheelhouse= (--wheelhouse DIR) is a folder of wheels"

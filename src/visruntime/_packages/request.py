@@ -141,6 +141,10 @@ def of_requirements(lines: Iterable[str], *, label: str, add: str) -> Request:
 
 def read_script(path: str) -> bytes:
     """Return the bytes of the script at *path*."""
+    if "\n" in path:
+        raise _error(
+            "the text of a script is given as bytes: script.encode(); as text it is a path"
+        )
     return _read(path, f"{path} cannot be read")
 
 
@@ -315,7 +319,8 @@ def _read(path: str, problem: str) -> bytes:
     try:
         descriptor = open_regular(path, os.O_RDONLY)
     except OSError as error:
-        raise _error(f"{problem} ({path}: {error.strerror})") from None
+        where = "" if problem.startswith(path) else f"{path}: "
+        raise _error(f"{problem} ({where}{error.strerror})") from None
     with open(descriptor, "rb") as file:
         content = file.read(MAX_FILE_BYTES + 1)
     if len(content) > MAX_FILE_BYTES:

@@ -14,13 +14,68 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["DEFAULT_INDEX", "certificates", "find_uv", "host_cache", "variables"]
+__all__ = [
+    "DEFAULT_INDEX",
+    "certificates",
+    "check_index",
+    "credentials",
+    "find_uv",
+    "host_cache",
+    "variables",
+]
 
 DEFAULT_INDEX = "default"
 """As an index: the one that uv itself takes."""
 
 _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+
+
+def check_index(index: object) -> None:
+    """Refuse an ``index=`` that uv could not ask.
+
+    Raises:
+        TypeError: it is no text.
+        PolicyError: it is neither a URL nor ``"default"``. Its text may hold a password and is
+            only repeated where nothing in it looks like one.
+    """
+    from urllib.parse import urlsplit
+
+    if index is None or index == DEFAULT_INDEX:
+        return
+    if not isinstance(index, str):
+        raise TypeError(
+            f'index: expected a URL, "default", or None for no network, not {type(index).__name__}'
+        )
+    try:
+        parts = urlsplit(index)
+        right = parts.scheme == "file" or (parts.scheme in ("http", "https") and parts.hostname)
+    except ValueError:
+        right = False
+    if not right or not index.isprintable() or index != index.strip():
+        said = "" if "@" in index or "?" in index else f", not {index!a:.60}"
+        raise PolicyError(
+            'index: the URL of a package index, such as https://example.org/simple, or "default"'
+            + said,
+            field="index",
+        )
+
+
+def credentials(address: str) -> set[str]:
+    """Return what of a URL nobody is to see: user and password, and what is behind a ``?``.
+
+    uv shows the host and the path of what it could not reach, which the user needs to know.
+    """
+    from urllib.parse import unquote, urlsplit
+
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return {address}
+    who = parts.netloc.rpartition("@")[0]
+    password = who.partition(":")[2]
+    found = {who, unquote(who), password, unquote(password), parts.query, parts.fragment}
+    return found - {""}
 
 
 def find_uv(given: str | os.PathLike[str] | None = None) -> str:

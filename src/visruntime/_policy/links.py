@@ -11,6 +11,7 @@ import errno
 import os
 import stat
 
+from visruntime._arguments import check_path
 from visruntime._policy.paths import ancestors, is_within, visible
 from visruntime.errors import PolicyError
 
@@ -84,7 +85,7 @@ def named_path(field: str, path: str | os.PathLike[str]) -> str:
     Raises:
         PolicyError: through a link that a guest could have made, or one that cannot be followed.
     """
-    whole = os.path.abspath(os.fspath(path))
+    whole = os.path.abspath(check_path(path, field))
     with Resolver() as resolver:
         real = resolver(whole)
     check_links(field, whole, real, resolver.links[whole], ())

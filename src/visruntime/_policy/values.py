@@ -125,7 +125,7 @@ class Secret:
 
     def __init__(self, value: str) -> None:
         if not isinstance(value, str):
-            raise PolicyError(f"a Secret holds text, not {type(value).__name__}")
+            raise PolicyError(f"value: a Secret holds text, not {type(value).__name__}")
         object.__setattr__(self, "_value", value)
 
     def reveal(self) -> str:
@@ -379,6 +379,8 @@ class Limits(Frozen):
 
     def narrow(self, other: Limits) -> Limits:
         """Return the smaller of each limit."""
+        if not isinstance(other, Limits):
+            raise TypeError(f"other: Limits are needed, not {type(other).__name__}")
         changes: dict[str, Any] = {}
         for name in type(self).__slots__:
             if name not in ("memory_by", "open_files"):
@@ -479,6 +481,8 @@ class Egress(Frozen):
 
     def narrow(self, other: Egress) -> Egress:
         """Return an egress that reaches only what both reach."""
+        if not isinstance(other, Egress):
+            raise TypeError(f"other: an Egress is needed, not {type(other).__name__}")
         modes = {self.mode, other.mode}
         if "off" in modes:
             return Egress.OFF

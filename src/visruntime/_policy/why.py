@@ -56,7 +56,7 @@ def why(policy: JailPolicy, op: str, target: object) -> Decision:
     """Answer for *op* on *target*; see `JailPolicy.why`."""
     if op == "connect":
         return _why_connect(policy, target)
-    if op not in VERBS:
+    if not isinstance(op, str) or op not in VERBS:
         raise PolicyError(
             f'op: "read", "write", "exec" or "connect", not {_short(op)}', field="op", value=op
         )

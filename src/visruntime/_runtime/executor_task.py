@@ -51,7 +51,7 @@ def make_task(function: Callable[..., Any] | str, calls: Sequence[Arguments]) ->
         plain = [(list(arguments), dict(keywords)) for arguments, keywords in calls]
         return Task({**request, "pickled": None, "name": function, "calls": plain}, len(plain))
     if not callable(function):
-        raise TypeError(f"expected a function or a name, not {type(function).__name__}")
+        raise TypeError(f"fn: expected a function or a name, not {type(function).__name__}")
     try:
         import cloudpickle  # type: ignore[import-untyped, unused-ignore]
     except ModuleNotFoundError as problem:
@@ -114,9 +114,10 @@ def perform(
 def as_exception(result: RunResult) -> Exception:
     """Return what stands on the host for the guest's exception.
 
-    An instance of the same builtin exception, with the guest's text, its notes and, for an
-    `OSError`, its errno; it has the `GuestError` with the traceback as its cause. For any other
-    type, and for those that mean something to the interpreter itself, it is the `GuestError`.
+    An instance of the same builtin exception, with the guest's text and notes; it has the
+    `GuestError` with the traceback as its cause. An `OSError` has the guest's errno, and the class
+    that Python makes of it. For any other type, and for those that mean something to the
+    interpreter itself, it is the `GuestError`.
     """
     failure = result.error
     assert failure is not None
@@ -126,6 +127,9 @@ def as_exception(result: RunResult) -> Exception:
         return error
     if issubclass(kind, (*_NOT_RAISED, ExceptionGroup)):
         return error
+    if issubclass(kind, OSError) and failure.errno is not None:
+        # The class is what Python makes of the number, whatever name the guest gave it.
+        kind = type(OSError(failure.errno, ""))
     try:
         same: Exception = kind(error.message) if error.message else kind()
     except TypeError:  # it wants more than a text, as UnicodeDecodeError does

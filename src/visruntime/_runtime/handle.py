@@ -8,6 +8,7 @@ from collections import deque
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Self
 
+from visruntime._arguments import check_seconds
 from visruntime._runtime.events import Feed, RunEvent
 
 if TYPE_CHECKING:
@@ -147,6 +148,7 @@ class RunHandle:
             TimeoutError: the run is still under way.
         """
         self.refuse_in_callback()
+        check_seconds(timeout, "timeout", past=True)
         with self._changed:
             if not self._changed.wait_for(lambda: self._done, timeout):
                 raise TimeoutError(f"the run is still under way after {timeout} s")
@@ -170,6 +172,7 @@ class RunHandle:
         Raises:
             TimeoutError: nothing happened for *timeout* seconds.
         """
+        check_seconds(timeout, "timeout", past=True)
         end = None if timeout is None else time.monotonic() + timeout
         with self._changed:
             while not self._events and not self._done:

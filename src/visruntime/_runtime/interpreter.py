@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from visruntime._arguments import check_path
 from visruntime._jail.protect import state_folder
 from visruntime._policy.links import Resolver
 from visruntime._policy.paths import is_within, visible
@@ -63,9 +64,10 @@ def refuse_built(environment: object, python: str | os.PathLike[str] | None = No
             field="environment",
         )
     if environment is not None:
-        _refuse_kept("environment", os.path.join(os.fspath(environment), "bin", "python"))
+        folder = check_path(environment, "environment")
+        _refuse_kept("environment", os.path.join(folder, "bin", "python"))
     if python is not None:
-        _refuse_kept("python", os.fspath(python))
+        _refuse_kept("python", check_path(python, "python"))
 
 
 def _refuse_kept(field: str, path: str) -> None:

@@ -7,8 +7,10 @@ helped, so it is said: `Reloaded.kept` names who still refers to what.
 
 from __future__ import annotations
 
+import errno
 import os
 
+from visruntime._arguments import check_list, check_path
 from visruntime._runtime.traceback import printable
 from visruntime.errors import ProtocolViolation
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-__all__ = ["Reloaded", "reload_modules"]
+__all__ = ["Reloaded", "check_paths", "reload_modules", "require_seen"]
 
 MOST_ENTRIES = 1000
 """Most entries of each kind that are told."""
@@ -165,6 +167,31 @@ class Reloaded:
             f"Reloaded({len(self.modules)} modules, {len(self.failed)} failed, "
             f"{len(self.kept)} old references kept)"
         )
+
+
+def check_paths(paths: object) -> list[str]:
+    """Return the folders of source that ``paths=`` names.
+
+    Raises:
+        TypeError: a single path, where a list is needed.
+    """
+    return [
+        check_path(path, f"paths[{index}]")
+        for index, path in enumerate(check_list(paths, "paths", '["src"]'))
+    ]
+
+
+def require_seen(evaluate: Callable[[str], Any], paths: Sequence[str]) -> None:
+    """Check that *paths* are folders for the worker of *evaluate*, which may have its own /tmp.
+
+    Raises:
+        FileNotFoundError: it says of one that it is none, so nothing was imported from there.
+    """
+    for path in paths:
+        root = os.path.realpath(path)
+        if evaluate(f"__import__('os').path.isdir({root!r})") is not True:
+            text = "paths: the worker sees no such folder; correct the path, or grant reading it"
+            raise FileNotFoundError(errno.ENOENT, text, root)
 
 
 def reload_modules(evaluate: Callable[[str], Any], paths: Sequence[str]) -> Reloaded:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
+from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
 
+from visruntime._arguments import check_mapping, check_path, check_text, check_texts, check_word
+
 if TYPE_CHECKING:
+    import os
     from collections.abc import Mapping
 
-__all__ = ["Ask", "names", "run_request", "text"]
+__all__ = ["Ask", "check_name", "names", "run_request", "variables"]
 
 Ask = Callable[[str, bool], "str | None"]
 """Answers a prompt of the guest; told whether it is for a password. ``None`` is end of file."""
@@ -45,20 +48,18 @@ def run_request(
             f"stdin: expected text, bytes or a function, not {type(stdin).__name__}; a "
             "descriptor is given to the runtime, since it serves every run"
         )
-    if isolation not in {"session", "fresh"}:
-        raise ValueError(f'isolation: {isolation!r} is neither "session" nor "fresh"')
-    if tasks not in {"keep", "cancel"}:
-        raise ValueError(f'tasks: {tasks!r} is neither "keep" nor "cancel"')
+    check_word(isolation, "isolation", ("session", "fresh"))
+    check_word(tasks, "tasks", ("keep", "cancel"))
     request: dict[str, Any] = {
         "op": "run",
-        "code": text(code, "code"),
+        "code": check_text(code, "code"),
         "inputs": names(inputs),
-        "filename": None if filename is None else text(filename, "filename"),
+        "filename": None if filename is None else check_text(filename, "filename"),
     }
     around: dict[str, Any] = {
-        "argv": None if argv is None else [text(word, "argv") for word in argv],
-        "cwd": None if cwd is None else text(os.fspath(cwd), "cwd"),
-        "env": _variables(env) or None,
+        "argv": None if argv is None else check_texts(argv, "argv", '["prog", "-v"]'),
+        "cwd": None if cwd is None else check_path(cwd, "cwd"),
+        "env": variables(env) or None,
         "stdin": given,
         "fresh": True if isolation == "fresh" else None,
     }
@@ -70,25 +71,31 @@ def run_request(
     return request, ask
 
 
-def text(value: object, name: str) -> str:
-    """Check that the argument *name* is text."""
-    if not isinstance(value, str):
-        raise TypeError(f"{name}: expected text, not {type(value).__name__}")
-    return value
+def check_name(name: object, argument: str) -> str:
+    """Check that code of the guest can use *name* as a variable."""
+    if not isinstance(name, str) or not name.isidentifier():
+        raise ValueError(f"{argument}: {name!r:.100} is not a Python name")
+    if iskeyword(name):
+        raise ValueError(
+            f"{argument}: {name} is a keyword of Python, so no code could use the name"
+        )
+    return name
 
 
 def names(inputs: Mapping[str, Any] | None) -> dict[str, Any]:
     """Check that inputs are named as Python names."""
-    for name in inputs or ():
-        if not isinstance(name, str) or not name.isidentifier():
-            raise ValueError(f"inputs: {name!r} is not a Python name")
-    return dict(inputs or {})
+    given = {} if inputs is None else dict(check_mapping(inputs, "inputs"))
+    for name in given:
+        check_name(name, "inputs")
+    return given
 
 
-def _variables(env: Mapping[str, str] | None) -> dict[str, str]:
-    for name, value in (env or {}).items():
-        if not name or "=" in name or "\0" in text(name, "env"):
+def variables(env: Mapping[str, str] | None) -> dict[str, str]:
+    """Check that each of *env* is a variable that a process can have."""
+    given = {} if env is None else dict(check_mapping(env, "env"))
+    for name, value in given.items():
+        if not check_text(name, "env") or "=" in name or "\0" in name:
             raise ValueError(f"env: {name!r} is no name of a variable")
-        if "\0" in text(value, f"env[{name!r}]"):
+        if "\0" in check_text(value, f"env[{name!r}]"):
             raise ValueError(f"env: the value of {name} has a NUL character")
-    return dict(env or {})
+    return given

@@ -8,17 +8,26 @@ from collections.abc import Callable
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
+from visruntime._arguments import (
+    check_function,
+    check_mapping,
+    check_seconds,
+    check_switch,
+    check_text,
+    check_word,
+)
 from visruntime._callbacks.budget import Budget
 from visruntime._runtime.events import Feed, RunEvent
 from visruntime._runtime.handle import RunHandle
 from visruntime._runtime.missing import explain_missing
-from visruntime._runtime.request import names, run_request, text
+from visruntime._runtime.request import check_name, names, run_request
 from visruntime._runtime.run import Run
 from visruntime._runtime.timeouts import as_timeouts
 from visruntime._worker.confinement import WorkerConfinement
 from visruntime._worker.copy import copy_worker
 from visruntime._worker.limit import Timeout
 from visruntime._worker.terminal import WorkerTerminal
+from visruntime._worker.too_little import explain_start
 from visruntime.callbacks import Callbacks
 from visruntime.errors import (
     CommandFailed,
@@ -136,6 +145,10 @@ class RuntimeSession:
         request, ask = run_request(
             code, inputs, filename, argv, cwd, env, stdin, isolation=isolation, tasks=tasks
         )
+        check_switch(check, "check")
+        for name, sink in (("on_output", on_output), ("on_event", on_event)):
+            if sink is not None:
+                check_function(sink, name)
         feed = self._new_feed(on_output=on_output, on_event=on_event, ask=ask)
         result = self._request(request, timeout, feed)
         feed.end(result)
@@ -194,7 +207,7 @@ class RuntimeSession:
         Raises:
             GuestError: the code raised; otherwise as :meth:`run`.
         """
-        request = {"op": "exec", "code": text(code, "code"), "inputs": names(inputs)}
+        request = {"op": "exec", "code": check_text(code, "code"), "inputs": names(inputs)}
         self._value(request | {"filename": None}, timeout)
 
     def eval(
@@ -209,7 +222,7 @@ class RuntimeSession:
         Raises:
             GuestError: the expression raised; otherwise as :meth:`run`.
         """
-        request = {"op": "eval", "code": text(code, "code"), "inputs": names(inputs)}
+        request = {"op": "eval", "code": check_text(code, "code"), "inputs": names(inputs)}
         return self._value(request | {"filename": None}, timeout)
 
     def call(self, name: str, /, *args: Any, **kwargs: Any) -> Any:
@@ -218,7 +231,8 @@ class RuntimeSession:
         Raises:
             GuestError: the function raised, or there is none; otherwise as :meth:`run`.
         """
-        request = {"op": "call", "name": text(name, "name"), "args": list(args), "kwargs": kwargs}
+        check_text(name, "name")
+        request = {"op": "call", "name": name, "args": list(args), "kwargs": kwargs}
         return self._value(request, None)
 
     def get(self, name: str) -> Any:
@@ -227,15 +241,19 @@ class RuntimeSession:
         Raises:
             GuestError: the name is not bound; otherwise as :meth:`run`.
         """
-        return self._value({"op": "get", "name": text(name, "name")}, None)
+        return self._value({"op": "get", "name": check_text(name, "name")}, None)
 
     def set(self, name: str, value: Any) -> None:
-        """Bind a name in the session."""
-        self._value({"op": "set", "inputs": names({name: value})}, None)
+        """Bind a name in the session.
+
+        Raises:
+            ValueError: it is no name that code could use; otherwise as :meth:`run`.
+        """
+        self._value({"op": "set", "inputs": {check_name(name, "name"): value}}, None)
 
     def set_timeouts(self, timeouts: float | Timeouts | None) -> None:
         """Choose the limits of each later call that brings no ``timeout=`` of its own."""
-        self._timeouts = as_timeouts(timeouts)
+        self._timeouts = as_timeouts(timeouts, "timeouts")
 
     # Functions of the host.
 
@@ -267,7 +285,7 @@ class RuntimeSession:
             ValueError: *name* is no name, or would hide another one or the standard library.
             TypeError: *function* cannot be called, or has a type hint that cannot be checked.
         """
-        self._expose_all({name: function}, check=check, error_data=error_data)
+        self._expose_all({check_text(name, "name"): function}, check=check, error_data=error_data)
 
     def expose_module(
         self,
@@ -281,7 +299,11 @@ class RuntimeSession:
 
         It hides an installed module of that name.
         """
-        members = {f"{name}.{member}": function for member, function in functions.items()}
+        check_text(name, "name")
+        members = {
+            f"{name}.{check_text(member, 'functions')}": function
+            for member, function in check_mapping(functions, "functions").items()
+        }
         self._expose_all(members, check=check, error_data=error_data)
 
     def _expose_all(
@@ -305,6 +327,8 @@ class RuntimeSession:
         """
         from visruntime._callbacks.stubs import stub_text
 
+        if module is not None:
+            check_text(module, "module")
         return stub_text(self._callbacks.functions(module))
 
     def limit_callbacks(
@@ -342,6 +366,8 @@ class RuntimeSession:
             ValueError: the runtime has no terminal, or a line is too long.
             TimeoutError: nobody read it in time; a part may have got in.
         """
+        check_text(text, "text")
+        check_seconds(timeout, "timeout")
         if not isinstance(self._stdin, WorkerTerminal):
             raise ValueError(  # noqa: TRY004 (no type is wrong)
                 'the worker has no terminal; give the runtime stdin="pty"'
@@ -399,7 +425,10 @@ class RuntimeSession:
             TimeoutError: it did not within *timeout* seconds: it is paused, or gone.
             WorkerDied: there is no worker.
         """
-        return self._running_worker().control.ping(timeout)
+        seconds = check_seconds(timeout, "timeout")
+        if seconds is None:
+            raise TypeError("timeout: expected a number of seconds, not None")
+        return self._running_worker().control.ping(seconds)
 
     def stacks(self) -> str:
         """Every Python thread of the worker as text; works while C code runs.
@@ -455,22 +484,26 @@ class RuntimeSession:
             paths: folders of source; by default those of the `Environment`.
 
         Raises:
-            ValueError: for modules, without any folder.
+            ValueError: for modules, without any folder; *paths* with a new worker.
+            FileNotFoundError: the worker sees no such folder.
             GuestError: the worker could not do it; otherwise as :meth:`run`.
         """
-        from visruntime._runtime.reload import Reloaded, reload_modules
+        from visruntime._runtime.reload import Reloaded, check_paths, reload_modules, require_seen
 
+        check_word(how, "how", ("worker", "modules"))
+        given = check_paths(paths)
         if how == "worker":
+            if given:
+                raise ValueError('paths: a new worker has nothing old; they go with how="modules"')
             with self._exclusive():
                 self._discard()
                 if self._shared.zygote is not None:
                     self._shared.zygote.close()  # it has imported the old code
             return Reloaded(worker=True)
-        if how != "modules":
-            raise ValueError(f'how: "worker" or "modules", not {how!r}')
-        roots = [os.fspath(path) for path in paths] or list(self._sources())
+        roots = given or list(self._sources())
         if not roots:
             raise ValueError("paths: name the folders of the code that is to be imported anew")
+        require_seen(self.eval, given)
         return reload_modules(self.eval, roots)
 
     def fork(self) -> Self:
@@ -578,14 +611,17 @@ class RuntimeSession:
         return worker
 
     def _start_worker(self) -> Worker:
-        return Worker(
-            self._interpreter,
-            self._start,
-            harden=self._harden,
-            settings=self._settings(),
-            modules=self._tls.modules,
-            secrets=self._secrets(),
-        )
+        try:
+            return Worker(
+                self._interpreter,
+                self._start,
+                harden=self._harden,
+                settings=self._settings(),
+                modules=self._tls.modules,
+                secrets=self._secrets(),
+            )
+        except WorkerDied as death:
+            raise explain_start(death, self._limits()) from None
 
     def _discard(self) -> None:
         worker, self._worker = self._worker, None

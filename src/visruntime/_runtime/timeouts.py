@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from visruntime._arguments import check_switch
 from visruntime._policy.values import Frozen
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class Timeouts(Frozen):
         """
         given = {"wall": wall, "cpu": cpu, "idle": idle, "turn": turn, "callback": callback}
         _check_grace("grace", grace)
+        check_switch(pause_in_callbacks, "pause_in_callbacks")
         for name, span in given.items():
             if span is None:
                 continue
@@ -77,7 +79,7 @@ class Timeouts(Frozen):
             _check_number(name, seconds)
             if not seconds > 0:  # type: ignore[operator]
                 raise ValueError(f"{name}: {seconds!r} is not a positive number of seconds")
-        self._set(**given, grace=grace, pause_in_callbacks=bool(pause_in_callbacks))
+        self._set(**given, grace=grace, pause_in_callbacks=pause_in_callbacks)
 
     def limits(self) -> Iterator[tuple[str, float, float]]:
         """Yield the name, the seconds and the grace of each limit that there is."""
@@ -87,8 +89,8 @@ class Timeouts(Frozen):
                 yield (name, *span) if isinstance(span, tuple) else (name, span, self.grace)
 
 
-def as_timeouts(timeout: float | Timeouts | None) -> Timeouts | None:
-    """Return what ``timeout=`` of a verb means; a number is a limit on ``wall``.
+def as_timeouts(timeout: float | Timeouts | None, name: str = "timeout") -> Timeouts | None:
+    """Return what the argument *name* of a verb means; a number is a limit on ``wall``.
 
     Raises:
         ValueError: it is not a positive number.
@@ -96,9 +98,9 @@ def as_timeouts(timeout: float | Timeouts | None) -> Timeouts | None:
     """
     if timeout is None or isinstance(timeout, Timeouts):
         return timeout
-    _check_number("timeout", timeout)
+    _check_number(name, timeout)
     if not timeout > 0:
-        raise ValueError(f"timeout: {timeout!r} is not a positive number of seconds")
+        raise ValueError(f"{name}: {timeout!r} is not a positive number of seconds")
     return Timeouts(wall=timeout)
 
 

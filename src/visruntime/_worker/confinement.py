@@ -10,6 +10,7 @@ import errno as numbers
 import os
 from typing import TYPE_CHECKING, Any, Literal
 
+from visruntime._arguments import check_switch, check_word
 from visruntime._policy.paths import FORBIDDEN_GRANTS, ancestors
 from visruntime._policy.values import Frozen
 from visruntime.errors import ProtocolViolation
@@ -50,11 +51,9 @@ class WorkerConfinement(Frozen):
         ctypes: bool = True,
         native_modules: Literal["read-only", "anywhere"] = "read-only",
     ) -> None:
-        for name, value in (("processes", processes), ("ctypes", ctypes)):
-            if type(value) is not bool:
-                raise TypeError(f"{name}: True or False, not {value!r}")
-        if native_modules not in ("read-only", "anywhere"):
-            raise ValueError(f'native_modules: "read-only" or "anywhere", not {native_modules!r}')
+        check_switch(processes, "processes")
+        check_switch(ctypes, "ctypes")
+        check_word(native_modules, "native_modules", ("read-only", "anywhere"))
         self._set(processes=processes, ctypes=ctypes, native_modules=native_modules)
 
     def settings(self, rules: Iterable[tuple[str, str, str]]) -> dict[str, Any]:

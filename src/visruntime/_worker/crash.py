@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from visruntime._policy.values import Frozen
 from visruntime._runtime.redact import shown
+from visruntime.guest.limits import NO_THREAD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,6 +27,7 @@ _OURS = {
     120: "the loader was started wrongly",
     121: "the interpreter could not be started",
     122: "the host let go of it",
+    NO_THREAD: "the kernel made no thread for it",
 }
 """What our own loader and core mean by an exit code, as long as no run has begun."""
 

@@ -9,6 +9,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from visruntime._arguments import check_whole
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -89,7 +91,8 @@ def check_stdin(stdin: int | str | None) -> int | WorkerTerminal | None:
     """Read the ``stdin=`` of a runtime.
 
     Raises:
-        ValueError: it is text that names no mode.
+        ValueError: it is text that names no mode, or a number that is no open descriptor.
+        TypeError: it is neither text nor a number.
     """
     if stdin is None or stdin == "empty":
         return None
@@ -100,4 +103,9 @@ def check_stdin(stdin: int | str | None) -> int | WorkerTerminal | None:
             f'stdin: {stdin[:100]!r} is neither a descriptor nor "empty" nor "pty"; text for one run '
             "goes to run(stdin=...)"
         )
+    check_whole(stdin, "stdin", 0)
+    try:
+        os.fstat(stdin)
+    except OSError:
+        raise ValueError(f"stdin: {stdin} is no descriptor that is open here") from None
     return stdin

@@ -151,7 +151,7 @@ class TlsSettings:
 
 def _find_bundle(ca: str | os.PathLike[str], write: Sequence[str]) -> str:
     """Return the real path of the bundle that *ca* means."""
-    text = os.fspath(ca)
+    text = os.fspath(ca) if isinstance(ca, os.PathLike) else ca
     if not isinstance(text, str) or not text or "\0" in text:
         _refuse(ca, "the path of a PEM file, or 'system'")
     if text == "system":

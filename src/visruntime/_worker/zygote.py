@@ -10,6 +10,7 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
+from visruntime._arguments import check_texts
 from visruntime._runtime.events import Feed
 from visruntime._runtime.timeouts import Timeouts
 from visruntime._worker.copy import copy_worker
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from visruntime.worker import Worker
 
-__all__ = ["Zygote"]
+__all__ = ["Zygote", "check_preload"]
 
 
 class Zygote:
@@ -109,6 +110,19 @@ class Zygote:
             worker.kill()
             raise
         return worker
+
+
+def check_preload(preload: Iterable[str]) -> list[str]:
+    """Return the names of modules in ``preload=`` of a runtime.
+
+    Raises:
+        TypeError, ValueError: it is no list of names; the message says which entry.
+    """
+    names = check_texts(preload, "preload", '["numpy"]')
+    for index, name in enumerate(names):
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise ValueError(f"preload[{index}]: {name!a:.100} is no name of a module")
+    return names
 
 
 def _unexplained(_errno: int, _path: str | None) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from visruntime._arguments import check_texts, check_word
+from visruntime._jail.backends import BACKENDS
 from visruntime._jail.files import DEFAULT_MAX_BYTES
 from visruntime.aio._process import AsyncProcess
 from visruntime.aio._stopping import StoppableJail, Stopping
 from visruntime.aio._threads import in_thread, shielded
 from visruntime.jail import Jail, JailProcess
+from visruntime.policy import JailPolicy
 
 if TYPE_CHECKING:
     import os
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
     from visruntime._jail.processes import ProcessInfo
     from visruntime.events import EnforcementReport
     from visruntime.jail import CommandResult
-    from visruntime.policy import JailPolicy, Secret
+    from visruntime.policy import Secret
 
     Path = str | os.PathLike[str]
 
@@ -38,8 +41,12 @@ class AsyncJail:
     def __init__(
         self, policy: JailPolicy, *, backend: str = "auto", config_files: Iterable[str] = ()
     ) -> None:
+        if not isinstance(policy, JailPolicy):
+            raise TypeError(f"policy: a JailPolicy is needed, not {type(policy).__name__}")
+        check_word(backend, "backend", ("auto", *BACKENDS))
         self.policy = policy
-        self._options: dict[str, Any] = {"backend": backend, "config_files": tuple(config_files)}
+        files = check_texts(config_files, "config_files")
+        self._options: dict[str, Any] = {"backend": backend, "config_files": files}
         self._jail: Jail | None = None
 
     async def __aenter__(self) -> Self:

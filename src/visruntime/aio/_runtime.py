@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import anyio
 
+from visruntime._arguments import check_function
 from visruntime.aio._jail import AsyncJail
 from visruntime.aio._portal import in_loop, serve
 from visruntime.aio._run import AsyncRun
 from visruntime.aio._stopping import StoppableRuntime, StoppableTrustedRuntime, Stopping
 from visruntime.aio._threads import in_thread, shielded
 from visruntime.errors import JailClosed
+from visruntime.jail import Jail
+from visruntime.policy import JailPolicy
 
 if TYPE_CHECKING:
     import os
@@ -28,8 +31,6 @@ if TYPE_CHECKING:
     from visruntime._runtime.reload import Reloaded
     from visruntime._runtime.session import RuntimeSession
     from visruntime._runtime.timeouts import Timeouts
-    from visruntime.jail import Jail
-    from visruntime.policy import JailPolicy
     from visruntime.results import RunResult
     from visruntime.runtime import RunEvent, RunHandle
 
@@ -126,10 +127,9 @@ class _AsyncSession:
             "tasks": tasks,
         }
         async with self._calling() as (runtime, portal, call):
-            if on_output is not None:
-                options["on_output"] = in_loop(portal, on_output)
-            if on_event is not None:
-                options["on_event"] = in_loop(portal, on_event)
+            for name, sink in (("on_output", on_output), ("on_event", on_event)):
+                if sink is not None:
+                    options[name] = in_loop(portal, check_function(sink, name))
             return await self._wait(call, lambda: runtime.run(code, **options))
 
     @asynccontextmanager
@@ -404,6 +404,11 @@ class AsyncRuntime(_AsyncSession):
 
     def __init__(self, policy: JailPolicy | Jail | AsyncJail, **options: Any) -> None:
         super().__init__()
+        if not isinstance(policy, (JailPolicy, Jail, AsyncJail)):
+            raise TypeError(
+                "policy: a JailPolicy, or an open AsyncJail or Jail, is needed, not "
+                f"{type(policy).__name__}"
+            )
         self._policy = policy
         self._options = options
 

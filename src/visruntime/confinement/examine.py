@@ -66,6 +66,8 @@ def check_confinement(
     Raises:
         VisRuntimeError: no jail opens here, or the interpreter cannot be a worker.
     """
+    if policy is not None and not isinstance(policy, JailPolicy):
+        raise TypeError(f"policy: a JailPolicy is needed, not {type(policy).__name__}")
     with ExitStack() as end:
         made = end.enter_context(_folder(folder))
         scene = end.enter_context(Scene(made))

@@ -6,9 +6,13 @@ what it shares. So it is refused wherever that is known to go wrong.
 
 from __future__ import annotations
 
+import errno
+import posix
 import sys
 
 import _viscore as core  # type: ignore[import-not-found]
+
+from .limits import NO_THREAD
 
 TYPE_CHECKING = False  # typing costs a start more than this module does
 if TYPE_CHECKING:
@@ -34,6 +38,10 @@ _NOT_COPYABLE = {
     "ray": "Ray",
 }
 """Modules that hold threads, devices or connections from their import on, and their names."""
+NO_ROOM = (
+    "the kernel makes no further process or thread here; raise limits.processes by two or more"
+)
+"""Of a copy that could not be made, or not be started."""
 MAX_NAMES = 10
 """Threads that a refusal names."""
 
@@ -134,7 +142,8 @@ def copy(session: Session, request: dict[str, Any]) -> tuple[bool, str | None]:
         try:
             copied = core.copy(request["keeper"])
         except OSError as problem:
-            reason = f"the kernel refused: {problem.strerror}"
+            full = problem.errno == errno.EAGAIN
+            reason = NO_ROOM if full else f"the kernel refused: {problem.strerror}"
     else:
         core.refuse_copy()
     if copied:
@@ -142,5 +151,11 @@ def copy(session: Session, request: dict[str, Any]) -> tuple[bool, str | None]:
         core.trip_counts()
         core.denials()
         reseed()
-    core.start_control()
+    try:
+        core.start_control()
+    except OSError:
+        if not copied:
+            raise
+        posix.write(2, NO_ROOM.encode())
+        posix._exit(NO_THREAD)
     return copied, reason

@@ -22,3 +22,5 @@ QUIET = ("clear", "expose")
 """Requests in which the guest is to ask its host for nothing; no result would count it."""
 MAX_ERROR_NAME = 200
 """Characters of the name of the exception that ended the start-up files."""
+NO_THREAD = 123
+"""Exit code of a worker for which the kernel made no thread (native/vispython has 120 to 122)."""

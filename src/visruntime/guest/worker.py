@@ -12,7 +12,7 @@ from .confine import confine
 from .frames import BYE, FORK, HELLO, RESULT, RUN
 from .imports import PACKAGE, Imports
 from .interrupts import Interrupts, VisInterrupt, reserve
-from .limits import MAX_ERROR_NAME, QUIET
+from .limits import MAX_ERROR_NAME, NO_THREAD, QUIET
 from .session import Session
 from .values import CONVERTING_BUILDERS, install
 
@@ -31,7 +31,10 @@ def main() -> None:
     faulthandler.enable(2)  # so that a crash leaves the stacks in stderr
     faulthandler.register(facts["signal_dump"], file=facts["control"], all_threads=True)
     reserve((facts["signal_interrupt"], facts["signal_dump"]))
-    core.start_control()
+    try:
+        core.start_control()
+    except OSError:  # no room for a thread, so that nothing could stop this worker
+        posix._exit(NO_THREAD)
     install(core, CONVERTING_BUILDERS)
     settings = core.decode(core.receive()[1])
     hello = {

@@ -1,0 +1,92 @@
+"""Limits so small that nothing starts: said by the limit's name, with a number that is enough."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import visruntime as vr
+from visruntime._jail.limits import ENOUGH_OPEN_FILES
+from visruntime._worker.too_little import ENOUGH_MEMORY, ENOUGH_PROCESSES
+
+
+def limited(**limits: Any) -> vr.JailPolicy:
+    """A policy that grants nothing, with *limits*."""
+    return vr.JailPolicy(limits=vr.Limits(**limits))
+
+
+def first_value(policy: vr.JailPolicy, **options: Any) -> Any:
+    """What the first run of a new worker gives."""
+    with vr.Runtime(policy, **options) as runtime:
+        return runtime.run("6 * 7").value
+
+
+@pytest.mark.parametrize(
+    ("limits", "enough"),
+    [
+        ({"processes": 1}, {"processes": ENOUGH_PROCESSES}),
+        ({"processes": 3}, {"processes": ENOUGH_PROCESSES}),
+        (
+            {"memory": 1 << 20, "memory_by": "watch"},
+            {"memory": ENOUGH_MEMORY, "memory_by": "watch"},
+        ),
+        ({"memory": 1, "memory_by": "process"}, {"memory": ENOUGH_MEMORY, "memory_by": "process"}),
+        (
+            {"memory": 5 << 20, "memory_by": "process"},
+            {"memory": ENOUGH_MEMORY, "memory_by": "process"},
+        ),
+        ({"wall_seconds": 0.0001}, {"wall_seconds": 30.0}),
+    ],
+)
+def test_a_worker_that_cannot_start_names_the_limit(
+    limits: dict[str, Any], enough: dict[str, Any]
+) -> None:
+    """No traceback of the worker's own code comes out, but the limit and a number that works."""
+    name = next(iter(limits))
+    with pytest.raises(vr.WorkerDied) as caught:
+        first_value(limited(**limits))
+    said = str(caught.value)
+    assert said.startswith(f"limits.{name}: "), said
+    assert f"{enough[name]:g}" in said or str(enough[name]) in said, said
+    assert "Traceback" not in said + str(caught.value.report)
+    assert ".py" not in said
+    assert first_value(limited(**enough)) == 42
+
+
+def test_enough_is_enough_for_any_worker(tmp_path: Any) -> None:
+    """The number that the message names must work for copies, ports and walls as well."""
+    (tmp_path / "work").mkdir()
+    policy = limited(processes=ENOUGH_PROCESSES).replace(
+        inbound={8000: 0},
+        host_ports=[1],
+        write=[tmp_path / "work"],
+        deny_write=[tmp_path / "work" / "later"],
+    )
+    assert first_value(policy, preload=[]) == 42
+
+
+def test_a_copy_that_cannot_start_names_the_limit() -> None:
+    """Of a copy, too, the limit is named, and not what its interpreter printed."""
+    for processes in (4, 5):
+        with vr.Runtime(limited(processes=processes)) as runtime:
+            assert runtime.run("1").value == 1
+            with pytest.raises((vr.ForkRefused, vr.WorkerDied)) as caught:
+                runtime.fork()
+        assert "raise limits.processes" in str(caught.value)
+        assert "Traceback" not in str(caught.value)
+
+
+def test_a_jail_that_can_try_nothing_names_the_limit() -> None:
+    """Too few descriptors are no hole in the jail, and must not be told as one."""
+    for number in (1, 3, 5):
+        with pytest.raises(vr.PolicyUnsupported) as caught:
+            vr.Jail(limited(open_files=number))
+        said = str(caught.value)
+        assert said.startswith(f"limits.open_files: {number} is too few")
+        assert f"at least {ENOUGH_OPEN_FILES}" in said
+        assert "did not hold" not in said
+        assert caught.value.field == "limits.open_files"
+    with vr.Jail(limited(open_files=ENOUGH_OPEN_FILES)) as jail:
+        assert jail.run(["true"]).exit_code == 0
+    assert first_value(limited(open_files=ENOUGH_OPEN_FILES)) == 42
