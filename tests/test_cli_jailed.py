@@ -138,7 +138,8 @@ def test_the_report_says_what_enforced_what(workspace: Path, outside: Path) -> N
     )
     assert done.returncode == 3
     report = json.loads(file.read_text())
-    assert report["backend"] == "namespaces"
+    assert report["backend"] == report["enforcement"] == "namespaces"
+    assert report["jailed"] is True
     assert report["exit"] == {"code": 3, "signal": None, "stopped_by": None}
     assert report["canaries"]
     assert all(canary["held"] for canary in report["canaries"])

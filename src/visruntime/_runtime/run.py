@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from visruntime._worker.crash import CrashReport
     from visruntime._worker.streams import Late
     from visruntime.denials import ExplainAct
-    from visruntime.events import Violation
+    from visruntime.events import EnforcementReport, Violation
     from visruntime.results import Explain
     from visruntime.worker import Worker
 
@@ -54,7 +54,7 @@ class Run:
         self,
         worker: Worker,
         late: tuple[Late, Late],
-        report: Any,
+        report: EnforcementReport,
         explain: Explain,
         limits: Limits | None,
         explain_act: ExplainAct,

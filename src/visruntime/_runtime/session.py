@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from visruntime._worker.start import Start
     from visruntime._worker.tls import TlsSettings
     from visruntime.environments import Interpreter
-    from visruntime.events import Violation
+    from visruntime.events import EnforcementReport, Violation
     from visruntime.results import RunResult
 
 __all__ = ["OutputSink", "RuntimeSession"]
@@ -348,6 +348,11 @@ class RuntimeSession:
                 'the worker has no terminal; give the runtime stdin="pty"'
             )
         self._stdin.write(text.encode("utf-8", "surrogateescape"), timeout)
+
+    @property
+    def report(self) -> EnforcementReport:
+        """What enforces the policy, as each result says it; of no jail, that nothing does."""
+        return self._report()
 
     @property
     def tls_strict(self) -> bool | None:
@@ -685,9 +690,9 @@ class RuntimeSession:
         assert result.stop is not None
         raise CommandTimeout(f"{result.stop.sentence()}: {state}", result=result)
 
-    def _report(self) -> Any:
+    def _report(self) -> EnforcementReport:
         """What enforces the policy of this runtime."""
-        return None
+        raise NotImplementedError
 
     def _explain(self, _errno: int, _path: str | None) -> Violation | None:
         """What the policy has to do with an error of the guest."""
