@@ -168,7 +168,8 @@ class Runtime(RuntimeSession):
             preload: names of modules, or none: a worker that has imported them is kept aside,
                 and each worker of this runtime is a copy of it, made in a few milliseconds:
                 the first, the one after `reset`, and the one after a worker that was ended.
-                Numeric libraries get one thread. All copies share the hash secret.
+                Numeric libraries get one thread. All copies share the hash secret. Not with
+                ``processes=False``: the filter that refuses processes refuses copies, too.
 
         Raises:
             PolicyError: the interpreter cannot be a worker, or *ca* cannot be used, under

@@ -34,7 +34,8 @@ class RunEvent:
       Each stream is in order. Between the two, and between them and what else happens, the order is
       the one in which the host read: the kernel keeps no other. What was printed before a display or
       a call comes before it; what was printed right after it may, too.
-    * ``"late_stdout"``, ``"late_stderr"``: bytes that were written after the run before this one.
+    * ``"late_stdout"``, ``"late_stderr"``: bytes that were written after the run before this one, or
+      while the worker started.
     * ``"display"`` and ``"update"``: a `Display`; the second replaces an earlier one of its name.
     * ``"call"`` and ``"return"``: the name of the host function, cleaned of control characters.
     * ``"input"``: the prompt of a question to the host, cleaned too.

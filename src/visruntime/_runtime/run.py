@@ -39,7 +39,6 @@ class Run:
         "_cpu",
         "_explain",
         "_explain_act",
-        "_late",
         "_limits",
         "_report",
         "_span",
@@ -47,6 +46,7 @@ class Run:
         "_worker_run",
         "feed",
         "host_calls",
+        "late",
         "worker",
     )
 
@@ -62,7 +62,7 @@ class Run:
     ) -> None:
         self.worker = worker
         self.feed = feed
-        self._late = late
+        self.late = late
         self._report = report
         self._explain = explain
         self._explain_act = explain_act
@@ -140,11 +140,11 @@ class Run:
             usage=usage,
             stdout=stdout,
             stderr=stderr,
-            late_stdout=self._late[0].data,
-            late_stderr=self._late[1].data,
+            late_stdout=self.late[0].data,
+            late_stderr=self.late[1].data,
             dropped=(
-                streams[0].capture.dropped + self._late[0].dropped,
-                streams[1].capture.dropped + self._late[1].dropped,
+                streams[0].capture.dropped + self.late[0].dropped,
+                streams[1].capture.dropped + self.late[1].dropped,
             ),
             stopped_by=stopped_by,
             stop=self.worker.stop,
@@ -170,7 +170,7 @@ class Run:
             cut = [(name, size + stream.capture.dropped, size) for name, stream, size in names]
             cut += [
                 (f"late_{name}", len(late.data) + late.dropped, len(late.data))
-                for name, late in zip(("stdout", "stderr"), self._late, strict=True)
+                for name, late in zip(("stdout", "stderr"), self.late, strict=True)
             ]
             yield from of_output(self._limits, cut)
         if error is not None:

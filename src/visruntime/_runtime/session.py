@@ -27,7 +27,9 @@ from visruntime.errors import (
     JailClosed,
     ProtocolViolation,
     WorkerDied,
+    WorkerPaused,
 )
+from visruntime.results import GuestFailure
 from visruntime.worker import Worker
 
 if TYPE_CHECKING:
@@ -74,6 +76,7 @@ class RuntimeSession:
         self._process_id = os.getpid()
 
     def __enter__(self) -> Self:
+        self._refuse_closed()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -129,6 +132,7 @@ class RuntimeSession:
         Raises:
             CommandTimeout: time ran out; ``result`` holds the output so far.
             WorkerDied: the worker ended.
+            WorkerPaused: it is paused; `resume` it first.
             ProtocolViolation: the worker broke its protocol and was ended.
             GuestError: with *check*, the code raised.
             CommandFailed: with *check*, the code left with another exit code than 0.
@@ -267,6 +271,8 @@ class RuntimeSession:
         Raises:
             ValueError: *name* is no name, or would hide another one or the standard library.
             TypeError: *function* cannot be called, or has a type hint that cannot be checked.
+            GuestError: the worker could not take it, because of what its code has changed, and was
+                ended; the next one gets it.
         """
         self._expose_all({name: function}, check=check, error_data=error_data)
 
@@ -383,7 +389,8 @@ class RuntimeSession:
         """Stop the worker and all that it started (SIGSTOP), from any thread, until :meth:`resume`.
 
         A call under way goes on waiting, and no limit of `Timeouts` counts that time. Those of the
-        policy do: ``wall_seconds`` ends a paused worker, too.
+        policy do: ``wall_seconds`` ends a paused worker, too. A call that begins meanwhile raises
+        `WorkerPaused`.
 
         Raises:
             WorkerDied: there is no worker.
@@ -404,6 +411,7 @@ class RuntimeSession:
         Raises:
             TimeoutError: it did not within *timeout* seconds: it is paused, or gone.
             WorkerDied: there is no worker.
+            JailClosed: the runtime is closed.
         """
         return self._running_worker().control.ping(timeout)
 
@@ -419,6 +427,7 @@ class RuntimeSession:
     def _running_worker(self) -> Worker:
         worker = self._worker
         if worker is None:
+            self._refuse_closed()
             raise WorkerDied("there is no worker now; the next call starts one")
         return worker
 
@@ -556,13 +565,22 @@ class RuntimeSession:
         if os.getpid() != self._process_id:
             raise JailClosed("this runtime belongs to the process that made it, not to its child")
         with self._lock:
-            if self._closed:
-                raise JailClosed("this runtime is closed")
+            self._refuse_closed()
             yield
 
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise JailClosed("this runtime is closed")
+
     def _expose(self, worker: Worker, names: list[str]) -> None:
+        worker.refuse_paused()
         try:
-            worker.request_aside({"op": "expose", "names": names}, callbacks=self._callbacks)
+            reply = worker.request_aside(
+                {"op": "expose", "names": names}, callbacks=self._callbacks
+            )
+            if reply.get("error") is not None:
+                failure = GuestFailure.from_claim(reply["error"], self._explain)
+                raise failure.to_exception(None)
         except Timeout:
             self._discard()
             raise WorkerDied("the worker did not answer between two runs and was ended") from None
@@ -619,7 +637,10 @@ class RuntimeSession:
         """Make one request; the caller holds the runtime."""
         try:
             worker = self._live_worker()
+            worker.refuse_paused()
             late = worker.begin_run(self._output_limit, feed.sink)
+        except WorkerPaused:
+            raise
         except BaseException:
             self._discard()
             raise
@@ -664,6 +685,8 @@ class RuntimeSession:
             # Encoding the request failed, so nothing was sent and the worker is as before.
             if run.sent:
                 self._discard()
+            else:
+                run.worker.keep_late(run.late, self._output_limit)
             raise
         except BaseException:
             self._discard()
