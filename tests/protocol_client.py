@@ -183,7 +183,7 @@ def recipe(*options: str) -> dict[str, Any]:
 class Client:
     """One jailed worker, driven by frames and nothing else."""
 
-    def __init__(self, made: dict[str, Any], *policy: str) -> None:
+    def __init__(self, made: dict[str, Any], *policy: str, explain: Any = ()) -> None:
         self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self.control, order = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.stdout, out = os.pipe()
@@ -215,8 +215,8 @@ class Client:
         self.inbox = b""
         self.channel.settimeout(SECONDS)
         self.send(HELLO, base64.b64decode(made["bootstrap"]))
-        rules = {"rules": [], "closed": [], "processes": True, "ctypes": True, "native": True}
-        self.send(HELLO, encode({"confine": rules}))
+        rules = {"rules": list(explain), "closed": [], "processes": True, "ctypes": True}
+        self.send(HELLO, encode({"confine": rules | {"native": True}}))
         kind, payload = self.receive()
         self.hello = decode(payload)
         if kind != HELLO or self.hello["hook_before_init"] is not True:

@@ -217,7 +217,11 @@ def test_another_interpreter() -> None:
 
 def test_shutdown(made: dict[str, Any]) -> None:
     """BYE ends a worker in order, with its exit functions; a closed control socket at once."""
-    client = Client(made, "--timeout", "60")
+    client = Client(made, "--timeout", "60", explain=[(0, b"/usr", b"system")])
+    reply = client.execute("def look(): open('/srv/x')\nlook()")
+    denial = ("open", "read", "", "/srv/x", 2, "<run 1>", 1)
+    assert (client.denials, reply["denials"]) == ([denial], ([], 0))
+    assert "add --read /srv/x" in reply["error"]["message"]
     client.execute("import atexit\natexit.register(print, 'bye')")
     assert client.goodbye() == 0
     assert client.printed(b"\n") == b"bye\n"

@@ -32,6 +32,7 @@ from visruntime._worker.exchange import (
     READY,
     REPLY,
     SHOW,
+    TELL,
     Exchange,
 )
 from visruntime._worker.ladder import Ladder
@@ -505,6 +506,8 @@ class Worker:
                     self._send(self._exchange.make_answer(answer), limit)
                 elif kind == SHOW:
                     feed.display(content)
+                elif kind == TELL:
+                    feed.denial(content)
 
     def wait_for(self, call: Call, limit: Ladder) -> None:
         """Wait for a function of the host that runs elsewhere, and read the output meanwhile.

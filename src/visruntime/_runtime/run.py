@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from visruntime._callbacks.budget import NO_CALLS
 from visruntime._jail.violations import bounded, of_output
 from visruntime._runtime.traceback import printable
-from visruntime.denials import denials_of
 from visruntime.errors import ProtocolViolation
 from visruntime.guest.limits import MAX_TASK_NAME, MAX_TASKS
 from visruntime.results import GuestFailure, RunResult, RunUsage
@@ -38,7 +37,6 @@ class Run:
     __slots__ = (
         "_cpu",
         "_explain",
-        "_explain_act",
         "_limits",
         "_report",
         "_span",
@@ -65,7 +63,7 @@ class Run:
         self.late = late
         self._report = report
         self._explain = explain
-        self._explain_act = explain_act
+        feed.denials.explain = explain_act
         self._limits = limits
         self._worker_run = worker.run_number
         self.host_calls = NO_CALLS
@@ -129,7 +127,7 @@ class Run:
         streams = self.worker.streams
         stdout, stderr = (stream.capture.take() for stream in streams)
         claims: dict[str, Any] = {} if reply is None else _claims(reply, self._explain)
-        denials, denials_dropped = denials_of((reply or {}).get("denials"), self._explain_act)
+        denials, denials_dropped = self.feed.denials.all((reply or {}).get("denials"))
         violations, violations_dropped = bounded(
             (
                 *self._violations(claims.get("error"), (len(stdout), len(stderr))),
