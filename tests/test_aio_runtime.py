@@ -83,7 +83,8 @@ def test_a_trusted_worker(backend: str) -> None:
     async def main() -> None:
         async with AsyncTrustedRuntime(env={"A": "b"}) as runtime:
             result = await runtime.run("import os; os.environ['A']")
-            assert (result.value, result.report) == ("b", None)
+            assert (result.value, result.report.enforcement) == ("b", None)
+            assert runtime.report == result.report
             with anyio.move_on_after(0.2):
                 await runtime.run("import time; time.sleep(1000)")
             assert await runtime.eval("1") == 1

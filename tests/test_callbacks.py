@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from runtime_helpers import runtime
 
-from visruntime.errors import CommandTimeout, ProtocolViolation, WorkerDied
+from visruntime.errors import CommandTimeout, GuestError, ProtocolViolation, WorkerDied
 from visruntime.protocol import BUFFER, INPUT
 from visruntime.runtime import TrustedRuntime
 
@@ -326,3 +326,19 @@ def test_a_finaliser_that_calls_the_host_does_not_break_a_reset(runtime: AnyRunt
     runtime.reset()
     assert called == []
     assert runtime.eval("'a' in globals(), __import__('os').getpid()") == (False, pid)
+
+
+def test_a_worker_that_cannot_take_a_function_is_an_error(runtime: AnyRuntime) -> None:
+    """The host must not believe that a function is exposed when the worker says that it is not."""
+    runtime.exec(
+        "import sys\n"
+        "class Odd(dict):\n"
+        "    def __setitem__(self, name, value):\n"
+        "        if name == 'tools': raise ValueError('not here')\n"
+        "        super().__setitem__(name, value)\n"
+        "sys.modules = Odd(sys.modules)"
+    )
+    with pytest.raises(GuestError, match="not here"):
+        runtime.expose("tools.add", lambda a: a + 1)
+    # That worker is gone, and the next one has the function.
+    assert runtime.eval("__import__('tools').add(1)") == 2

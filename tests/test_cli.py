@@ -239,7 +239,7 @@ def test_why_refuses_what_is_no_question(
     assert capfd.readouterr().err.count("\n") == 1
 
 
-@pytest.mark.parametrize("command", ["exec", "run", "shell", "why", "doctor", "schema"])
+@pytest.mark.parametrize("command", ["exec", "run", "shell", "why", "doctor", "schema", "worker"])
 def test_help_teaches_with_examples(command: str) -> None:
     """Each sub-command's help shows how it is used, and exits with 0."""
     done = subprocess.run(
@@ -250,6 +250,37 @@ def test_help_teaches_with_examples(command: str) -> None:
     )
     assert f"usage: visruntime {command}" in done.stdout
     assert f"  visruntime {command}" in done.stdout.partition("examples:")[2]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["exec", "--pass-fd", "2", "--", "true"], "a number from 3 to 15, not '2'"),
+        (["exec", "--pass-fd", "x", "--", "true"], "a number from 3 to 15, not 'x'"),
+        (["exec", "--pass-fd", "16", "--", "true"], "a number from 3 to 15"),
+        (["run", "--native-modules", "all", "-c", "1"], "read-only or anywhere, not 'all'"),
+        (["worker", "x"], "nothing goes after the options"),
+        (["worker", "--python", "p", "--environment", "e"], "does not go with --environment"),
+    ],
+)
+def test_wrong_words_are_refused(
+    here: Path, capfd: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    """Nothing starts where a word is wrong, and the message says which."""
+    assert main(words) == 125
+    assert said in capfd.readouterr().err
+
+
+def test_a_descriptor_that_is_not_there_is_refused() -> None:
+    """A guest must not wait for a descriptor that its caller forgot to open."""
+    done = subprocess.run(
+        [sys.executable, "-m", "visruntime", "exec", "--pass-fd", "14", "--", "true"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 125
+    assert "--pass-fd 14: there is no such descriptor here" in done.stderr
 
 
 def test_the_command_itself(capfd: pytest.CaptureFixture[str]) -> None:

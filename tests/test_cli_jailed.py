@@ -9,6 +9,7 @@ import select
 import signal
 import subprocess
 import sys
+import sysconfig
 import termios
 import time
 from contextlib import suppress
@@ -138,7 +139,8 @@ def test_the_report_says_what_enforced_what(workspace: Path, outside: Path) -> N
     )
     assert done.returncode == 3
     report = json.loads(file.read_text())
-    assert report["backend"] == "namespaces"
+    assert report["backend"] == report["enforcement"] == "namespaces"
+    assert report["jailed"] is True
     assert report["exit"] == {"code": 3, "signal": None, "stopped_by": None}
     assert report["canaries"]
     assert all(canary["held"] for canary in report["canaries"])
@@ -357,6 +359,37 @@ def test_run_writes_a_report(workspace: Path, outside: Path) -> None:
     assert report["exit"]["code"] == 4
     assert report["backend"] == "namespaces"
     assert all(canary["held"] for canary in report["canaries"])
+
+
+def test_run_takes_the_options_of_a_worker(workspace: Path, outside: Path) -> None:
+    """Each flag refuses what it says, by the layer that it says, and nothing else does."""
+    file = outside / "report.json"
+    start = "import subprocess; print(subprocess.run(['true']).returncode)"
+    load = "import ctypes; print(bool(ctypes.CDLL(None)))"
+    module = (
+        sysconfig.get_config_var("DESTSHARED") + "/_json" + sysconfig.get_config_var("EXT_SUFFIX")
+    )
+    copy = f"import shutil, sys\nshutil.copy({module!r}, 'mine.so')\n"
+    copy += "import importlib.util as u\ns = u.spec_from_file_location('_json', 'mine.so')\n"
+    copy += "print(bool(u.module_from_spec(s)))"
+    for code, flags in (
+        (start, ["--no-processes"]),
+        (load, ["--no-ctypes"]),
+        (copy, ["--native-modules", "read-only"]),
+    ):
+        free = ["--native-modules=anywhere"]
+        assert visruntime("run", "--write", ".", *free, "-c", code, cwd=workspace).returncode == 0
+        done = visruntime(
+            "run", "--write", ".", *flags, "--report", file, "-c", code, cwd=workspace
+        )
+        assert done.returncode == 1
+        rule = {"--no-processes": "processes=False", "--no-ctypes": "ctypes=False"}.get(
+            flags[0], 'native_modules="read-only"'
+        )
+        assert f"(rule: {rule})".encode() in done.stderr
+        clauses = {c["clause"]: c["mechanisms"] for c in json.loads(file.read_text())["clauses"]}
+        expected = {"--no-processes": ["seccomp in the worker"], "--no-ctypes": ["audit hook"]}
+        assert clauses.get(rule) == expected.get(flags[0])
 
 
 # Terminals

@@ -17,12 +17,14 @@ from runtime_helpers import children_of, runtime
 from visruntime import (
     CommandTimeout,
     CrashReport,
+    JailClosed,
     JailPolicy,
     Limits,
     Runtime,
     Secret,
     TrustedRuntime,
     WorkerDied,
+    WorkerPaused,
 )
 from visruntime._worker.control import Control
 from visruntime._worker.crash import describe_end
@@ -110,6 +112,40 @@ def test_a_paused_worker_can_be_ended(runtime: AnyRuntime) -> None:
     runtime.pause()
     runtime.close()
     assert time.monotonic() - started < 5
+
+
+def test_a_call_on_a_paused_worker_never_hangs(runtime: AnyRuntime) -> None:
+    """No limit counts a pause, so a call that begins in one is refused by name, and only that one."""
+    runtime.exec("kept = 7")
+    runtime.pause()
+    started = time.monotonic()
+    with pytest.raises(WorkerPaused, match=r"resume\(\)"):
+        runtime.run("1", timeout=0.5)
+    with pytest.raises(WorkerPaused):
+        runtime.eval("1")
+    with pytest.raises(WorkerPaused):
+        runtime.expose("late", lambda: 5)
+    with pytest.raises(WorkerPaused):
+        runtime.start("1").result()
+    with pytest.raises(WorkerPaused):
+        runtime.reset()
+    assert time.monotonic() - started < 5
+    runtime.resume()
+    assert runtime.eval("kept") == 7  # nothing was sent, nothing is lost
+    runtime.expose("late", lambda: 5)
+    assert runtime.eval("late()") == 5
+
+
+def test_a_closed_runtime_says_so_whatever_is_asked(runtime: AnyRuntime) -> None:
+    """No answer of a closed runtime promises a next call, and it cannot be entered again."""
+    runtime.run("1")
+    runtime.close()
+    for ask in (runtime.ping, runtime.stacks, runtime.pause, runtime.resume, runtime.warm_up):
+        with pytest.raises(JailClosed, match="this runtime is closed"):
+            ask()
+    with pytest.raises(JailClosed, match="this runtime is closed"), runtime:
+        pass
+    runtime.close()  # again is nothing
 
 
 def test_kill_ends_the_call_under_way_and_the_next_one_starts_anew(runtime: AnyRuntime) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import errno
 import os
 import pickle
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from runtime_helpers import WORKER_PYTHONS, not_granted
 
-from visruntime.denials import Denial, denials_of
-from visruntime.errors import GuestError, ProtocolViolation
+from visruntime._native import encode
+from visruntime.denials import Denial, Denials
+from visruntime.errors import GuestError, ProtocolViolation, WorkerDied
 from visruntime.policy import JailPolicy
 from visruntime.results import RunResult
 from visruntime.runtime import Runtime, TrustedRuntime
@@ -367,9 +369,125 @@ GOOD = ("open", "read", "deny[0]", "/x", 2, "f", 1)
 )
 def test_a_forged_denial_is_a_violation_of_the_protocol(claim: object) -> None:
     """A worker must not make the host keep what is no denial, or too much."""
-    assert denials_of(([GOOD], 3), lambda *_: None)[1] == 3
+    assert Denials().all(([GOOD], 3))[1] == 3
     with pytest.raises(ProtocolViolation, match="denial"):
-        denials_of(claim, lambda *_: None)
+        Denials().all(claim)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"\1\1",
+        encode({}),
+        encode({"denial": [*GOOD]}),
+        encode({"denial": GOOD[:6]}),
+        encode({"denial": (*GOOD[:3], "/" * 4097, *GOOD[4:])}),
+        encode({"denial": ({1: 2}, *GOOD[1:])}),
+        encode({"denial": GOOD, "more": list(range(30))}),
+    ],
+)
+def test_a_forged_denial_frame_is_a_violation_of_the_protocol(payload: bytes) -> None:
+    """What comes during a run is checked as what comes at its end."""
+    denials = Denials()
+    assert denials.add(encode({"denial": GOOD})) is not None
+    with pytest.raises(ProtocolViolation, match="denial"):
+        denials.add(payload)
+
+
+def test_denials_are_bounded_however_they_come() -> None:
+    """A worker that tells of very many must make the host keep no more than its bound."""
+    denials = Denials()
+    told = [denials.add(encode({"denial": GOOD})) for _ in range(130)]
+    assert [one is None for one in told] == [False] * 100 + [True] * 30
+    kept, dropped = denials.all(([GOOD] * 5, 2))
+    assert (len(kept), dropped, denials.told) == (100, 37, 100)
+
+
+# ---- while the run goes on ---------------------------------------------------------------
+
+
+def test_a_denial_is_an_event_while_the_run_goes_on(place: Place) -> None:
+    """A watcher must not wait for the end of a run to learn of a refusal, in whatever thread."""
+    run = place.runtime.start(
+        "import threading, time\n"
+        "def other():\n"
+        "    seen(open, '/srv/\\udcff\u00e9')\n"
+        "print('before')\n"
+        "seen(open, path)\n"
+        "time.sleep(.3)\n"
+        "thread = threading.Thread(target=other)\n"
+        "thread.start()\n"
+        "time.sleep(.5)\n"
+        "thread.join()",
+        inputs={"path": str(place.denied)},
+    )
+    events = list(run)
+    assert [event.kind for event in events] == ["stdout", "denial", "denial", "result"]
+    first, second = events[1].data, events[2].data
+    assert (first.rule, first.path, first.line) == ("deny[0]", str(place.denied), 4)
+    assert (second.path, second.right) == ("/srv/\udcff\u00e9", "read")
+    assert events[2].time - events[1].time > 0.2
+    assert events[3].time - events[2].time > 0.3
+    assert run.result().denials == (first, second)
+    assert place.run("1").denials == ()
+
+
+def test_denials_of_one_run_are_bounded(place: Place) -> None:
+    """A guest that is refused without end must neither fill the host nor its own process."""
+    run = place.runtime.start(
+        "for n in range(350): seen(open, path)", inputs={"path": str(place.denied)}
+    )
+    events = [event.kind for event in run]
+    assert events == ["denial"] * 100 + ["result"]
+    result = run.result()
+    assert (len(result.denials), result.denials_dropped) == (100, 250)
+    assert len(place.run("seen(open, path)", path=place.denied).denials) == 1
+
+
+def test_what_was_told_outlives_the_worker(place: Place) -> None:
+    """A worker that ends must not take with it what it had told."""
+    with pytest.raises(WorkerDied) as death:
+        place.run("import os\nseen(open, path)\nos._exit(3)", path=place.denied)
+    (denial,) = death.value.result.denials
+    assert denial.path == str(place.denied)
+
+
+def test_refusals_between_two_runs_come_with_the_next(place: Place) -> None:
+    """A thread that is refused while nothing runs must not break the protocol, nor be forgotten."""
+    place.run(
+        "import threading, time\n"
+        "def later():\n"
+        "    time.sleep(.3)\n"
+        "    seen(open, path)\n"
+        "threading.Thread(target=later).start()",
+        path=place.denied,
+    )
+    time.sleep(0.8)
+    place.runtime.expose("f", lambda: 1)  # in which every frame but the reply is a violation
+    (denial,) = place.run("1").denials
+    assert denial.path == str(place.denied)
+
+
+def test_refusals_and_calls_of_many_threads_do_not_mix(place: Place) -> None:
+    """Frames of two threads must stay whole and in order, whoever writes them."""
+    place.runtime.expose("twice", lambda n: 2 * n)
+    result = place.run(
+        "import threading\n"
+        "sums = []\n"
+        "def work():\n"
+        "    for n in range(40):\n"
+        "        seen(open, path)\n"
+        "        sums.append(twice(n))\n"
+        "threads = [threading.Thread(target=work) for _ in range(4)]\n"
+        "for t in threads: t.start()\n"
+        "work()\n"
+        "for t in threads: t.join()\n"
+        "sum(sums)",
+        path=place.denied,
+    )
+    assert result.value == 5 * 2 * sum(range(40))
+    assert (len(result.denials), result.denials_dropped) == (100, 100)
 
 
 def test_a_claimed_denial_is_only_a_hint() -> None:

@@ -19,7 +19,7 @@ HostCalls Jail JailClosed JailExecutor JailExecutorBroken JailPolicy JailProcess
 LimitExceeded Limits OutputLimitExceeded PathDenied PolicyError PolicyUnsupported PoolExhausted
 ProcessInfo ProtocolViolation Rule RunEvent RunHandle RunResult Rung Runtime RuntimePool Secret
 Stop Table TerminalPreview TerminalSession Timeouts TrustedRuntime Usage Violation VisRuntimeError
-WorkerDied check_confinement doctor
+WorkerDied WorkerPaused check_confinement doctor
 """.split()
 
 HEAVY = ("asyncio", "argparse", "dataclasses", "inspect", "sqlite3", "typing", "re", "hashlib")

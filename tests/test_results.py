@@ -13,6 +13,7 @@ from runtime_helpers import runtime
 
 from visruntime._native import decode, encode
 from visruntime._runtime.traceback import MAX_TRACEBACK, printable
+from visruntime._worker.confinement import trusted_report
 from visruntime.errors import GuestError, ProtocolViolation
 from visruntime.protocol import Handle, Record
 from visruntime.results import (
@@ -159,8 +160,9 @@ def test_printable_replaces_what_a_terminal_obeys() -> None:
 )
 def test_the_repr_of_a_result_is_short_and_never_raises(value: Any) -> None:
     """A value that CPython refuses to write out, or of megabytes, does not break a log line."""
-    assert len(repr(RunResult(usage=RunUsage(0.0, None, None), value=value))) < 100
-    assert "value=[1, 'x']" in repr(RunResult(usage=RunUsage(0.0, None, None), value=[1, "x"]))
+    usage, report = RunUsage(0.0, None, None), trusted_report([])
+    assert len(repr(RunResult(usage=usage, report=report, value=value))) < 100
+    assert "value=[1, 'x']" in repr(RunResult(usage=usage, report=report, value=[1, "x"]))
 
 
 @pytest.mark.parametrize(

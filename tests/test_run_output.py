@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import resource
+import subprocess
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -11,9 +13,11 @@ import pytest
 from runtime_helpers import runtime
 
 from visruntime.policy import JailPolicy, Limits
-from visruntime.runtime import Runtime
+from visruntime.runtime import Runtime, TrustedRuntime
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from runtime_helpers import AnyRuntime
 
     from visruntime.runtime import RunEvent
@@ -124,6 +128,40 @@ def test_output_between_runs_is_bounded(runtime: AnyRuntime) -> None:
     time.sleep(0.3)
     result = runtime.run("go = False")
     assert 0 < len(result.late_stdout) <= 2 * MIB
+
+
+def test_output_while_a_worker_starts_is_counted(tmp_path: Path) -> None:
+    """What start-up files of an environment write is neither lost nor taken for a run's."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "v"], check=True)
+    (site,) = (tmp_path / "v/lib").glob("python3.*/site-packages")
+    (site / "loud.pth").write_text(
+        "import sys; hasattr(sys, 'loud') or sys.stdout.write('started\\n')"
+        " and sys.stderr.write('x' * 100_000); sys.loud = True  # site reads it twice\n"
+    )
+    with TrustedRuntime(environment=tmp_path / "v") as runtime:
+        result = runtime.run("print('run')")
+        assert (result.stdout, result.stderr) == (b"run\n", b"")
+        assert result.late_stdout == b"started\n"
+        assert len(result.late_stderr) + result.dropped[1] == 100_000
+        assert len(result.late_stderr) == 65536
+        again = runtime.run("1")
+        assert (again.late_stdout, again.late_stderr, again.dropped) == (b"", b"", (0, 0))
+
+
+def test_late_output_outlives_a_request_that_cannot_be_made(runtime: AnyRuntime) -> None:
+    """An input that cannot cross must not cost what was written since the last run."""
+    runtime.run(
+        "import threading, time\n"
+        "def write():\n    time.sleep(.1); print('late', flush=True)\n"
+        "thread = threading.Thread(target=write); thread.start()"
+    )
+    time.sleep(0.5)
+    for _ in range(2):
+        with pytest.raises(TypeError):
+            runtime.run("1", inputs={"x": object()})
+    result = runtime.run("2")
+    assert (result.value, result.late_stdout, result.stdout) == (2, b"late\n", b"")
+    assert runtime.run("3").late_stdout == b""
 
 
 def test_output_reaches_observers_of_two_runtimes_at_once() -> None:

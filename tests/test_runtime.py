@@ -18,6 +18,7 @@ from visruntime.errors import (
     CommandTimeout,
     GuestError,
 )
+from visruntime.events import Canary, Clause, EnforcementReport
 from visruntime.protocol import Handle
 from visruntime.runtime import Runtime, TrustedRuntime
 
@@ -389,16 +390,38 @@ def test_calls_from_many_threads_take_turns(runtime: AnyRuntime) -> None:
 
 
 def test_results_say_what_enforced_the_policy(runtime: AnyRuntime) -> None:
-    """Without a jail the report is None, in a jail it is that of the jail, each canary held."""
+    """A report never hides that there is no jail; in a jail each canary held."""
     report = runtime.run("1").report
+    assert report == runtime.report
     if isinstance(runtime, TrustedRuntime):
-        assert report is None
+        assert not report
+        assert (report.jailed, report.enforcement, report.backend) == (False, None, None)
+        assert (report.canaries, report.limits) == ((), ())
+        assert [clause.mechanisms for clause in report.clauses] == [()]  # of the hook
+        assert report.identity == f"host uid {os.geteuid()}, the caller's own"
+        assert report.notes[0].startswith("no jail")
     else:
+        assert report
+        assert report.jailed
+        assert report.enforcement == report.backend == "namespaces"
         assert report.canaries
         assert all(canary.held for canary in report.canaries)
         assert any(clause.note == "Python installation" for clause in report.clauses) or (
             sys.base_prefix == "/usr"
         )
+
+
+def test_a_report_without_a_jail_cannot_claim_enforcement() -> None:
+    """No report may name a mechanism or a canary and no back end."""
+    held = Clause("egress", ("network namespace",))
+    canary = Canary("open /etc/shadow", held=True, errno=2)
+    for clauses, canaries in (((held,), ()), ((), (canary,))):
+        with pytest.raises(ValueError, match="without a jail"):
+            EnforcementReport(backend=None, clauses=clauses, canaries=canaries, identity="")
+    nothing = EnforcementReport(backend=None, clauses=(), canaries=(), identity="")
+    with pytest.raises(ValueError, match="without a jail"):
+        nothing.with_clauses([held])
+    assert nothing.to_dict()["jailed"] is False
 
 
 @pytest.mark.parametrize(

@@ -377,7 +377,14 @@ def test_reports_name_the_setting() -> None:
         assert report == runtime._jail.report
         assert report.mechanisms("tls_strict") == ()
     with TrustedRuntime(tls_strict=False) as trusted:
-        assert trusted.run("1").report is None  # no jail, whatever the setting
+        report = trusted.run("1").report
+        assert not report.jailed
+        (clause,) = [one for one in report.clauses if one.clause == "tls_strict"]
+        # In force, and no enforcement: nothing that counts mechanisms takes it for a jail's.
+        assert clause.mechanisms == ()
+        assert clause.note.startswith("in force by the worker's ssl module: False: ")
+    with TrustedRuntime(tls_strict=True) as trusted:
+        assert [one.clause for one in trusted.report.clauses] == ["audit hook"]
 
 
 @pytest.mark.parametrize("wrong", [0, 1, "false", "no", 0.0])

@@ -9,7 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from visruntime import _native
-from visruntime._worker.exchange import ASK, CALL, GREETING, LEND, READY, REPLY, SHOW, Exchange
+from visruntime._worker.exchange import (
+    ASK,
+    CALL,
+    GREETING,
+    LEND,
+    READY,
+    REPLY,
+    SHOW,
+    TELL,
+    Exchange,
+)
 from visruntime.errors import ProtocolViolation
 from visruntime.protocol import (
     CALLBACK,
@@ -171,6 +181,6 @@ def test_whatever_a_worker_says_is_an_event_or_a_violation(
             broken = True
         else:
             assert not broken
-            assert all(kind in {ASK, CALL, LEND, REPLY, SHOW} for kind, _ in events)
+            assert all(kind in {ASK, CALL, LEND, REPLY, SHOW, TELL} for kind, _ in events)
             if any(kind == REPLY for kind, _ in events):
                 assert not guest.host.running

@@ -173,7 +173,7 @@ static PyMethodDef worker_methods[] = {
      PyDoc_STR("Start the control thread; guest code runs on the calling thread.")},
     {"compile_expression", vis_compile_expression, METH_VARARGS,
      PyDoc_STR("Compile (source, filename) as one expression, without flags.")},
-    {"begin_run", vis_begin_run, METH_O,
+    {"begin_run", vis_begin_run, METH_VARARGS,
      PyDoc_STR("Let interrupts for the run of this number through.")},
     {"end_run", vis_end_run, METH_NOARGS, PyDoc_STR("Let no interrupt through.")},
     {"buffer_lines", vis_buffer_lines, METH_NOARGS,

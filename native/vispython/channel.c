@@ -35,7 +35,11 @@ static struct {
     size_t capacity;
     uint64_t sequence; // of the last frame that arrived
 } inbox;
+// Held while a frame is sent, so that two threads do not mix theirs.
+static pthread_mutex_t sending = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t sent_sequence;
+static bool may_tell;
+static unsigned told; // frames of this run that nobody had asked for
 
 // Descriptors that came with bytes of the inbox, and those of the frame that was taken
 // last.
@@ -235,6 +239,46 @@ static int send_all(struct iovec *parts, size_t count) {
     return 0;
 }
 
+// The caller holds `sending`.
+static int send_frame(uint8_t type, const void *payload, size_t length) {
+    frame_header header = {
+        .version = FRAME_VERSION,
+        .type = type,
+        .length = htole32((uint32_t)length),
+        .sequence = htole64(++sent_sequence),
+    };
+    struct iovec parts[2] = {{&header, sizeof header},
+                             {(void *)(uintptr_t)payload, length}};
+    return send_all(parts, 2);
+}
+
+void vis_let_tell(bool allowed) {
+    // Each run comes here twice: giving the interpreter away costs, if another thread
+    // takes it.
+    if (pthread_mutex_trylock(&sending) != 0) {
+        Py_BEGIN_ALLOW_THREADS;
+        pthread_mutex_lock(&sending);
+        Py_END_ALLOW_THREADS;
+    }
+    may_tell = allowed;
+    told = 0;
+    pthread_mutex_unlock(&sending);
+}
+
+bool vis_send_aside(uint8_t type, const uint8_t *payload, size_t length) {
+    // A child of the worker has no channel, and may have the mutex as another thread held
+    // it.
+    if (vis_this_worker.channel < 0) return false;
+    bool sent;
+    Py_BEGIN_ALLOW_THREADS;
+    pthread_mutex_lock(&sending);
+    sent = may_tell && told < VIS_MAX_TOLD && send_frame(type, payload, length) == 0;
+    if (sent) told++;
+    pthread_mutex_unlock(&sending);
+    Py_END_ALLOW_THREADS;
+    return sent;
+}
+
 PyObject *vis_send(PyObject *module, PyObject *arguments) {
     (void)module;
     int type;
@@ -248,16 +292,11 @@ PyObject *vis_send(PyObject *module, PyObject *arguments) {
         PyErr_SetString(PyExc_ValueError, "frame type or payload is out of range");
         return NULL;
     }
-    frame_header header = {
-        .version = FRAME_VERSION,
-        .type = (uint8_t)type,
-        .length = htole32((uint32_t)length),
-        .sequence = htole64(++sent_sequence),
-    };
-    struct iovec parts[2] = {{&header, sizeof header}, {bytes, (size_t)length}};
     int failed;
     Py_BEGIN_ALLOW_THREADS;
-    failed = send_all(parts, 2);
+    pthread_mutex_lock(&sending);
+    failed = send_frame((uint8_t)type, bytes, (size_t)length);
+    pthread_mutex_unlock(&sending);
     Py_END_ALLOW_THREADS;
     if (failed) return PyErr_SetFromErrno(PyExc_OSError);
     Py_RETURN_NONE;

@@ -124,22 +124,26 @@ PyObject *vis_start_control(PyObject *module, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
-PyObject *vis_begin_run(PyObject *module, PyObject *run) {
+// begin_run(number, tells): whether the host may be told of refusals meanwhile.
+PyObject *vis_begin_run(PyObject *module, PyObject *arguments) {
     (void)module;
-    uint64_t number = PyLong_AsUnsignedLongLong(run);
-    if (number == (uint64_t)-1 && PyErr_Occurred()) return NULL;
+    unsigned long long number;
+    int tells;
+    if (!PyArg_ParseTuple(arguments, "Kp", &number, &tells)) return NULL;
     sigset_t ours;
     sigemptyset(&ours);
     sigaddset(&ours, VIS_SIGNAL_INTERRUPT);
     pthread_sigmask(SIG_UNBLOCK, &ours, NULL); // an earlier run may have blocked it
     sigaction(VIS_SIGNAL_INTERRUPT, &interrupt_action, NULL);
     atomic_store(&vis_this_worker.active_run, number);
+    vis_let_tell(tells != 0);
     Py_RETURN_NONE;
 }
 
 PyObject *vis_end_run(PyObject *module, PyObject *unused) {
     (void)module;
     (void)unused;
+    vis_let_tell(false);
     uint64_t run = atomic_exchange(&vis_this_worker.active_run, 0);
     if (run != 0) atomic_store(&vis_this_worker.ended_run, run);
     Py_RETURN_NONE;

@@ -4,6 +4,8 @@
 // their own and share no objects.
 #include "denial.h"
 
+#include "tell.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -133,6 +135,12 @@ void vis_note_refusal(const char *event, const char *right, const char *rule,
         copy_text(made->path, sizeof made->path, path ? path : "");
         made->number = number;
         find_line(made);
+        vis_denial said = {made->event, made->right, made->rule,  made->path,
+                           made->file,  made->line,  made->number};
+        if (vis_tell_denial(&said)) {
+            free(made);
+            return;
+        }
     }
     pthread_mutex_lock(&lock);
     if (made && note_count < VIS_MAX_DENIALS) {
@@ -158,7 +166,8 @@ static PyObject *describe(const note *one) {
     return made;
 }
 
-// Give what was noted since the last call, and how many there was no room for.
+// Give what was noted since the last call and not told at once, and how many there was no
+// room for.
 PyObject *vis_denials(PyObject *module, PyObject *unused) {
     (void)module;
     (void)unused;

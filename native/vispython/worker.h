@@ -55,6 +55,13 @@ PyMODINIT_FUNC PyInit__viscore(void);
 
 // channel.c: forget what came and went, as a process has that gets a new channel.
 void vis_channel_renew(void);
+// How many frames of one run the host gets unasked.
+#define VIS_MAX_TOLD 100
+// Let frames be sent that nobody asked for, or no longer; once this returns none is on
+// its way.
+void vis_let_tell(bool allowed);
+// Send such a frame with the lock of the interpreter held; false where there may be none.
+bool vis_send_aside(uint8_t type, const uint8_t *payload, size_t length);
 
 // hook.c
 int vis_audit_hook(const char *event, PyObject *arguments, void *unused);
@@ -66,7 +73,7 @@ PyObject *vis_descriptors(PyObject *module, PyObject *unused);
 PyObject *vis_is_waiting(PyObject *module, PyObject *unused);
 PyObject *vis_compile_expression(PyObject *module, PyObject *arguments);
 PyObject *vis_start_control(PyObject *module, PyObject *unused);
-PyObject *vis_begin_run(PyObject *module, PyObject *run);
+PyObject *vis_begin_run(PyObject *module, PyObject *arguments);
 PyObject *vis_end_run(PyObject *module, PyObject *unused);
 PyObject *vis_trip_counts(PyObject *module, PyObject *unused);
 PyObject *vis_await_copy_order(PyObject *module, PyObject *unused);

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         ProtocolViolation,
         VisRuntimeError,
         WorkerDied,
+        WorkerPaused,
     )
     from visruntime.events import Canary, Clause, EnforcementReport, Usage, Violation
     from visruntime.executor import JailExecutor, JailExecutorBroken
@@ -117,6 +118,7 @@ __all__ = [
     "Violation",
     "VisRuntimeError",
     "WorkerDied",
+    "WorkerPaused",
     "check_confinement",
     "doctor",
 ]

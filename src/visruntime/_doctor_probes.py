@@ -54,7 +54,8 @@ def examine() -> tuple[str, tuple[Finding, ...], str]:
         )
         return "none", (finding,), apparmor_profile() if restricted else ""
     with jail:
-        opened = Finding("jail", "jail", "enforced", detail=jail.report.backend, probe=probe)
+        backend = str(jail.report.backend)
+        opened = Finding("jail", "jail", "enforced", detail=backend, probe=probe)
         findings = (
             opened,
             _identity(jail),
@@ -67,7 +68,7 @@ def examine() -> tuple[str, tuple[Finding, ...], str]:
             *_clauses(),
             *_backends(),
         )
-    return jail.report.backend, findings, ""
+    return backend, findings, ""
 
 
 def _kernel_setting(name: str) -> str:

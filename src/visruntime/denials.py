@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from visruntime import _native
 from visruntime._policy.values import Frozen
 from visruntime._runtime.traceback import printable
 from visruntime.errors import ProtocolViolation
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     ExplainAct = Callable[[str, int, str], "Violation | None"]
     """What a policy has to say of a right, an errno and a path."""
 
-__all__ = ["Denial", "denials_of"]
+__all__ = ["Denial", "Denials"]
 
 MAX_DENIALS = 100
 """Most denials of one run; workers keep no more."""
@@ -74,19 +75,60 @@ class Denial(Frozen):
         return plain | {"violation": None if self.violation is None else self.violation.to_dict()}
 
 
-def denials_of(claim: object, explain: ExplainAct) -> tuple[tuple[Denial, ...], int]:
-    """Return the denials that a worker's reply claims, and how many it did not keep.
+class Denials:
+    """Takes in what a worker says that its audit hook refused in one run.
 
-    Raises:
-        ProtocolViolation: they have not the agreed shape.
+    ``told`` is how many of those kept came while the run went on, ``explain`` the policy.
     """
-    if claim is None:  # a worker that could not describe its result
-        return (), 0
-    try:
-        claimed, dropped = _checked(claim)
-    except (TypeError, ValueError) as problem:
-        raise ProtocolViolation(f"the worker described a denial wrongly: {problem}") from None
-    return tuple(Denial(one, explain) for one in claimed), dropped
+
+    __slots__ = ("_kept", "_lost", "explain", "told")
+
+    def __init__(self) -> None:
+        self.explain: ExplainAct = _unexplained
+        self._kept: list[Denial] = []
+        self._lost = 0
+        self.told = 0
+
+    def add(self, payload: bytes) -> Denial | None:
+        """Take a DENIED frame; returns what is to be told, ``None`` for one that is over the bound.
+
+        Raises:
+            ProtocolViolation: it has not the agreed shape.
+        """
+        try:
+            claim = _native.decode(payload, max_nodes=20)["denial"]
+            _check(claim)
+        except (TypeError, ValueError, KeyError) as problem:
+            raise ProtocolViolation(f"the worker described a denial wrongly: {problem}") from None
+        if len(self._kept) >= MAX_DENIALS:
+            self._lost += 1
+            return None
+        self._kept.append(Denial(claim, self.explain))
+        self.told += 1
+        return self._kept[-1]
+
+    def all(self, claim: object) -> tuple[tuple[Denial, ...], int]:
+        """Return them with those that the reply claims, and how many were not kept.
+
+        Raises:
+            ProtocolViolation: those have not the agreed shape.
+        """
+        claimed: list[tuple[Any, ...]] = []
+        dropped = 0
+        if claim is not None:  # None: a worker that could not describe its result, or sent none
+            try:
+                claimed, dropped = _checked(claim)
+            except (TypeError, ValueError) as problem:
+                raise ProtocolViolation(
+                    f"the worker described a denial wrongly: {problem}"
+                ) from None
+        room = MAX_DENIALS - len(self._kept)
+        rest = [Denial(one, self.explain) for one in claimed[:room]]
+        return (*self._kept, *rest), dropped + self._lost + len(claimed) - len(rest)
+
+
+def _unexplained(_right: str, _errno: int, _path: str) -> None:
+    """Nothing of a policy is asked."""
 
 
 def _checked(claim: Any) -> tuple[list[tuple[Any, ...]], int]:
@@ -98,13 +140,17 @@ def _checked(claim: Any) -> tuple[list[tuple[Any, ...]], int]:
     if type(dropped) is not int or not 0 <= dropped < 2**64:
         raise TypeError("the rest is no count")
     for one in claimed:
-        if type(one) is not tuple or len(one) != 7:
-            raise TypeError("a denial has not seven parts")
-        *names, path, errno, file, line = one
-        if any(type(name) is not str or len(name) > _MAX_NAME for name in names):
-            raise TypeError("a name is not text, or too long")
-        if any(type(text) is not str or len(text) > _MAX_PATH for text in (path, file)):
-            raise TypeError("a path is not text, or too long")
-        if any(type(number) is not int or not -1 <= number < 2**31 for number in (errno, line)):
-            raise ValueError("a number is out of range")
+        _check(one)
     return claimed, dropped
+
+
+def _check(one: Any) -> None:
+    if type(one) is not tuple or len(one) != 7:
+        raise TypeError("a denial has not seven parts")
+    *names, path, errno, file, line = one
+    if any(type(name) is not str or len(name) > _MAX_NAME for name in names):
+        raise TypeError("a name is not text, or too long")
+    if any(type(text) is not str or len(text) > _MAX_PATH for text in (path, file)):
+        raise TypeError("a path is not text, or too long")
+    if any(type(number) is not int or not -1 <= number < 2**31 for number in (errno, line)):
+        raise ValueError("a number is out of range")

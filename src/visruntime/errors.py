@@ -19,6 +19,7 @@
     ├── ForkRefused                       the worker cannot be copied in its present state
     ├── PoolExhausted                     every runtime of a pool is borrowed
     ├── WorkerDied                        the Python worker ended during a call
+    ├── WorkerPaused                      the worker stands still, and the call was not begun
     ├── ProtocolViolation                 the worker broke its protocol and was ended
     └── GuestError                        the guest's code raised; type and text are the guest's claim
 
@@ -52,6 +53,7 @@ __all__ = [
     "ProtocolViolation",
     "VisRuntimeError",
     "WorkerDied",
+    "WorkerPaused",
 ]
 
 
@@ -228,6 +230,13 @@ class WorkerDied(VisRuntimeError):
         self.stopped_by = stopped_by
         self.result = result
         self.report = report
+
+
+class WorkerPaused(VisRuntimeError):
+    """The worker was paused when the call was to begin; nothing was sent, and it is as before.
+
+    No time limit counts a pause, so the call could only have waited for another thread.
+    """
 
 
 class ProtocolViolation(VisRuntimeError):

@@ -90,13 +90,17 @@ class Canary(Frozen):
 class EnforcementReport(Frozen):
     """What enforces the policy of one jail, clause by clause, and what proved it.
 
-    ``identity`` says under which host uid the guest runs; ``notes`` hold what the policy
-    did not ask for but a careful owner wants to know.
+    ``backend`` is what built the jail. ``identity`` says under which host uid the guest runs;
+    ``notes`` hold what the policy did not ask for but a careful owner wants to know.
+
+    That of a `TrustedRuntime` says that there is no jail: ``backend`` and ``enforcement`` are
+    ``None``, ``jailed`` is false, as the report itself is (``bool(report)``), there are no canaries,
+    and its clauses are settings of the worker, none of which has a mechanism.
     """
 
     __slots__ = ("backend", "canaries", "clauses", "identity", "notes")
 
-    backend: str
+    backend: str | None
     clauses: tuple[Clause, ...]
     canaries: tuple[Canary, ...]
     identity: str
@@ -105,15 +109,30 @@ class EnforcementReport(Frozen):
     def __init__(
         self,
         *,
-        backend: str,
+        backend: str | None,
         clauses: tuple[Clause, ...],
         canaries: tuple[Canary, ...],
         identity: str,
         notes: tuple[str, ...] = (),
     ) -> None:
+        if backend is None and (canaries or any(clause.mechanisms for clause in clauses)):
+            raise ValueError("without a jail nothing is enforced, and nothing proved it")
         self._set(
             backend=backend, clauses=clauses, canaries=canaries, identity=identity, notes=notes
         )
+
+    @property
+    def jailed(self) -> bool:
+        """Whether there is a jail at all."""
+        return self.backend is not None
+
+    @property
+    def enforcement(self) -> str | None:
+        """What enforces the policy: the back end of the jail, ``None`` where there is no jail."""
+        return self.backend
+
+    def __bool__(self) -> bool:
+        return self.jailed
 
     def mechanisms(self, clause: str) -> tuple[str, ...]:
         """Return what enforces *clause*; empty when the policy has no such clause."""
@@ -141,6 +160,8 @@ class EnforcementReport(Frozen):
         """Return the report as plain data, as the CLI's ``--report`` writes it."""
         return {
             "version": REPORT_VERSION,
+            "jailed": self.jailed,
+            "enforcement": self.enforcement,
             "backend": self.backend,
             "identity": self.identity,
             "clauses": [clause.to_dict() for clause in self.clauses],

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from visruntime._runtime.stop import Stop
     from visruntime.denials import Denial
     from visruntime.displays import Display
-    from visruntime.events import Violation
+    from visruntime.events import EnforcementReport, Violation
 
 __all__ = ["GuestFailure", "GuestFrame", "RunResult", "RunUsage"]
 
@@ -306,8 +306,9 @@ class RunResult:
     (see `Violation`; hints rest on the guest's word; ``violations_dropped`` counts those beyond a
     bound), ``truncated`` and ``dropped`` (bytes of stdout and stderr, late ones included, that were
     over a bound and are gone), ``late_stdout`` and ``late_stderr`` (written after the run before
-    this one had ended), ``session_lost`` (the worker was ended, so the next call starts a fresh
-    one), ``report`` (what enforced the policy; ``None`` without a jail).
+    this one had ended, or while the worker started), ``session_lost`` (the worker was ended, so the
+    next call starts a fresh one), ``report`` (an `EnforcementReport`: what enforced the policy, or
+    that there is no jail).
 
     Hints, for they rest on the guest's word: ``denials``, what the worker's audit hook refused
     and at which line (see `Denial`); ``denials_dropped`` counts those beyond a bound.
@@ -362,7 +363,7 @@ class RunResult:
         violations_dropped: int = 0,
         denials: tuple[Denial, ...] = (),
         denials_dropped: int = 0,
-        report: Any = None,
+        report: EnforcementReport,
     ) -> None:
         self.usage = usage
         self.value = value

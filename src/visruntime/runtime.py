@@ -22,7 +22,7 @@ from visruntime._runtime.redact import secrets_of
 from visruntime._runtime.request import variables
 from visruntime._runtime.session import RuntimeSession
 from visruntime._runtime.shared import Shared
-from visruntime._worker.confinement import WorkerConfinement
+from visruntime._worker.confinement import WorkerConfinement, trusted_report
 from visruntime._worker.terminal import check_stdin
 from visruntime._worker.tls import TlsSettings
 from visruntime._worker.zygote import Zygote, check_preload
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from visruntime._policy.values import Limits
     from visruntime.environments import Grant
-    from visruntime.events import Violation
+    from visruntime.events import EnforcementReport, Violation
     from visruntime.jail import Jail
     from visruntime.packages import Environment
     from visruntime.policy import JailPolicy
@@ -61,8 +61,9 @@ DEFAULT_OUTPUT = 16 * 1024 * 1024
 class TrustedRuntime(RuntimeSession):
     """A worker without a jail, for code that the host trusts.
 
-    Nothing is enforced: its results have ``report`` ``None``. What it gives is a process and an
-    interpreter of its own, with time limits, interrupts and typed values.
+    Nothing is enforced, and the report of each result says so: ``report.jailed`` is false,
+    ``report.enforcement`` is ``None``. What it gives is a process and an interpreter of its own, with
+    time limits, interrupts and typed values.
     """
 
     def __init__(
@@ -118,6 +119,10 @@ class TrustedRuntime(RuntimeSession):
         self._interpreter = find_interpreter(python, environment=environment, probe=start.probe)
         self._shared = Shared(self)
         self._shared.zygote = _zygote(self, preload)
+        self._no_jail = trusted_report(self._tls.clauses())
+
+    def _report(self) -> EnforcementReport:
+        return self._no_jail
 
 
 class Runtime(RuntimeSession):
@@ -170,7 +175,8 @@ class Runtime(RuntimeSession):
             preload: names of modules, or none: a worker that has imported them is kept aside,
                 and each worker of this runtime is a copy of it, made in a few milliseconds:
                 the first, the one after `reset`, and the one after a worker that was ended.
-                Numeric libraries get one thread. All copies share the hash secret.
+                Numeric libraries get one thread. All copies share the hash secret. Not with
+                ``processes=False``: the filter that refuses processes refuses copies, too.
 
         Raises:
             PolicyError: the interpreter cannot be a worker, or *ca* cannot be used, under
@@ -244,7 +250,7 @@ class Runtime(RuntimeSession):
         """Ports of ``inbound=``, as `Jail.ports`; after a restart of the jail they may be others."""
         return self._jail.ports
 
-    def _report(self) -> Any:
+    def _report(self) -> EnforcementReport:
         return self._confinement.report(self._tls.add_to(self._jail.report))
 
     def _settings(self) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from visruntime._worker.exchange import (
     READY,
     REPLY,
     SHOW,
+    TELL,
     Exchange,
 )
 from visruntime._worker.ladder import Ladder
@@ -41,11 +42,11 @@ from visruntime._worker.start import LOAD, bootstrap, bootstrap_compiled
 from visruntime._worker.streams import CHUNK, Late, Stream
 from visruntime._worker.values import WorkerValues
 from visruntime.environments import worker_argv
-from visruntime.errors import ProtocolViolation, WorkerDied
+from visruntime.errors import ProtocolViolation, WorkerDied, WorkerPaused
 from visruntime.guest.limits import MAX_ERROR_NAME, QUIET
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from visruntime._callbacks.run import Call
     from visruntime._runtime.stop import Stop
@@ -139,6 +140,9 @@ class Worker:
             self._send(self._exchange.make_bootstrap(payload), limit)
             self._send(self._exchange.make_settings(settings), limit)
             self._await_ready(interpreter, limit)
+            self._take_rest()
+            # What start-up files have written is no run's; the first result has it.
+            self.keep_late(self._late)
         except Timeout:
             self.kill()
             raise WorkerDied(
@@ -409,16 +413,21 @@ class Worker:
             stream.begin(limit, sink)
         return late[0], late[1]
 
-    def request_aside(self, request: dict[str, Any], *, callbacks: Callbacks) -> None:
+    def request_aside(self, request: dict[str, Any], *, callbacks: Callbacks) -> dict[str, Any]:
         """Make a request of our own between two runs; output meanwhile counts as late."""
         late = self.begin_run(CHUNK, None)
-        self.request(request, callbacks=callbacks, feed=Feed(), timeouts=_ASIDE)
-        self._keep_late(late)
+        reply = self.request(request, callbacks=callbacks, feed=Feed(), timeouts=_ASIDE)
+        self.keep_late(late)
+        return reply
 
-    def _keep_late(self, late: tuple[Late, Late]) -> None:
-        """Count what was written between two runs as late output of the next one."""
+    def keep_late(self, late: Sequence[Late], limit: int | None = CHUNK) -> None:
+        """Count what was written between two runs as late output of the next one.
+
+        Only *limit* bytes of each stream are kept, the last ones.
+        """
         for kept, stream in zip(late, self.streams, strict=True):
-            kept.add(stream.capture, CHUNK)
+            kept.add(stream.capture, limit)
+            stream.begin(CHUNK, None)
         self._late = list(late)
 
     def _refuse_unasked(self) -> None:
@@ -499,6 +508,8 @@ class Worker:
                     self._send(self._exchange.make_answer(answer), limit)
                 elif kind == SHOW:
                     feed.display(content)
+                elif kind == TELL:
+                    feed.denial(content)
 
     def wait_for(self, call: Call, limit: Ladder) -> None:
         """Wait for a function of the host that runs elsewhere, and read the output meanwhile.
@@ -554,6 +565,15 @@ class Worker:
     def signal_descendants(self, number: int) -> int:
         """Signal what the worker has started, but not itself; return how many there were."""
         return self.process.signal_descendants(number)
+
+    def refuse_paused(self) -> None:
+        """Refuse to begin what could only wait for another thread, since no limit counts a pause.
+
+        Raises:
+            WorkerPaused: it stands still.
+        """
+        if self._pauses.under_way:
+            raise WorkerPaused("the worker is paused: call resume() first, or kill() to end it")
 
     def paused_seconds(self) -> float:
         """How long it has been paused so far."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from visruntime import _native
 from visruntime._runtime.traceback import printable
+from visruntime.denials import Denials
 from visruntime.displays import Displays
 from visruntime.errors import ProtocolViolation
 from visruntime.guest.limits import MAX_PROMPT
@@ -34,11 +35,13 @@ class RunEvent:
       Each stream is in order. Between the two, and between them and what else happens, the order is
       the one in which the host read: the kernel keeps no other. What was printed before a display or
       a call comes before it; what was printed right after it may, too.
-    * ``"late_stdout"``, ``"late_stderr"``: bytes that were written after the run before this one.
+    * ``"late_stdout"``, ``"late_stderr"``: bytes that were written after the run before this one, or
+      while the worker started.
     * ``"display"`` and ``"update"``: a `Display`; the second replaces an earlier one of its name.
     * ``"call"`` and ``"return"``: the name of the host function, cleaned of control characters.
     * ``"input"``: the prompt of a question to the host, cleaned too.
-    * ``"denial"``: a `Denial`. The worker reports them with its result, so they come at the end.
+    * ``"denial"``: a `Denial`, when the audit hook has refused something. At most 100 come while a run
+      goes on, and what the worker could not tell at once comes at the end.
     * ``"dropped"``: how many events a reader was too slow for.
     * ``"result"``: the `RunResult`; the last event.
     """
@@ -76,6 +79,7 @@ class Feed:
         "_ordinal",
         "ask",
         "cancelled",
+        "denials",
         "displays",
         "limit",
     )
@@ -93,6 +97,7 @@ class Feed:
         self._lock = threading.Lock()
         self.ask = ask
         self.displays = Displays()
+        self.denials = Denials()
         self.cancelled = False
         self.limit: Ladder | None = None
 
@@ -111,7 +116,7 @@ class Feed:
 
     def end(self, result: RunResult) -> None:
         """Tell of what the last reply brought, and of the end."""
-        for denial in result.denials:
+        for denial in result.denials[self.denials.told :]:
             self.emit("denial", denial)
         self.emit("result", result)
 
@@ -130,6 +135,16 @@ class Feed:
         if added is not None:
             display, update = added
             self.emit("update" if update else "display", display)
+
+    def denial(self, payload: bytes) -> None:
+        """Take a DENIED frame.
+
+        Raises:
+            ProtocolViolation: it has not the agreed shape.
+        """
+        denial = self.denials.add(payload)
+        if denial is not None:
+            self.emit("denial", denial)
 
     def answer(self, payload: bytes, callbacks: Callbacks, limit: Ladder) -> bytes:
         """Answer an INPUT frame with what ``ask`` says.

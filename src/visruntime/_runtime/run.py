@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from visruntime._callbacks.budget import NO_CALLS
 from visruntime._jail.violations import bounded, of_output
 from visruntime._runtime.traceback import printable
-from visruntime.denials import denials_of
 from visruntime.errors import ProtocolViolation
 from visruntime.guest.limits import MAX_TASK_NAME, MAX_TASKS
 from visruntime.results import GuestFailure, RunResult, RunUsage
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from visruntime._worker.crash import CrashReport
     from visruntime._worker.streams import Late
     from visruntime.denials import ExplainAct
-    from visruntime.events import Violation
+    from visruntime.events import EnforcementReport, Violation
     from visruntime.results import Explain
     from visruntime.worker import Worker
 
@@ -38,8 +37,6 @@ class Run:
     __slots__ = (
         "_cpu",
         "_explain",
-        "_explain_act",
-        "_late",
         "_limits",
         "_report",
         "_span",
@@ -47,6 +44,7 @@ class Run:
         "_worker_run",
         "feed",
         "host_calls",
+        "late",
         "worker",
     )
 
@@ -54,7 +52,7 @@ class Run:
         self,
         worker: Worker,
         late: tuple[Late, Late],
-        report: Any,
+        report: EnforcementReport,
         explain: Explain,
         limits: Limits | None,
         explain_act: ExplainAct,
@@ -62,10 +60,10 @@ class Run:
     ) -> None:
         self.worker = worker
         self.feed = feed
-        self._late = late
+        self.late = late
         self._report = report
         self._explain = explain
-        self._explain_act = explain_act
+        feed.denials.explain = explain_act
         self._limits = limits
         self._worker_run = worker.run_number
         self.host_calls = NO_CALLS
@@ -129,7 +127,7 @@ class Run:
         streams = self.worker.streams
         stdout, stderr = (stream.capture.take() for stream in streams)
         claims: dict[str, Any] = {} if reply is None else _claims(reply, self._explain)
-        denials, denials_dropped = denials_of((reply or {}).get("denials"), self._explain_act)
+        denials, denials_dropped = self.feed.denials.all((reply or {}).get("denials"))
         violations, violations_dropped = bounded(
             (
                 *self._violations(claims.get("error"), (len(stdout), len(stderr))),
@@ -140,11 +138,11 @@ class Run:
             usage=usage,
             stdout=stdout,
             stderr=stderr,
-            late_stdout=self._late[0].data,
-            late_stderr=self._late[1].data,
+            late_stdout=self.late[0].data,
+            late_stderr=self.late[1].data,
             dropped=(
-                streams[0].capture.dropped + self._late[0].dropped,
-                streams[1].capture.dropped + self._late[1].dropped,
+                streams[0].capture.dropped + self.late[0].dropped,
+                streams[1].capture.dropped + self.late[1].dropped,
             ),
             stopped_by=stopped_by,
             stop=self.worker.stop,
@@ -170,7 +168,7 @@ class Run:
             cut = [(name, size + stream.capture.dropped, size) for name, stream, size in names]
             cut += [
                 (f"late_{name}", len(late.data) + late.dropped, len(late.data))
-                for name, late in zip(("stdout", "stderr"), self._late, strict=True)
+                for name, late in zip(("stdout", "stderr"), self.late, strict=True)
             ]
             yield from of_output(self._limits, cut)
         if error is not None:

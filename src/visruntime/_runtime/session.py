@@ -35,7 +35,9 @@ from visruntime.errors import (
     ForkRefused,
     JailClosed,
     WorkerDied,
+    WorkerPaused,
 )
+from visruntime.results import GuestFailure
 from visruntime.worker import Worker
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
     from visruntime._worker.start import Start
     from visruntime._worker.tls import TlsSettings
     from visruntime.environments import Interpreter
-    from visruntime.events import Violation
+    from visruntime.events import EnforcementReport, Violation
     from visruntime.results import RunResult
 
 __all__ = ["OutputSink", "RuntimeSession"]
@@ -82,6 +84,7 @@ class RuntimeSession:
         self._process_id = os.getpid()
 
     def __enter__(self) -> Self:
+        self._refuse_closed()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -137,6 +140,7 @@ class RuntimeSession:
         Raises:
             CommandTimeout: time ran out; ``result`` holds the output so far.
             WorkerDied: the worker ended.
+            WorkerPaused: it is paused; `resume` it first.
             ProtocolViolation: the worker broke its protocol and was ended.
             GuestError: with *check*, the code raised.
             CommandFailed: with *check*, the code left with another exit code than 0.
@@ -284,6 +288,8 @@ class RuntimeSession:
         Raises:
             ValueError: *name* is no name, or would hide another one or the standard library.
             TypeError: *function* cannot be called, or has a type hint that cannot be checked.
+            GuestError: the worker could not take it, because of what its code has changed, and was
+                ended; the next one gets it.
         """
         self._expose_all({check_text(name, "name"): function}, check=check, error_data=error_data)
 
@@ -375,6 +381,11 @@ class RuntimeSession:
         self._stdin.write(text.encode("utf-8", "surrogateescape"), timeout)
 
     @property
+    def report(self) -> EnforcementReport:
+        """What enforces the policy, as each result says it; of no jail, that nothing does."""
+        return self._report()
+
+    @property
     def tls_strict(self) -> bool | None:
         """The setting of that name, which every worker of this runtime starts with."""
         return self._tls.strict
@@ -403,7 +414,8 @@ class RuntimeSession:
         """Stop the worker and all that it started (SIGSTOP), from any thread, until :meth:`resume`.
 
         A call under way goes on waiting, and no limit of `Timeouts` counts that time. Those of the
-        policy do: ``wall_seconds`` ends a paused worker, too.
+        policy do: ``wall_seconds`` ends a paused worker, too. A call that begins meanwhile raises
+        `WorkerPaused`.
 
         Raises:
             WorkerDied: there is no worker.
@@ -424,6 +436,7 @@ class RuntimeSession:
         Raises:
             TimeoutError: it did not within *timeout* seconds: it is paused, or gone.
             WorkerDied: there is no worker.
+            JailClosed: the runtime is closed.
         """
         seconds = check_seconds(timeout, "timeout")
         if seconds is None:
@@ -442,6 +455,7 @@ class RuntimeSession:
     def _running_worker(self) -> Worker:
         worker = self._worker
         if worker is None:
+            self._refuse_closed()
             raise WorkerDied("there is no worker now; the next call starts one")
         return worker
 
@@ -583,13 +597,22 @@ class RuntimeSession:
         if os.getpid() != self._process_id:
             raise JailClosed("this runtime belongs to the process that made it, not to its child")
         with self._lock:
-            if self._closed:
-                raise JailClosed("this runtime is closed")
+            self._refuse_closed()
             yield
 
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise JailClosed("this runtime is closed")
+
     def _expose(self, worker: Worker, names: list[str]) -> None:
+        worker.refuse_paused()
         try:
-            worker.request_aside({"op": "expose", "names": names}, callbacks=self._callbacks)
+            reply = worker.request_aside(
+                {"op": "expose", "names": names}, callbacks=self._callbacks
+            )
+            if reply.get("error") is not None:
+                failure = GuestFailure.from_claim(reply["error"], self._explain)
+                raise failure.to_exception(None)
         except Timeout:
             self._discard()
             raise WorkerDied("the worker did not answer between two runs and was ended") from None
@@ -649,7 +672,10 @@ class RuntimeSession:
         """Make one request; the caller holds the runtime."""
         try:
             worker = self._live_worker()
+            worker.refuse_paused()
             late = worker.begin_run(self._output_limit, feed.sink)
+        except WorkerPaused:
+            raise
         except BaseException:
             self._discard()
             raise
@@ -696,6 +722,8 @@ class RuntimeSession:
             # Encoding the request failed, so nothing was sent and the worker is as before.
             if run.sent:
                 self._discard()
+            else:
+                run.worker.keep_late(run.late, self._output_limit)
             raise
         except BaseException:
             self._discard()
@@ -722,9 +750,9 @@ class RuntimeSession:
         assert result.stop is not None
         raise CommandTimeout(f"{result.stop.sentence()}: {state}", result=result)
 
-    def _report(self) -> Any:
+    def _report(self) -> EnforcementReport:
         """What enforces the policy of this runtime."""
-        return None
+        raise NotImplementedError
 
     def _explain(self, _errno: int, _path: str | None) -> Violation | None:
         """What the policy has to do with an error of the guest."""

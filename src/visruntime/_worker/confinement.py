@@ -19,7 +19,7 @@ from visruntime.events import Canary, Clause, EnforcementReport
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["WorkerConfinement"]
+__all__ = ["WorkerConfinement", "trusted_report"]
 
 MAX_RULES = 2_000
 """With more rules than these the hook explains nothing: they would slow down each start."""
@@ -100,6 +100,32 @@ class WorkerConfinement(Frozen):
             identity=jail.identity,
             notes=jail.notes,
         )
+
+
+def trusted_report(settings: Iterable[Clause]) -> EnforcementReport:
+    """Say of a worker without a jail that nothing is enforced, and what its *settings* are.
+
+    They are named as in the report of a jailed one, but no mechanism: code that is not confined can
+    undo them.
+    """
+    clauses = [
+        Clause(one.clause, (), note=f"in force by {one.enforced_by}: {one.note}")
+        for one in settings
+    ]
+    hook = (
+        "in place before the interpreter started; it counts what RunResult.trips names, "
+        "and refuses nothing"
+    )
+    return EnforcementReport(
+        backend=None,
+        clauses=(Clause("audit hook", (), note=hook), *clauses),
+        canaries=(),
+        identity=f"host uid {os.geteuid()}, the caller's own",
+        notes=(
+            "no jail: the code reads, writes, runs and reaches whatever this user may",
+            "no limit of memory, processes, files or network; only the time limits of a run",
+        ),
+    )
 
 
 def _of_use(rules: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:

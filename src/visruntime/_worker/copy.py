@@ -96,7 +96,7 @@ def _order(
         raise WorkerDied(f"the worker takes no orders: {problem.strerror}") from None
     original._send(original._exchange.make_fork(has_keeper=has_keeper), limit)
     reason = _await(original, FORKED, limit)
-    original._keep_late(late)
+    original.keep_late(late)
     if reason is not None:
         raise ForkRefused(redact(printable(reason), original.secrets)[:_MAX_REASON])
 

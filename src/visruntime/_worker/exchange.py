@@ -16,6 +16,7 @@ from visruntime.protocol import (
     BYE,
     CALLBACK,
     CALLBACK_REPLY,
+    DENIED,
     DISPLAY,
     FORK,
     GUEST_TYPES,
@@ -44,6 +45,7 @@ __all__ = [
     "READY",
     "REPLY",
     "SHOW",
+    "TELL",
     "Exchange",
 ]
 
@@ -55,6 +57,8 @@ CALL = "call"
 """A function of the host is asked for; with the payload, to be checked by who answers it."""
 SHOW = "show"
 """A display; with the payload, to be checked by who keeps it."""
+TELL = "tell"
+"""Something that the audit hook refused; with the payload, to be checked by who keeps it."""
 ASK = "ask"
 """A line of standard input is asked for; with the payload. It is answered as a call is."""
 LEND = "lend"
@@ -225,7 +229,7 @@ class Exchange:
         return reply
 
 
-_DURING_A_RUN = {CALLBACK: CALL, DISPLAY: SHOW, INPUT: ASK, BUFFER: LEND}
+_DURING_A_RUN = {CALLBACK: CALL, DISPLAY: SHOW, DENIED: TELL, INPUT: ASK, BUFFER: LEND}
 _WRONG = {
     _STARTING: "the worker did not say hello first, but sent a {} frame",
     _BOOTING: "the worker sent a {} frame before it was ready",

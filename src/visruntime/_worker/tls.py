@@ -134,8 +134,8 @@ class TlsSettings:
             added["PYTHONPATH"] = f"{LENIENT_FOLDER}:{path}" if path else LENIENT_FOLDER
         return added
 
-    def add_to(self, report: EnforcementReport) -> EnforcementReport:
-        """Return the report of a jail with what these settings are; as it is where nothing is set."""
+    def clauses(self) -> list[Clause]:
+        """What these settings are, for a report; none where nothing is set."""
         clauses = []
         if self.strict is False:
             note = (
@@ -146,6 +146,11 @@ class TlsSettings:
         if self.bundle is not None:
             note = f"{visible(self.bundle)}, SHA-256 {self._digest}"
             clauses.append(Clause("ca", ("environment",), note=note))
+        return clauses
+
+    def add_to(self, report: EnforcementReport) -> EnforcementReport:
+        """Return the report of a jail with these settings; as it is where nothing is set."""
+        clauses = self.clauses()
         return report.with_clauses(clauses) if clauses else report
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from visruntime._runtime.reload import Reloaded
     from visruntime._runtime.session import RuntimeSession
     from visruntime._runtime.timeouts import Timeouts
+    from visruntime.events import EnforcementReport
     from visruntime.results import RunResult
     from visruntime.runtime import RunEvent, RunHandle
 
@@ -312,6 +313,11 @@ class _AsyncSession:
         other.__dict__.update(self.__dict__)
         other._begin(runtime)
         return other
+
+    @property
+    def report(self) -> EnforcementReport:
+        """What enforces the policy: `Runtime.report`."""
+        return self.opened().report
 
     @property
     def tls_strict(self) -> bool | None:

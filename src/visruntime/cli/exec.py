@@ -54,20 +54,51 @@ def main(words: Sequence[str]) -> int:
         dest="tty",
         help="give it pipes; on a terminal, control characters in its output are shown as text",
     )
+    parser.flag(
+        "--pass-fd",
+        metavar="N",
+        action="append",
+        default=[],
+        help="give it your descriptor N (3 to 15) under the same number; what it leads to is the "
+        "guest's then, whatever the policy says",
+    )
     options, command = parser.split(words)
+    descriptors = _passed(options.pass_fd)
     if not command:
         raise Refusal("no command; write it after --, as in: visruntime exec -- ls")
     terminal = os.isatty(0) and os.isatty(1)
     if options.tty and not terminal:
         raise Refusal("--tty: stdin and stdout are not a terminal; leave --tty out")
     tty = terminal if options.tty is None else options.tty
-    return run_program(options, lambda _: command, tty=tty)
+    return run_program(options, lambda _: command, tty=tty, descriptors=descriptors)
+
+
+def _passed(texts: Sequence[str]) -> list[int]:
+    """Return the descriptors of ``--pass-fd``: ours, which the guest gets under their numbers."""
+    numbers = []
+    for text in texts:
+        number = int(text) if text.isascii() and text.isdigit() and len(text) < 3 else 0
+        if not 3 <= number <= 15:
+            raise Refusal(f"--pass-fd: a number from 3 to 15, not {text!a}")
+        try:
+            os.fstat(number)
+        except OSError:
+            raise Refusal(f"--pass-fd {number}: there is no such descriptor here") from None
+        numbers.append(number)
+    return numbers
 
 
 def run_program(
-    options: argparse.Namespace, command: Callable[[JailPolicy], Sequence[str]], *, tty: bool
+    options: argparse.Namespace,
+    command: Callable[[JailPolicy], Sequence[str]],
+    *,
+    tty: bool,
+    descriptors: Sequence[int] = (),
 ) -> int:
-    """Run *command* under the policy of *options* and return the exit code for ours."""
+    """Run *command* under the policy of *options* and return the exit code for ours.
+
+    It gets our *descriptors*, which are closed here.
+    """
     with ReportFile(options.report).covering() as report:
         policy = make_policy(options)
         report.open(policy)
@@ -86,7 +117,10 @@ def run_program(
                 rows, columns = terminal_size()
                 streams = {"pty": True, "rows": rows, "cols": columns}
             words = list(command(policy))
+            streams["pass_fds"] = {number: number for number in descriptors}
             process = jail.spawn(words, cwd=cwd, timeout=timeout, **streams)
+            for number in descriptors:
+                os.close(number)  # the other end is to see when the guest has let go of it
             tail = Tail() if report.wanted else None
             code = _relay(process, tty=tty, tail=tail)
             report.record(jail.report, process)

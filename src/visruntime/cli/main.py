@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-COMMANDS = ("exec", "run", "shell", "why", "doctor", "tls", "schema")
+COMMANDS = ("exec", "run", "shell", "why", "doctor", "tls", "schema", "worker")
 
 HELP = """\
-usage: visruntime exec|run|shell|why|doctor|tls|schema [OPTIONS] ...
+usage: visruntime exec|run|shell|why|doctor|tls|schema|worker [OPTIONS] ...
 
 Run programs and Python that you do not trust, jailed by the kernel of this machine.
 
@@ -30,6 +30,7 @@ Run programs and Python that you do not trust, jailed by the kernel of this mach
   doctor  what this machine can enforce, tried for real
   tls     why Python refuses a certificate   visruntime tls explain example.org
   schema  the JSON Schema of policy files, --report and doctor --json
+  worker  how a host in another language starts a Python worker, as JSON
 
 A guest sees the system's programs and libraries, empty private /tmp and HOME, no network,
 and what you grant:

@@ -36,6 +36,8 @@ class ReportFile:
             "error": None,
             "unsupported": [],
             "policy_files": [],
+            "jailed": False,
+            "enforcement": None,
             "backend": None,
             "identity": None,
             "clauses": [],

@@ -42,6 +42,7 @@ EXAMPLES = """\
   visruntime run --project . --read . script.py     with the packages of ./uv.lock
   visruntime run --with requests --index default script.py
   visruntime run script.py <input.txt
+  visruntime run --no-processes untrusted.py         one process, and no other is started
   some-generator | visruntime run -
 """
 
@@ -195,7 +196,26 @@ def main(words: Sequence[str]) -> int:
         metavar="FILE|system",
         help="the certificate authorities (PEM) that Python and other programs are to trust",
     )
+    parser.flag(
+        "--no-processes",
+        action="store_true",
+        help="let it start no other process; a system call filter holds that, threads are let",
+    )
+    parser.flag(
+        "--no-ctypes",
+        action="store_true",
+        help="refuse it ctypes; the audit hook does, which shows mistakes and is no wall",
+    )
+    parser.flag(
+        "--native-modules",
+        metavar="read-only|anywhere",
+        default="read-only",
+        help="from where it loads machine code: only what it cannot write (the default), or also "
+        "what it has just built; by the audit hook, as above",
+    )
     options, rest = parser.split(words)
+    if options.native_modules not in ("read-only", "anywhere"):
+        raise Refusal(f"--native-modules: read-only or anywhere, not {options.native_modules!a}")
     if not rest:
         raise Refusal("nothing to run; name a script, or -c CODE, or -m MODULE, or - for stdin")
     return _run(options, rest)
@@ -228,6 +248,9 @@ def _run(options: argparse.Namespace, words: Sequence[str]) -> int:
                 cwd=cwd,
                 stdin=stdin,
                 backend=backend,
+                processes=not options.no_processes,
+                ctypes=not options.no_ctypes,
+                native_modules=options.native_modules,
             ) as runtime,
         ):
             say_ports(policy.inbound, runtime.ports)

@@ -101,7 +101,7 @@ class _Trial:
         self._prepare(free)
         self._facts = (jailed.eval("facts()"), free.eval("facts()"))
         result = jailed.run("sys.version.split()[0]")
-        self.backend: str = result.report.backend
+        self.backend = str(result.report.backend)
         self.python: str = printable(str(result.value))[:20]
 
     def _prepare(self, runtime: Runtime | TrustedRuntime) -> None:

@@ -383,7 +383,7 @@ class Session:
             "exit_code": None,
             "tasks": tasks,
             "trips": core.trip_counts(),
-            "denials": core.denials(),
+            "denials": self._refused(),
         }
         try:
             if request.get("data_only"):
@@ -417,9 +417,14 @@ class Session:
                 "exit_code": code,
                 "tasks": tasks,
                 "trips": core.trip_counts(),
-                "denials": core.denials(),
+                "denials": self._refused(),
             }
         )
+
+    def _refused(self) -> tuple[list[object], int]:
+        """What the host has not been told yet; a request that asks nothing leaves it to the next."""
+        taken: tuple[list[object], int] = core.denials() if self.running else ([], 0)
+        return taken
 
     def _encode(self, reply: dict[str, object]) -> bytes:
         encoded: bytes = core.encode(reply, default=self._default, reduce=self._reduce)

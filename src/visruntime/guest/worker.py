@@ -113,7 +113,7 @@ def _answer(
 ) -> bytes:
     session.running = request["op"] not in QUIET
     interrupts.begin_run()
-    core.begin_run(request["id"])
+    core.begin_run(request["id"], session.running)
     operation = getattr(session, request["op"])
     value, exception = interrupts.guarded(operation, request)
     if posix.getpid() != process:
