@@ -255,7 +255,8 @@ def _limits(jail: Jail) -> Iterator[Finding]:
 
 
 def _by(mechanisms: tuple[str, ...], bound: str | None) -> str:
-    return ", ".join(mechanisms) + (f"; bound: {bound}" if bound else "")
+    by = ", ".join(mechanisms) or "takes a rule away, so nothing has to enforce it"
+    return by + (f"; bound: {bound}" if bound else "")
 
 
 def _memory(way: Any, name: str) -> Finding:

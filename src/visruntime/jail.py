@@ -407,14 +407,17 @@ class Jail(JailFiles):
             if error.errno in NOT_FOUND:
                 refusal = CommandNotFound(f"{name}: not found in the jail{self._hint(name)}")
             else:
-                refusal = CommandNotExecutable(f"{name}: {os.strerror(error.errno)} in the jail")
+                text = f"{name}: {os.strerror(error.errno)} in the jail{self._refused(name)}"
+                refusal = CommandNotExecutable(text)
             refusal.errno = error.errno
             return refusal
         if error.stage == "working directory":
             path = os.fsdecode(request["directory"])
+            fix = "there is no such folder here either"
+            if os.path.isdir(path):
+                fix = "grant it by read= or write= (--read, --write)"
             return PathDenied(
-                f"cwd: {path}: {os.strerror(error.errno)} in the jail; grant it by read= or write=",
-                path=path,
+                f"cwd: {path}: {os.strerror(error.errno)} in the jail; {fix}", path=path
             )
         if error.status == "closed":
             self.close()
@@ -423,6 +426,7 @@ class Jail(JailFiles):
 
     def _hint(self, name: str) -> str:
         """Say why a program that exists on the host is not there for the guest."""
+        import shlex
         import shutil
 
         host = name if "/" in name else shutil.which(name)
@@ -430,8 +434,21 @@ class Jail(JailFiles):
             return ""
         real = real_path(host)
         if not _native.decide(self._host_rules, "exec", real)[0]:
-            return f"; the host has it, grant it by read=[{os.path.dirname(real)!r}]"
+            folder = os.path.dirname(real)
+            return (
+                f"; the host has it, grant it by read=[{folder!r}] (--read {shlex.quote(folder)})"
+            )
         return "; it is there, but the interpreter or loader that it names is not"
+
+    def _refused(self, name: str) -> str:
+        """Say whether it is the policy that keeps a program from being executed."""
+        import shutil
+
+        host = name if "/" in name else shutil.which(name)
+        real = host and real_path(os.path.abspath(host))
+        if not real or _native.decide(self._host_rules, "exec", real)[0]:
+            return ""
+        return f"; the policy lets the guest not execute {real}"
 
     def _environment(self, extra: Mapping[str, str | Secret] | None, *, pty: bool) -> list[bytes]:
         variables = self._base_env

@@ -41,6 +41,7 @@ from visruntime._packages.uv import check_index, find_uv
 from visruntime._packages.versions import release, satisfies
 from visruntime._policy.links import named_path
 from visruntime._policy.paths import visible
+from visruntime._runtime.missing import package_of
 from visruntime.environments import find_interpreter, interpreter_in
 from visruntime.errors import PolicyError
 
@@ -267,8 +268,9 @@ class Environment:
                 continue
             if module in beside or f"{module}.py" in beside:
                 return f"{module} stands in {path}, which is not granted; add it to read= (--read)"
-        add = self._request.add.replace(PACKAGE, shlex.quote(module))
-        return f"{self._request.label} has no {module}; to add its package: {add}"
+        package, guess = package_of(module)
+        add = self._request.add.replace(PACKAGE, shlex.quote(package))
+        return f"{self._request.label} has no {module}; to add its package: {add}{guess}"
 
     def _build(self, write: Sequence[str], probe: Probe) -> BuiltEnvironment:
         interpreter, version = self._base(write, probe)

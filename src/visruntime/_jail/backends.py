@@ -94,7 +94,7 @@ def refused(policy: JailPolicy, backend: str) -> Iterator[tuple[str, str]]:
             "limits.processes",
             (
                 "without a user namespace the kernel counts all processes of the user together; "
-                "write processes=None"
+                "write processes=None (--processes none)"
             ),
         )
     if policy.limits.memory is not None and policy.limits.memory_by == "watch":
@@ -108,7 +108,7 @@ def refused(policy: JailPolicy, backend: str) -> Iterator[tuple[str, str]]:
     if policy.limits.scratch is not None:
         yield (
             "limits.scratch",
-            "without mounts there is no private place to bound; write scratch=None",
+            "without mounts there is no private place to bound; write scratch=None (--scratch none)",
         )
 
 

@@ -144,8 +144,11 @@ def _make_plan(
     reveal = [resolver(path) for path in policy.reveal]
     for field, why in unsupported(policy, resolved, reveal):
         raise PolicyUnsupported(f"{field}: {why}", field=field)
-    for field, why in refused(policy, backend):
-        raise PolicyUnsupported(f"{field}: {why} (back end {backend})", field=field)
+    against = list(refused(policy, backend))
+    if against:
+        # All at once: with one after the other, each try would show the next.
+        said = "; ".join(f"{field}: {why}" for field, why in against)
+        raise PolicyUnsupported(f"{said} (back end {backend})", field=against[0][0])
     plan = JailPlan(backend)
     host_root = policy.system == "host"
     written = [rule for rule in resolved if rule.origin not in ("system", "private")]

@@ -126,11 +126,14 @@ def of_requirements(lines: Iterable[str], *, label: str, add: str) -> Request:
     for line in wanted:
         if line.startswith("-"):
             raise _error(
-                f"{line[:60]!a} is an option of pip, and a list of requirements has none here: "
-                "name the wheelhouse or the index where the environment is made"
+                f"{label}: {line[:60]!a} is an option of pip, which a list of requirements cannot "
+                "have here: name the wheelhouse or the index where the environment is made"
             )
         if not _NAME.match(line):
-            raise _error(f"{line[:60]!a} is no requirement: it begins with a package's name")
+            raise _error(
+                f"{label}: {line[:60]!a} is no requirement; it begins with a package's name, such as "
+                "requests>=2"
+            )
     return Request(
         label=label,
         files={"requirements.in": "".join(f"{line}\n" for line in wanted).encode()},
@@ -207,11 +210,16 @@ def script_metadata(source: bytes, name: str) -> dict[str, Any]:
     blocks = _blocks(source)
     if len(blocks) > 1:
         raise _error(f"{name} has {len(blocks)} blocks of metadata, and one is allowed")
-    return _toml("\n".join(line[2:] for line in blocks[0]).encode(), name) if blocks else {}
+    if not blocks:
+        return {}
+    first, lines = blocks[0]
+    return _toml("\n".join(line[2:] for line in lines).encode(), name, before=first)
 
 
-def _blocks(source: bytes) -> list[list[str]]:
-    """Return the lines of each block for scripts, without the two around them.
+def _blocks(source: bytes) -> list[tuple[int, list[str]]]:
+    """Return of each block for scripts how many lines of the script come before, and its lines.
+
+    The two around it are none of them.
 
     As the expression of PEP 723 finds them, but looking at each line once: the script may have
     been written to be long in the reading.
@@ -235,7 +243,7 @@ def _blocks(source: bytes) -> list[list[str]]:
         if last is not None:
             at = last + 1
             if opened[1] == "script":
-                found.append(lines[start:last])
+                found.append((start, lines[start:last]))
     return found
 
 
@@ -243,7 +251,7 @@ def _only_metadata(source: bytes) -> bytes:
     """Return the script without its code, which the build has no need of."""
     text = "".join(
         "".join(f"{line}\n" for line in ("# /// script", *block, _CLOSE))
-        for block in _blocks(source)
+        for _, block in _blocks(source)
     )
     return text.encode()
 
@@ -335,19 +343,26 @@ def _text(content: bytes, path: str) -> str:
         raise _error(f"{path} is no UTF-8 text") from None
 
 
-def _toml(content: bytes, path: str) -> dict[str, Any]:
+def _toml(content: bytes, path: str, *, before: int | None = None) -> dict[str, Any]:
+    """Parse a file, or the metadata of a script that stands behind *before* lines of it."""
     import tomllib
 
     from visruntime._config.cost import too_expensive
+    from visruntime._config.lines import line_of_fault
 
     text = _text(content, path)
     cost = too_expensive(text)
     if cost is not None:
-        raise _error(f"{path}, line {cost[0]}: {cost[1]}")
+        raise _error(f"{path}, line {cost[0] + (before or 0)}: {cost[1]}")
     try:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as problem:
-        raise _error(f"{path}: {problem}") from None
+        line = line_of_fault(text, problem)
+        where = path if line is None else f"{path}, line {line + (before or 0)}"
+        what = "no TOML" if before is None else "the metadata of the script is no TOML"
+        # Its own account of the place counts from the start of the metadata.
+        said = str(problem).partition(" (at ")[0]
+        raise _error(f"{where}: {what}: {said}") from None
 
 
 def _error(message: str) -> PolicyError:

@@ -8,6 +8,7 @@ from visruntime._arguments import check_path
 from visruntime._jail.protect import state_folder
 from visruntime._policy.links import Resolver
 from visruntime._policy.paths import is_within, visible
+from visruntime._runtime.missing import package_of
 from visruntime.environments import find_interpreter
 from visruntime.errors import PolicyError
 from visruntime.worker import START_SECONDS
@@ -90,14 +91,16 @@ def _refuse_kept(field: str, path: str) -> None:
 
 def how_to_add(environment: str | os.PathLike[str] | Environment | None, module: str) -> str:
     """Say how a worker of *environment* would have *module*; a text for people."""
+    package, guess = package_of(module)
     if environment is None:
         return (
             f"this worker has no {module}: give it an environment with the package, such as "
-            f'environment=vr.Environment.from_requirements(["{module}"], hashes="resolve", ...)'
+            f'environment=vr.Environment.from_requirements(["{package}"], hashes="resolve", ...)'
+            f"{guess}"
         )
     if isinstance(environment, (str, os.PathLike)):
         folder = os.fspath(environment)
-        return f"{folder} has no {module}: uv pip install --python {folder} {module}"
+        return f"{folder} has no {module}: uv pip install --python {folder} {package}{guess}"
     return environment.how_to_add(module)
 
 

@@ -10,11 +10,52 @@ if TYPE_CHECKING:
 
     from visruntime.results import GuestFailure
 
-__all__ = ["explain_missing", "lacking_module"]
+__all__ = ["explain_missing", "lacking_module", "package_of"]
 
 _BEFORE, _AFTER = "No module named '", "'"
 _LONGEST = 100
 """Of the name of a module that is taken up, in characters."""
+
+
+_PACKAGES = {
+    "attr": "attrs",
+    "bs4": "beautifulsoup4",
+    "Crypto": "pycryptodome",
+    "cv2": "opencv-python",
+    "dateutil": "python-dateutil",
+    "docx": "python-docx",
+    "dotenv": "python-dotenv",
+    "fitz": "PyMuPDF",
+    "git": "GitPython",
+    "jwt": "PyJWT",
+    "magic": "python-magic",
+    "MySQLdb": "mysqlclient",
+    "OpenSSL": "pyOpenSSL",
+    "PIL": "Pillow",
+    "pkg_resources": "setuptools",
+    "pptx": "python-pptx",
+    "psycopg2": "psycopg2-binary",
+    "serial": "pyserial",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "slugify": "python-slugify",
+    "usb": "pyusb",
+    "win32api": "pywin32",
+    "yaml": "PyYAML",
+    "zmq": "pyzmq",
+}
+"""Modules that are known by another name than their package; nothing in a module tells it."""
+
+
+def package_of(module: str) -> tuple[str, str]:
+    """Return the package that *module* probably comes with, and what to say of that guess.
+
+    The second is empty where the two have one name, as most have.
+    """
+    package = _PACKAGES.get(module)
+    if package is None:
+        return module, ""
+    return package, f" (a guess: {module} usually comes with the package {package})"
 
 
 def explain_missing(error: GuestFailure, how_to_add: Callable[[str], str]) -> None:

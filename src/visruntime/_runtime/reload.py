@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 
-from visruntime._arguments import check_list, check_path
+from visruntime._arguments import check_list, check_path, check_word
 from visruntime._runtime.traceback import printable
 from visruntime.errors import ProtocolViolation
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-__all__ = ["Reloaded", "check_paths", "reload_modules", "require_seen"]
+__all__ = ["Reloaded", "reload", "reload_modules"]
 
 MOST_ENTRIES = 1000
 """Most entries of each kind that are told."""
@@ -169,7 +169,32 @@ class Reloaded:
         )
 
 
-def check_paths(paths: object) -> list[str]:
+def reload(
+    how: str,
+    paths: object,
+    evaluate: Callable[[str], Any],
+    sources: Sequence[str],
+    end_worker: Callable[[], None],
+) -> Reloaded:
+    """Carry out `Runtime.reload`, where the environment of the worker has *sources*.
+
+    Raises:
+        TypeError, ValueError: an argument is wrong; the message names it.
+        FileNotFoundError: the worker sees no such folder.
+    """
+    given = _check_paths(paths)
+    if check_word(how, "how", ("worker", "modules")) == "worker":
+        if given:
+            raise ValueError('paths: a new worker has nothing old; they go with how="modules"')
+        end_worker()
+        return Reloaded(worker=True)
+    if not given and not sources:
+        raise ValueError("paths: name the folders of the code that is to be imported anew")
+    _require_seen(evaluate, given)
+    return reload_modules(evaluate, given or sources)
+
+
+def _check_paths(paths: object) -> list[str]:
     """Return the folders of source that ``paths=`` names.
 
     Raises:
@@ -181,7 +206,7 @@ def check_paths(paths: object) -> list[str]:
     ]
 
 
-def require_seen(evaluate: Callable[[str], Any], paths: Sequence[str]) -> None:
+def _require_seen(evaluate: Callable[[str], Any], paths: Sequence[str]) -> None:
     """Check that *paths* are folders for the worker of *evaluate*, which may have its own /tmp.
 
     Raises:

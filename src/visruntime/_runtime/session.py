@@ -14,7 +14,6 @@ from visruntime._arguments import (
     check_seconds,
     check_switch,
     check_text,
-    check_word,
 )
 from visruntime._callbacks.budget import Budget
 from visruntime._runtime.events import Feed, RunEvent
@@ -274,7 +273,8 @@ class RuntimeSession:
         A dotted name, ``"tools.add"``, is that of a function in a module: the guest imports
         ``tools``. It runs in the thread that is in ``run``, or, where ``Timeouts(callback=)`` limits
         it, in one of its own. It may be async: then it gets an event loop of its own. Its exceptions
-        cross as type name and message.
+        cross as type name and message. What is no `Exception` does not cross: ``SystemExit`` and
+        ``KeyboardInterrupt`` end the run with its worker, and come out of ``run``.
 
         Args:
             name: what the guest calls.
@@ -502,23 +502,16 @@ class RuntimeSession:
             FileNotFoundError: the worker sees no such folder.
             GuestError: the worker could not do it; otherwise as :meth:`run`.
         """
-        from visruntime._runtime.reload import Reloaded, check_paths, reload_modules, require_seen
+        from visruntime._runtime.reload import reload
 
-        check_word(how, "how", ("worker", "modules"))
-        given = check_paths(paths)
-        if how == "worker":
-            if given:
-                raise ValueError('paths: a new worker has nothing old; they go with how="modules"')
-            with self._exclusive():
-                self._discard()
-                if self._shared.zygote is not None:
-                    self._shared.zygote.close()  # it has imported the old code
-            return Reloaded(worker=True)
-        roots = given or list(self._sources())
-        if not roots:
-            raise ValueError("paths: name the folders of the code that is to be imported anew")
-        require_seen(self.eval, given)
-        return reload_modules(self.eval, roots)
+        return reload(how, paths, self.eval, self._sources(), self._end_old_code)
+
+    def _end_old_code(self) -> None:
+        """End the worker, and the zygote, which has imported the old code."""
+        with self._exclusive():
+            self._discard()
+            if self._shared.zygote is not None:
+                self._shared.zygote.close()
 
     def fork(self) -> Self:
         """Return another runtime whose session is a copy of this one's, independent from now on.

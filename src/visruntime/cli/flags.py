@@ -87,12 +87,25 @@ class Parser(argparse.ArgumentParser):
         while position < len(words):
             word = words[position]
             if word == "--":
-                return self.parse_args(words[:position]), list(words[position + 1 :])
+                return self._parse(words[:position]), list(words[position + 1 :])
             if word != "-h" and not word.startswith("--"):
                 break
             name, equals, _ = word.partition("=")
             position += 2 if self.flags.get(name) and not equals else 1
-        return self.parse_args(words[:position]), list(words[position:])
+        return self._parse(words[:position]), list(words[position:])
+
+    def _parse(self, words: Sequence[str]) -> argparse.Namespace:
+        """Parse options; one whose value is empty says nothing, and is not taken for left out.
+
+        Raises:
+            Refusal: naming the option. A variable of the caller's that is not set ends so.
+        """
+        options = self.parse_args(words)
+        for name, has_value in self.flags.items():
+            given = getattr(options, name.lstrip("-").replace("-", "_"), None)
+            if has_value and (given == "" or (isinstance(given, list) and "" in given)):
+                raise Refusal(f"{name}: its value is empty; write one, or leave the option out")
+        return options
 
     def add_policy_flags(self) -> None:
         """Add the flags that all sub-commands with a policy share."""
@@ -194,7 +207,7 @@ def make_policy_and_files(
 ) -> tuple[JailPolicy, ConfigFile | None, list[ConfigFile]]:
     """Return what `make_policy` does, the file that was named, and the found ones that count."""
     here = os.getcwd()
-    named = ConfigFile(options.policy) if options.policy else None
+    named = _read_policy(options.policy) if options.policy else None
     policy = named.policy() if named is not None else JailPolicy()
     changes = _changes(options, policy, here)
     owner = policy.replace(**changes)
@@ -207,6 +220,24 @@ def make_policy_and_files(
         owner = narrow_by_config(owner, file)
     used = [path for path in (real, *(file.name for file in found)) if path]
     return _protect(owner, used), named, found
+
+
+def _read_policy(path: str) -> ConfigFile:
+    try:
+        return ConfigFile(path)
+    except OSError as error:
+        raise Refusal(f"--policy {path!a}: cannot be read: {error.strerror}") from None
+
+
+def _processors(text: str) -> float:
+    """Return the positive number of processors in *text*, whose bounds `Limits` checks."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not value > 0:
+        raise Refusal(f"--cpus: processors' worth of time above 0, such as 1.5, not {text!a:.60}")
+    return value
 
 
 def seconds(text: str, flag: str) -> float:
@@ -284,6 +315,8 @@ def _add_network(options: argparse.Namespace, policy: JailPolicy, changes: dict[
     elif hosts:
         raise Refusal(f"--allow and --deny-host need --net proxy, not --net {mode}")
     elif mode is not None:
+        if mode not in ("off", "open"):
+            raise Refusal(f"--net: off, proxy or open, not {mode!a:.60}")
         changes["egress"] = Egress(mode=mode)
     if options.inbound:
         ports = dict(policy.inbound)
@@ -307,6 +340,8 @@ def _add_env(options: argparse.Namespace, policy: JailPolicy, changes: dict[str,
     for text in options.env:
         name, equals, value = text.partition("=")
         if not equals and not looks_secret(name):
+            if name.isidentifier() and name not in os.environ:
+                complain(f"--env {name}: there is no such variable here, so the guest has none")
             changes["inherit_env"] = (*changes.get("inherit_env", policy.inherit_env), name)
             continue
         if not equals:
@@ -329,7 +364,7 @@ def _add_limits(options: argparse.Namespace, policy: JailPolicy, changes: dict[s
         elif metavar == "SIZE":
             limits[name] = parse_size(text, f"--{flag}")
         elif metavar == "X":
-            limits[name] = seconds(text, f"--{flag}") if text else None
+            limits[name] = _processors(text)
         elif text.isascii() and text.isdigit() and len(text) < 20:
             limits[name] = int(text)
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from contextlib import suppress
 
 from visruntime._host.import_path import leave_current_folder_out
 from visruntime.cli.messages import EXIT_REFUSED, Refusal, code_of, complain
@@ -52,7 +53,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
         leave_current_folder_out(first=False)
         _prepare_standard_streams()
-    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = _run(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+    except BrokenPipeError as error:
+        _write_no_more()
+        return code_of(error)
+    except OSError as error:
+        _write_no_more()
+        complain(f"the output cannot be written: {_of_system(error)}")
+        return code_of(error)
+    return code
+
+
+def _run(words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help", "help"):
         stream = sys.stdout if words else sys.stderr
         stream.write(HELP)
@@ -65,6 +79,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if words[0] not in COMMANDS:
         complain(f"no sub-command {words[0]!a}; there are {', '.join(COMMANDS)}")
         return EXIT_REFUSED
+    try:
+        os.getcwd()
+    except OSError as error:
+        complain(f"the current folder is gone ({error.strerror}); cd to one that is there")
+        return EXIT_REFUSED
     from importlib import import_module
 
     command = import_module(f"visruntime.cli.{words[0]}")
@@ -73,12 +92,31 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Refusal as refusal:
         complain(str(refusal))
         return EXIT_REFUSED
-    except (VisRuntimeError, OSError) as error:
+    except VisRuntimeError as error:
         complain(str(error))
+        return code_of(error)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        complain(_of_system(error))
         return code_of(error)
     except KeyboardInterrupt as interrupt:
         return code_of(interrupt)
     return code
+
+
+def _write_no_more() -> None:
+    """Let what is still to be written go nowhere: Python would try again as it ends."""
+    if sys.stdout is sys.__stdout__:
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def _of_system(error: OSError) -> str:
+    """Return what an error of the system says, without its number."""
+    if error.strerror is None:
+        return str(error)
+    return f"{error.filename!a}: {error.strerror}" if error.filename else error.strerror
 
 
 def _prepare_standard_streams() -> None:

@@ -24,6 +24,8 @@ __all__ = [
 EXIT_TIMEOUT = 124
 EXIT_REFUSED = 125
 EXIT_INTERRUPTED = 130
+EXIT_UNREAD = 141
+"""As after SIGPIPE: whoever read our output, such as ``head``, had enough of it."""
 
 # C0 but tab, newline and carriage return; DEL; C1; and what turns the direction of text.
 _CODES = [
@@ -91,6 +93,8 @@ def code_of(error: BaseException) -> int:
         return 126
     if isinstance(error, CommandTimeout):
         return EXIT_TIMEOUT
+    if isinstance(error, BrokenPipeError):
+        return EXIT_UNREAD
     if isinstance(error, KeyboardInterrupt):
         return EXIT_INTERRUPTED
     return EXIT_REFUSED

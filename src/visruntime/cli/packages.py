@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import sys
 
+from visruntime._packages.uv import check_index
 from visruntime._policy.paths import resolve_beside
+from visruntime._runtime.missing import package_of
 from visruntime.cli.messages import Refusal, complain
 
 TYPE_CHECKING = False
@@ -57,6 +59,9 @@ def environment_of(options: argparse.Namespace, program: Any) -> Environment | N
         PolicyError: as `Environment`.
     """
     packages = getattr(options, "with")
+    if options.hashes not in (None, "required", "resolve"):
+        raise Refusal(f"--hashes: required or resolve, not {options.hashes!a}")
+    check_index(options.index)
     if options.project and packages:
         raise Refusal(
             f"--with does not go with --project; add it there: uv add --project {options.project!a}"
@@ -75,6 +80,7 @@ def environment_of(options: argparse.Namespace, program: Any) -> Environment | N
         )
     source = program.source if program.kind in ("file", "code") else b""
     if not packages and (b"# ///" not in source or _is_in_venv(options.python)):
+        _say_unused(options)
         return None
     from visruntime._packages.request import PACKAGE, of_script
     from visruntime.packages import Environment
@@ -82,6 +88,7 @@ def environment_of(options: argparse.Namespace, program: Any) -> Environment | N
     path = program.path if program.kind == "file" else None
     request = of_script(source, path, packages)
     if request is None:
+        _say_unused(options)
         return None
     if packages:
         request.add = f"--with {PACKAGE}"
@@ -95,20 +102,31 @@ def say_missing(runtime: Any, module: str) -> None:
     if module in sys.stdlib_module_names:
         complain(f"{module} is of the standard library, and this interpreter has it not")
     elif runtime._environment is None:
+        package, guess = package_of(module)
         complain(
-            f"this interpreter has no {module}: add --with {module} (and --index default, where "
-            "it is to come from the package index), or --project DIR"
+            f"this interpreter has no {module}: add --with {package} (and --index default, where "
+            f"it is to come from the package index), or --project DIR{guess}"
         )
     else:
         complain(runtime._how_to_add(module))
 
 
+def _say_unused(options: argparse.Namespace) -> None:
+    """Say which flags do nothing where no package is asked for."""
+    given = [
+        f"--{name.replace('_', '-')}"
+        for name in ("index", "hashes", "wheelhouse", "allow_builds")
+        if getattr(options, name)
+    ]
+    if given:
+        complain(
+            f"{', '.join(given)}: nothing is built here; packages are asked for by --with, "
+            "--project or a script's metadata"
+        )
+
+
 def _build_options(options: argparse.Namespace, hashes: str) -> dict[str, Any]:
     here = os.getcwd()
-    if options.hashes not in (None, "required", "resolve"):
-        raise Refusal(f"--hashes: required or resolve, not {options.hashes!a}")
-    if options.index == "":
-        raise Refusal("--index: default, or the URL of a package index")
     return {
         "python": options.python,
         "index": options.index,

@@ -14,7 +14,7 @@ from visruntime.cli.flags import Parser, check_backend, make_policy_and_files, s
 from visruntime.cli.messages import EXIT_TIMEOUT, Cleaner, Refusal, complain, say_ports
 from visruntime.cli.packages import add_flags, environment_of, say_missing
 from visruntime.cli.report import ReportFile
-from visruntime.cli.streams import piped_stdin, write_all
+from visruntime.cli.streams import piped_stdin, write_all, write_whole
 from visruntime.config import python_settings
 from visruntime.errors import CommandTimeout, WorkerDied
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
+ELF = b"\x7fELF"
+"""How each program of Linux begins that is no script."""
 MAX_SCRIPT_BYTES = 16 * 1024**2
 """Largest script that is handed to a worker, in bytes."""
 
@@ -59,9 +61,9 @@ def _visruntime_main(kind, source, path, argv, folder):
     status, missing, number, place = 0, None, None, None
     try:
         if kind == "module":
-            import runpy
-
-            runpy.run_module(source, run_name="__main__", alter_sys=True)
+            missing = _visruntime_module(source)
+            status = int(missing is not None)
+            missing = missing or None
         else:
             _visruntime_script(kind, source, path)
     except SystemExit as stop:
@@ -75,10 +77,33 @@ def _visruntime_main(kind, source, path, argv, folder):
         if isinstance(error, OSError) and isinstance(error.errno, int):
             number = error.errno
             place = error.filename if isinstance(error.filename, str) else None
+        if isinstance(error, EOFError):
+            place = "<stdin>"
         _visruntime_print(error)
     threading._shutdown()
     atexit._run_exitfuncs()
     return [status, missing, number, place]
+
+
+def _visruntime_module(name):
+    """Run a module; one that cannot be is told in one line, as by python -m.
+
+    Return None if it ran, else the top module that is not there, or "".
+    """
+    import runpy, sys
+
+    try:
+        runpy.run_module(name, run_name="__main__", alter_sys=True)
+    except ImportError as error:
+        trace = error.__traceback__
+        while trace.tb_next is not None:
+            trace = trace.tb_next
+        if trace.tb_frame.f_globals.get("__name__") != "runpy":
+            raise
+        print(f"{sys.executable}: {error}", file=sys.stderr)
+        top = name.partition(".")[0]
+        whole = str(error) == f"No module named {top}"
+        return top if whole or getattr(error.__cause__, "name", None) == top else ""
 
 
 def _visruntime_script(kind, source, path):
@@ -326,9 +351,11 @@ def _drive(
 
     def show(stream: str, piece: bytes, *, last: bool = False) -> None:
         cleaner = cleaners[stream]
-        write_all(
-            1 if stream == "stdout" else 2, cleaner.feed(piece, last=last) if cleaner else piece
-        )
+        shown = cleaner.feed(piece, last=last) if cleaner else piece
+        if stream == "stderr":
+            write_all(2, shown)
+        else:
+            write_whole(1, shown)  # where nobody reads, the program ends, as it would by itself
 
     try:
         result = runtime.run(
@@ -370,10 +397,19 @@ def _status(value: object) -> int:
 def _say_missing(runtime: Any, result: Any, program: Program) -> None:
     """Tell what an import that failed needs: a grant of the script's neighbour, or a package."""
     value = getattr(result, "value", None)
-    if not isinstance(value, (list, tuple)) or len(value) != 4 or not isinstance(value[1], str):
+    if not isinstance(value, (list, tuple)) or len(value) != 4:
+        return
+    if tuple(value[2:]) == (None, "<stdin>") and (program.path == "<stdin>" or os.isatty(0)):
+        complain("the guest's stdin is empty: a terminal is not handed over; give input by a pipe")
+    if not isinstance(value[1], str):
         return
     folder = program.missing_read(value[1])
-    if folder is not None:
+    if folder is not None and program.kind == "module":
+        complain(
+            f"{value[1]} is in this folder, which the guest may not read; add --read "
+            f"{shlex.quote(folder)}"
+        )
+    elif folder is not None:
         complain(
             f"{value[1]} is beside the script, and only the script itself was handed over; "
             f"add --read {shlex.quote(folder)}"
@@ -389,6 +425,8 @@ def _script(path: str, shown: str) -> bytes:
     """
     try:
         descriptor = open_regular(path, os.O_RDONLY)
+    except IsADirectoryError:
+        raise Refusal(f"{shown!a} is a folder; name the script in it") from None
     except OSError as error:
         raise Refusal(f"cannot open {shown!a}: {error.strerror}") from None
     with open(descriptor, "rb") as file:
@@ -396,7 +434,13 @@ def _script(path: str, shown: str) -> bytes:
             refuse_planted(descriptor, path)
         except PermissionError as error:
             raise Refusal(f"cannot open {shown!a}: {error.strerror}") from None
-        return _bounded(file, shown)
+        content = _bounded(file, shown)
+    if content.startswith(ELF):
+        raise Refusal(
+            f"{shown!a} is a program and no Python script; run it by visruntime exec -- "
+            + shlex.quote(shown)
+        )
+    return content
 
 
 def _bounded(file: BinaryIO, shown: str) -> bytes:

@@ -33,6 +33,7 @@ __all__ = [
     "relay_terminal",
     "terminal_size",
     "write_all",
+    "write_whole",
 ]
 
 PIECE = 65536
@@ -281,13 +282,22 @@ def _read(descriptor: int, size: int = PIECE) -> bytes | None:
 
 def write_all(target: int, piece: bytes) -> bool:
     """Write all of *piece*; return whether somebody still reads."""
-    view = memoryview(piece)
     try:
-        while view:
-            view = view[os.write(target, view) :]
+        write_whole(target, piece)
     except OSError:
         return False
     return True
+
+
+def write_whole(target: int, piece: bytes) -> None:
+    """Write all of *piece*.
+
+    Raises:
+        OSError: it cannot be written: nobody reads (EPIPE), or a disk is full.
+    """
+    view = memoryview(piece)
+    while view:
+        view = view[os.write(target, view) :]
 
 
 @contextmanager
