@@ -440,3 +440,15 @@ def test_the_command_line_takes_a_back_end(backend: str, tmp_path: Path) -> None
     else:
         assert refused.returncode == 125
         assert "deny_exec[0]" in refused.stderr
+
+
+def test_all_that_landlock_cannot_hold_is_told_at_once() -> None:
+    """With one clause after the other, each try would only show the next."""
+    policy = vr.JailPolicy(limits=vr.Limits(memory=1 << 30, memory_by="watch"), inbound={8000: 0})
+    with pytest.raises(PolicyUnsupported) as caught:
+        vr.Jail(policy, backend="landlock")
+    said = str(caught.value)
+    for clause in ("inbound", "limits.processes", "limits.memory", "limits.scratch"):
+        assert f"{clause}: " in said
+    assert "--processes none" in said
+    assert caught.value.field == "inbound"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from runtime_helpers import runtime
 
+from visruntime import Timeouts
 from visruntime.errors import CommandTimeout, GuestError, ProtocolViolation, WorkerDied
 from visruntime.protocol import BUFFER, INPUT
 from visruntime.runtime import TrustedRuntime
@@ -342,3 +343,22 @@ def test_a_worker_that_cannot_take_a_function_is_an_error(runtime: AnyRuntime) -
         runtime.expose("tools.add", lambda a: a + 1)
     # That worker is gone, and the next one has the function.
     assert runtime.eval("__import__('tools').add(1)") == 2
+
+
+@pytest.mark.parametrize("raised", [SystemExit(3), KeyboardInterrupt()])
+@pytest.mark.parametrize("callback", [None, 5.0])
+def test_what_is_to_end_the_host_does_not_reach_the_guest(
+    runtime: AnyRuntime, raised: BaseException, callback: float | None
+) -> None:
+    """A function that wants the host to end comes out of ``run``; no guest can catch that."""
+
+    def leave() -> None:
+        raise raised
+
+    runtime.expose("leave", leave)
+    runtime.set_timeouts(None if callback is None else Timeouts(callback=callback))
+    with pytest.raises(type(raised)) as caught:
+        runtime.run("try: leave()\nexcept BaseException: kept = 1")
+    assert caught.value is raised
+    # The worker went with it, and the next call has a fresh one.
+    assert runtime.run("'kept' in globals()").value is False

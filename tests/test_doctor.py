@@ -41,6 +41,7 @@ def test_the_report_is_as_its_schema_says(report: vr.DoctorReport) -> None:
     for finding in report.findings:
         assert finding.probe, finding
         assert finding.detail, finding
+        assert not finding.detail.startswith(("; ", ", ")), finding
 
 
 def test_file_clauses_are_tried_and_named_by_errno(report: vr.DoctorReport) -> None:

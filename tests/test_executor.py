@@ -135,6 +135,26 @@ def test_exceptions(executor: JailExecutor, source: str, kind: type, text: str) 
         assert problem.errno == 2
 
 
+@pytest.mark.parametrize(
+    ("raised", "kind"),
+    [
+        ("PermissionError(2, 'x')", FileNotFoundError),
+        ("FileNotFoundError(13, 'x')", PermissionError),
+        ("OSError(28, 'x')", OSError),
+        ("PermissionError(5, 'x')", OSError),
+        ("TimeoutError('x')", TimeoutError),
+    ],
+)
+def test_the_number_of_an_error_decides_its_class(
+    executor: JailExecutor, raised: str, kind: type
+) -> None:
+    """Whoever catches FileNotFoundError must not miss an ENOENT for the name a guest gave it."""
+    problem = executor.submit("builtins:exec", f"raise {raised}").exception()
+    assert type(problem) is kind
+    assert isinstance(problem, OSError)
+    assert isinstance(problem.__cause__, GuestError)
+
+
 def test_the_cause_knows_the_lines_of_the_function(executor: JailExecutor) -> None:
     """Whoever debugs sees where in the function it happened."""
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -193,6 +194,33 @@ def test_the_users_cache_serves_a_build_without_network(
     assert sorted(str(path) for path in (tmp_path / "uv").rglob("*")) == before
 
 
+def test_a_failure_of_another_kind_is_not_told_to_fetch(wheels: Path) -> None:
+    """Only what no source has can come from an index: else the hint would lead astray."""
+    wrong = ["tinyb==1.2 --hash=sha256:" + "0" * 64]
+    with pytest.raises(vr.EnvironmentNotBuilt, match=r"(?i)hash") as caught:
+        vr.Environment.from_requirements(wrong, wheelhouse=wheels).build()
+    assert "nothing was fetched" not in str(caught.value)
+    with pytest.raises(vr.EnvironmentNotBuilt) as caught:
+        resolved(wheels, "tinyb==1.2", "tinyb==1.1").build()
+    assert "nothing was fetched" not in str(caught.value)
+    with pytest.raises(vr.EnvironmentNotBuilt, match="nothing was fetched"):
+        resolved(wheels, "nosuchpackage").build()
+
+
+def test_an_index_that_fails_is_shown_without_its_credentials(cache: Path) -> None:
+    """The user must see which index it was, and nobody the password."""
+    with closing(socket.socket()) as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        port = nobody.getsockname()[1]
+        index = f"http://someone:hunter%232@127.0.0.1:{port}/simple"
+        with pytest.raises(vr.EnvironmentNotBuilt) as caught:
+            vr.Environment.from_requirements(["tinyb"], hashes="resolve", index=index).build()
+    said = str(caught.value) + caught.value.output
+    assert f"127.0.0.1:{port}/simple" in said
+    for hidden in ("someone", "hunter%232", "hunter#2"):
+        assert hidden not in said
+
+
 # ---- packages that would have to be built ----
 
 
@@ -373,7 +401,7 @@ def test_a_lock_without_hashes_is_refused(project: Path, wheels: Path) -> None:
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    with pytest.raises(vr.EnvironmentNotBuilt, match='hashes="resolve"'):
+    with pytest.raises(vr.EnvironmentNotBuilt, match=r'hashes="resolve" \(--hashes resolve\)'):
         vr.Environment.from_project(project, wheelhouse=wheels).build()
     built = vr.Environment.from_project(project, wheelhouse=wheels, hashes="resolve").build()
     assert "--hash=sha256:" in built.locked

@@ -139,7 +139,10 @@ def test_blocks_are_found_as_the_standard_finds_them(lines: list[str]) -> None:
         for match in REFERENCE.finditer(text)
         if match["type"] == "script"
     ]
-    assert _blocks(text.encode()) == expected
+    found = _blocks(text.encode())
+    assert [block for _, block in found] == expected
+    for before, block in found:
+        assert lines[before : before + len(block)] == block
 
 
 def test_a_script_made_to_be_slow_is_read_at_once() -> None:

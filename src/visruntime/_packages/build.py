@@ -39,16 +39,11 @@ _NOT_FETCHED = (
     "network was disabled",
     "not found in the provided package locations",
     "not found in the cache",
-    "was not found",
+    "index lookups were disabled",
     "no versions of",
     "there is no version of",
     "there are no versions of",
     "only the following versions of",
-    "could not be fetched",
-    "failed to fetch",
-    "failed to download",
-    "--offline",
-    "--no-index",
 )
 """What uv says (0.4 to 0.9), in lower case, where a package or a version of it is in no source."""
 _SHARED = ("archive-", "simple-", "wheels-")
