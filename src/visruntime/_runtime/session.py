@@ -16,6 +16,7 @@ from visruntime._arguments import (
     check_text,
 )
 from visruntime._callbacks.budget import Budget
+from visruntime._runtime.controls import RuntimeControls
 from visruntime._runtime.events import Feed, RunEvent
 from visruntime._runtime.handle import RunHandle
 from visruntime._runtime.missing import explain_missing
@@ -61,7 +62,7 @@ OutputSink = Callable[[str, bytes], None]
 """Gets ``"stdout"`` or ``"stderr"`` and each chunk as it comes."""
 
 
-class RuntimeSession:
+class RuntimeSession(RuntimeControls):
     """What jailed and trusted runtimes share: everything but the start of the process."""
 
     _interpreter: Interpreter
@@ -389,75 +390,6 @@ class RuntimeSession:
     def tls_strict(self) -> bool | None:
         """The setting of that name, which every worker of this runtime starts with."""
         return self._tls.strict
-
-    def interrupt(self) -> None:
-        """Break the run under way, from another thread; the session lives on.
-
-        The guest sees ``VisInterrupt``; a task that waits is cancelled first. An async function of
-        the host that the guest waits for is cancelled, and one that ``Timeouts(callback=)`` limits
-        is no longer waited for. ``run`` returns with ``error.interrupted`` and with ``stop``.
-        """
-        worker = self._worker
-        if worker is not None:
-            worker.ask_to_stop()
-
-    def kill(self) -> None:
-        """End the worker at once, from any thread; the next call starts a fresh one.
-
-        A call under way raises `WorkerDied` with ``stopped_by`` "killed". The session is lost.
-        """
-        worker = self._worker
-        if worker is not None:
-            worker.end()
-
-    def pause(self) -> None:
-        """Stop the worker and all that it started (SIGSTOP), from any thread, until :meth:`resume`.
-
-        A call under way goes on waiting, and no limit of `Timeouts` counts that time. Those of the
-        policy do: ``wall_seconds`` ends a paused worker, too. A call that begins meanwhile raises
-        `WorkerPaused`.
-
-        Raises:
-            WorkerDied: there is no worker.
-        """
-        self._running_worker().suspend(suspended=True)
-
-    def resume(self) -> None:
-        """Let a paused worker go on.
-
-        Raises:
-            WorkerDied: there is no worker.
-        """
-        self._running_worker().suspend(suspended=False)
-
-    def ping(self, timeout: float = 2.0) -> float:
-        """Return in how many seconds the worker answered, whatever its Python code is doing.
-
-        Raises:
-            TimeoutError: it did not within *timeout* seconds: it is paused, or gone.
-            WorkerDied: there is no worker.
-            JailClosed: the runtime is closed.
-        """
-        seconds = check_seconds(timeout, "timeout")
-        if seconds is None:
-            raise TypeError("timeout: expected a number of seconds, not None")
-        return self._running_worker().control.ping(seconds)
-
-    def stacks(self) -> str:
-        """Every Python thread of the worker as text; works while C code runs.
-
-        Raises:
-            TimeoutError: the worker did not answer.
-            WorkerDied: there is no worker.
-        """
-        return self._running_worker().stacks()
-
-    def _running_worker(self) -> Worker:
-        worker = self._worker
-        if worker is None:
-            self._refuse_closed()
-            raise WorkerDied("there is no worker now; the next call starts one")
-        return worker
 
     def warm_up(self) -> None:
         """Start the worker now, if there is none, so that the next call finds it ready.

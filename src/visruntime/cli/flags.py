@@ -211,6 +211,9 @@ def make_policy_and_files(
     policy = named.policy() if named is not None else JailPolicy()
     changes = _changes(options, policy, here)
     owner = policy.replace(**changes)
+    for name in options.env:
+        if name in owner.inherit_env and name not in os.environ:
+            complain(f"--env {name}: there is no such variable here, so the guest has none")
     if named is None and not changes:
         _say_ignored(here)
         return owner, None, []
@@ -340,8 +343,6 @@ def _add_env(options: argparse.Namespace, policy: JailPolicy, changes: dict[str,
     for text in options.env:
         name, equals, value = text.partition("=")
         if not equals and not looks_secret(name):
-            if name.isidentifier() and name not in os.environ:
-                complain(f"--env {name}: there is no such variable here, so the guest has none")
             changes["inherit_env"] = (*changes.get("inherit_env", policy.inherit_env), name)
             continue
         if not equals:
