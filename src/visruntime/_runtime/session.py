@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 from visruntime._arguments import (
     check_function,
     check_mapping,
-    check_seconds,
     check_switch,
     check_text,
     check_word,
 )
 from visruntime._callbacks.budget import Budget
+from visruntime._runtime.control import WorkerControl
 from visruntime._runtime.events import Feed, RunEvent
 from visruntime._runtime.handle import RunHandle
 from visruntime._runtime.missing import explain_missing
@@ -62,7 +62,7 @@ OutputSink = Callable[[str, bytes], None]
 """Gets ``"stdout"`` or ``"stderr"`` and each chunk as it comes."""
 
 
-class RuntimeSession:
+class RuntimeSession(WorkerControl):
     """What jailed and trusted runtimes share: everything but the start of the process."""
 
     _interpreter: Interpreter
@@ -70,7 +70,6 @@ class RuntimeSession:
     _harden: bool
     _output_limit: int | None
     _tls: TlsSettings
-    _stdin: int | WorkerTerminal | None
     _shared: Shared
     _confinement = WorkerConfinement(native_modules="anywhere")
 
@@ -356,29 +355,7 @@ class RuntimeSession:
         """
         self._callbacks.budget = Budget(calls=calls, bytes=bytes, seconds=seconds)
 
-    # Control, from any thread.
-
-    def type_text(self, text: str, *, timeout: float = 5.0) -> None:
-        r"""Type *text* on the terminal of a runtime with ``stdin="pty"``, from any thread.
-
-        A line ends with ``"\n"``; ``"\x04"`` at the start of one is the end of the input. The guest
-        decides what becomes of it; as long as it reads nothing, some lines wait in the kernel.
-
-        Args:
-            text: what is typed; lines of at most 4,000 bytes.
-            timeout: seconds to wait for a worker, and for a guest that does not read.
-
-        Raises:
-            ValueError: the runtime has no terminal, or a line is too long.
-            TimeoutError: nobody read it in time; a part may have got in.
-        """
-        check_text(text, "text")
-        check_seconds(timeout, "timeout")
-        if not isinstance(self._stdin, WorkerTerminal):
-            raise ValueError(  # noqa: TRY004 (no type is wrong)
-                'the worker has no terminal; give the runtime stdin="pty"'
-            )
-        self._stdin.write(text.encode("utf-8", "surrogateescape"), timeout)
+    # The worker.
 
     @property
     def report(self) -> EnforcementReport:
@@ -389,75 +366,6 @@ class RuntimeSession:
     def tls_strict(self) -> bool | None:
         """The setting of that name, which every worker of this runtime starts with."""
         return self._tls.strict
-
-    def interrupt(self) -> None:
-        """Break the run under way, from another thread; the session lives on.
-
-        The guest sees ``VisInterrupt``; a task that waits is cancelled first. An async function of
-        the host that the guest waits for is cancelled, and one that ``Timeouts(callback=)`` limits
-        is no longer waited for. ``run`` returns with ``error.interrupted`` and with ``stop``.
-        """
-        worker = self._worker
-        if worker is not None:
-            worker.ask_to_stop()
-
-    def kill(self) -> None:
-        """End the worker at once, from any thread; the next call starts a fresh one.
-
-        A call under way raises `WorkerDied` with ``stopped_by`` "killed". The session is lost.
-        """
-        worker = self._worker
-        if worker is not None:
-            worker.end()
-
-    def pause(self) -> None:
-        """Stop the worker and all that it started (SIGSTOP), from any thread, until :meth:`resume`.
-
-        A call under way goes on waiting, and no limit of `Timeouts` counts that time. Those of the
-        policy do: ``wall_seconds`` ends a paused worker, too. A call that begins meanwhile raises
-        `WorkerPaused`.
-
-        Raises:
-            WorkerDied: there is no worker.
-        """
-        self._running_worker().suspend(suspended=True)
-
-    def resume(self) -> None:
-        """Let a paused worker go on.
-
-        Raises:
-            WorkerDied: there is no worker.
-        """
-        self._running_worker().suspend(suspended=False)
-
-    def ping(self, timeout: float = 2.0) -> float:
-        """Return in how many seconds the worker answered, whatever its Python code is doing.
-
-        Raises:
-            TimeoutError: it did not within *timeout* seconds: it is paused, or gone.
-            WorkerDied: there is no worker.
-            JailClosed: the runtime is closed.
-        """
-        seconds = check_seconds(timeout, "timeout")
-        if seconds is None:
-            raise TypeError("timeout: expected a number of seconds, not None")
-        return self._running_worker().control.ping(seconds)
-
-    def stacks(self) -> str:
-        """Every Python thread of the worker as text; works while C code runs.
-
-        Raises:
-            TimeoutError: the worker did not answer.
-            WorkerDied: there is no worker.
-        """
-        return self._running_worker().stacks()
-
-    def _running_worker(self) -> Worker:
-        worker = self._worker
-        if worker is None:
-            self._refuse_closed()
-            raise WorkerDied("there is no worker now; the next call starts one")
-        return worker
 
     def warm_up(self) -> None:
         """Start the worker now, if there is none, so that the next call finds it ready.
@@ -599,10 +507,6 @@ class RuntimeSession:
         with self._lock:
             self._refuse_closed()
             yield
-
-    def _refuse_closed(self) -> None:
-        if self._closed:
-            raise JailClosed("this runtime is closed")
 
     def _expose(self, worker: Worker, names: list[str]) -> None:
         worker.refuse_paused()
