@@ -589,6 +589,40 @@ def test_a_build_has_a_time_limit(wheels: Path, cache: Path) -> None:
     assert left_behind(cache) == []
 
 
+def test_a_build_has_a_memory_limit(wheels: Path, cache: Path) -> None:
+    """A build that takes more than its limit is ended and says so, and nothing of it stays."""
+    take = "data = [bytearray(b'x') * (16 << 20) for _ in range(64)]"
+    held = make_source(wheels, "large", "1.0", take)
+    options = {"wheelhouse": wheels, "wheels_only": False}
+    limits = vr.Limits(memory=512 << 20, memory_by="watch", processes=512)
+    environment = vr.Environment.from_requirements([f"large==1.0 {held}"], limits=limits, **options)
+    with pytest.raises(vr.EnvironmentNotBuilt, match=r"more than the 536870912 bytes.*limits="):
+        environment.build()
+    assert left_behind(cache) == []
+    # The control: with the limit that builds have it is built, and the limit is held.
+    built = vr.Environment.from_requirements([f"large==1.0 {held}"], **options).build()
+    assert built.report is not None
+    (memory,) = [limit for limit in built.report.limits if limit.clause == "limits.memory"]
+    assert memory.mechanisms
+    assert 0 < (memory.value or 0) <= 8 << 30
+
+
+def test_limits_that_were_asked_for_are_never_exchanged(wheels: Path, cache: Path) -> None:
+    """Where the kernel cannot hold what the caller asked for, nothing is built with less."""
+    try:
+        vr.Jail(vr.JailPolicy(limits=vr.Limits(memory=1 << 30))).close()
+    except vr.PolicyUnsupported:
+        with pytest.raises(vr.PolicyUnsupported, match="cgroup"):
+            resolved(wheels, "tinya", limits=vr.Limits(memory=1 << 30)).build()
+        assert left_behind(cache) == []
+    else:
+        built = resolved(wheels, "tinya", limits=vr.Limits(memory=1 << 30)).build()
+        assert built.report is not None
+        assert "cgroup" in built.report.mechanisms("limits.memory")[0]
+    with pytest.raises(TypeError, match="limits"):
+        resolved(wheels, "tinya", limits={"memory": 1})
+
+
 BUILDER = """
 import sys
 import visruntime as vr

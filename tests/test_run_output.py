@@ -27,8 +27,8 @@ __all__ = ["runtime"]  # the fixture is found by its name in this module
 MIB = 1024 * 1024
 
 
-def test_a_gigabyte_on_both_streams_at_once() -> None:
-    """LM-02: two floods stop neither each other nor the worker, and cost the host the limit."""
+def test_lm_02_a_gigabyte_on_both_streams_at_once() -> None:
+    """LM-02: LM-02: two floods stop neither each other nor the worker, and cost the host the limit."""
     with Runtime(JailPolicy(limits=Limits(output=MIB))) as runtime:
         runtime.run("import os, threading")
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -55,8 +55,8 @@ def test_a_gigabyte_on_both_streams_at_once() -> None:
     assert grown < 50_000  # KiB
 
 
-def test_bytes_that_are_no_text_are_kept(runtime: AnyRuntime) -> None:
-    """Invalid UTF-8 stays as it is in bytes and is replaced in text, cut anywhere."""
+def test_ec_01_bytes_that_are_no_text_are_kept(runtime: AnyRuntime) -> None:
+    """EC-01: invalid UTF-8 stays as it is in bytes and is replaced in text, cut anywhere."""
     events: list[RunEvent] = []
     result = runtime.run(
         "import os, time\n"

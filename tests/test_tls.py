@@ -84,10 +84,10 @@ def start(
         (13, False, "trusted"),
     ],
 )
-def test_every_client_by_every_kind(
+def test_tl_01_every_client_by_every_kind(
     minor: int, strict: object, jailed: str, servers: Any, environment_of: Any
 ) -> None:
-    """No client takes a wrong certificate in any mode, nor a legacy one but with False.
+    """TL-01: no client takes a wrong certificate in any mode, nor a legacy one but with False.
 
     The controls are in the same table: good is taken by all, and each refusal says its reason.
     """

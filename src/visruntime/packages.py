@@ -41,6 +41,7 @@ from visruntime._packages.uv import check_index, find_uv
 from visruntime._packages.versions import release, satisfies
 from visruntime._policy.links import named_path
 from visruntime._policy.paths import visible
+from visruntime._policy.values import Limits
 from visruntime._runtime.missing import package_of
 from visruntime.environments import find_interpreter, interpreter_in
 from visruntime.errors import PolicyError
@@ -113,6 +114,10 @@ class Environment:
             in the jail of the build, which has the network if there is an *index*.
         uv: the program; the first that is found by default.
         timeout: seconds that the build may take.
+        limits: of the jail of the build, instead of those that it has: half of the machine's memory
+            but at most 8 GiB (by a cgroup where there is one, else watched), 1,024 processes, 4 GiB
+            of scratch. Its ``wall_seconds`` is *timeout*. They do not decide what is installed, so
+            that an environment which stands is used whatever they are.
         progress: gets a line of text for each step of the build.
 
     Raises:
@@ -138,6 +143,7 @@ class Environment:
         wheels_only: bool = True,
         uv: AnyPath | None = None,
         timeout: float = BUILD_SECONDS,
+        limits: Limits | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> None:
         check_word(hashes, "hashes", ("required", "resolve"))
@@ -150,6 +156,9 @@ class Environment:
         self._python = None if python is None else check_path(python, "python")
         self._uv = None if uv is None else check_path(uv, "uv")
         self._timeout = BUILD_SECONDS if seconds is None else seconds
+        if limits is not None and not isinstance(limits, Limits):
+            raise TypeError(f"limits: Limits, or None, not {type(limits).__name__}")
+        self._limits = limits
         self._progress = progress or (lambda _: None)
         if isinstance(wheelhouse, (str, os.PathLike)):
             wheelhouse = [wheelhouse]
@@ -353,6 +362,7 @@ class Environment:
                     interpreter,
                     uv=find_uv(self._uv),
                     seconds=self._timeout,
+                    limits=self._limits,
                     progress=self._progress,
                 )
                 build.run()

@@ -17,7 +17,7 @@ from visruntime.errors import CommandError, CommandTimeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any, Self
 
     from visruntime._jail.process import CommandResult, JailProcess
@@ -101,6 +101,7 @@ class TerminalSession:
         self._pump: threading.Thread | None = None
         self._result: CommandResult | None = None
         self._error: BaseException | None = None
+        self._watcher: Callable[[], object] | None = None
         self._forget()
 
     def _forget(self) -> None:
@@ -163,26 +164,15 @@ class TerminalSession:
             CommandError: the command does not run.
             CommandTimeout: it does not read what is typed; how much arrived is said.
         """
-        content = data.encode() if isinstance(data, str) else check_data(data, "data")
         check_seconds(timeout, "timeout")
-        if len(content) > INPUT_MAX:
-            raise ValueError(f"input: {len(content)} bytes; at most {INPUT_MAX} at once")
-        if b"\0" in content:
-            raise ValueError("input: NUL cannot be typed")
+        content = self._checked(data)
         end = time.monotonic() + timeout
         offset = 0
         while offset < len(content):
-            with self._news:
-                process = self._process
-                if process is None or process.pty is None or self._result is not None:
-                    raise CommandError(f"{self._command[0]} does not run")
-                try:
-                    offset += os.write(process.pty.fileno(), content[offset : offset + 4096])
-                    continue
-                except BlockingIOError:
-                    descriptor = process.pty.fileno()
-                except OSError as error:
-                    raise CommandError(f"{self._command[0]} does not run") from error
+            typed, descriptor = self._type_some(content[offset:])
+            offset += typed
+            if typed:
+                continue
             left = end - time.monotonic()
             if left <= 0:
                 raise CommandTimeout(f"typed {offset} of {len(content)} bytes in {timeout} s")
@@ -299,6 +289,43 @@ class TerminalSession:
 
     # ---- inside -----------------------------------------------------------------------
 
+    def _watch(self, watcher: Callable[[], object]) -> None:
+        """Have *watcher* called whenever there is output or an end, in the thread that reads.
+
+        It must neither wait nor use the session.
+        """
+        with self._news:
+            self._watcher = watcher
+
+    def _tell(self) -> None:
+        """Wake whoever waits; with the lock held."""
+        self._news.notify_all()
+        if self._watcher is not None:
+            self._watcher()
+
+    @staticmethod
+    def _checked(data: str | bytes) -> bytes:
+        content = data.encode() if isinstance(data, str) else check_data(data, "data")
+        if len(content) > INPUT_MAX:
+            raise ValueError(f"input: {len(content)} bytes; at most {INPUT_MAX} at once")
+        if b"\0" in content:
+            raise ValueError("input: NUL cannot be typed")
+        return content
+
+    def _type_some(self, content: bytes) -> tuple[int, int]:
+        """Type what is taken at once; return how many bytes, and the terminal's descriptor."""
+        with self._news:
+            process = self._process
+            if process is None or process.pty is None or self._result is not None:
+                raise CommandError(f"{self._command[0]} does not run")
+            descriptor = process.pty.fileno()
+            try:
+                return os.write(descriptor, content[:4096]), descriptor
+            except BlockingIOError:
+                return 0, descriptor
+            except OSError as error:
+                raise CommandError(f"{self._command[0]} does not run") from error
+
     def _running(self) -> bool:
         with self._news:
             return self._process is not None and not self._ended()
@@ -334,7 +361,7 @@ class TerminalSession:
             self._total += len(data)
             while self._kept - len(self._chunks[0]) >= self._most[0]:
                 self._kept -= len(self._chunks.popleft())
-            self._news.notify_all()
+            self._tell()
 
     def _pump_output(self, process: JailProcess) -> None:
         assert process.pty is not None
@@ -363,4 +390,4 @@ class TerminalSession:
                     self._result = self._jail._result(process, output, b"", totals=(self._total, 0))
             finally:
                 self._error = error
-                self._news.notify_all()
+                self._tell()

@@ -13,7 +13,7 @@ import time
 from visruntime._packages.store import remove_tree
 from visruntime._packages.uv import certificates, credentials, host_cache, variables
 from visruntime._runtime.redact import secrets_of, shown
-from visruntime.errors import CommandTimeout, EnvironmentNotBuilt
+from visruntime.errors import CommandTimeout, EnvironmentNotBuilt, PolicyUnsupported
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from visruntime.environments import Interpreter
     from visruntime.events import EnforcementReport
     from visruntime.jail import Jail
-    from visruntime.policy import JailPolicy, Secret
+    from visruntime.policy import JailPolicy, Limits, Secret
 
 __all__ = ["Build", "Sources"]
 
@@ -31,6 +31,8 @@ BUILD_PROCESSES = 1024
 """Processes and threads of a build; compilers of packages start many."""
 BUILD_SCRATCH = 4 * 1024**3
 """Bytes in the private places of a build; packages are downloaded and unpacked elsewhere."""
+BUILD_MEMORY = 8 * 1024**3
+"""Most bytes of memory of a build; on a machine with less than twice that, half of what it has."""
 _MAX_TEXT = 4000
 _MAX_SHORT = 1000
 _MAX_LOCKED = 32 * 1024**2
@@ -99,8 +101,10 @@ class Build:
         *,
         uv: str,
         seconds: float,
+        limits: Limits | None,
         progress: Callable[[str], None],
     ) -> None:
+        """Get ready; *limits* are those of its jail, ``None`` for those that builds have."""
         self._folder = folder
         self._request = request
         self._sources = sources
@@ -108,6 +112,7 @@ class Build:
         self._uv = uv
         self._deadline = time.monotonic() + seconds
         self._seconds = seconds
+        self._limits = limits
         self._progress = progress
         self._shared = None
         if sources.cache and sources.index is None and not sources.wheelhouses:
@@ -121,12 +126,10 @@ class Build:
         Raises:
             EnvironmentNotBuilt: with the words of uv.
         """
-        from visruntime.jail import Jail
-
         for name, content in self._request.files.items():
             with open(os.path.join(self._folder, name), "xb") as file:
                 file.write(content)
-        with Jail(self._policy(), implicit_read=self._interpreter.grants) as jail:
+        with self._open_jail() as jail:
             self.report = jail.report
             try:
                 self._install(jail, self._lock(jail))
@@ -138,6 +141,19 @@ class Build:
             remove_tree(os.path.join(self._folder, "cache"))
         except OSError as error:
             raise EnvironmentNotBuilt(f"the cache of the build: {error.strerror}") from None
+
+    def _open_jail(self) -> Jail:
+        """Open the jail; without a cgroup to be had, with its memory watched instead."""
+        from visruntime.jail import Jail
+
+        policy = self._policy()
+        try:
+            return Jail(policy, implicit_read=self._interpreter.grants)
+        except PolicyUnsupported as refusal:
+            if self._limits is not None or refusal.field != "limits.memory":
+                raise
+        limits = policy.limits.replace(memory_by="watch")
+        return Jail(policy.replace(limits=limits), implicit_read=self._interpreter.grants)
 
     def _lock(self, jail: Jail) -> str:
         """Find out what exactly to install; return the name of the file that says it."""
@@ -183,6 +199,12 @@ class Build:
             for line in text.splitlines():
                 self._progress(line)
             return
+        if any(found.kind == "limits.memory" for found in result.violations):
+            raise EnvironmentNotBuilt(
+                f"building {self._request.label} took more than the {jail.policy.limits.memory} "
+                "bytes of memory that it may have; limits=Limits(memory=...) lets it have more",
+                output=text,
+            )
         ended = f"signal {result.signal}" if result.exit_code is None else result.exit_code
         raise EnvironmentNotBuilt(
             f"uv {arguments[0]} ended with {ended} for {self._request.label}: "
@@ -216,7 +238,7 @@ class Build:
 
     def _policy(self) -> JailPolicy:
         from visruntime._policy.paths import escape
-        from visruntime.policy import Egress, JailPolicy, Limits
+        from visruntime.policy import Egress, JailPolicy
 
         sources = self._sources
         read = [self._uv, *sources.wheelhouses]
@@ -231,9 +253,7 @@ class Build:
             write=[escape(self._folder)],
             env=environment,
             egress=Egress.OFF if sources.index is None else Egress.OPEN,
-            limits=Limits(
-                processes=BUILD_PROCESSES, scratch=BUILD_SCRATCH, wall_seconds=self._seconds
-            ),
+            limits=(self._limits or _build_limits()).replace(wall_seconds=self._seconds),
         )
 
     def _make_cache(self) -> str:
@@ -246,6 +266,15 @@ class Build:
                     if entry.name.startswith(_SHARED) and entry.is_dir(follow_symlinks=False):
                         os.symlink(entry.path, os.path.join(cache, entry.name))
         return cache
+
+
+def _build_limits() -> Limits:
+    from visruntime.policy import Limits
+
+    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return Limits(
+        memory=min(BUILD_MEMORY, machine // 2), processes=BUILD_PROCESSES, scratch=BUILD_SCRATCH
+    )
 
 
 def _in_short(text: str) -> str:

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 from visruntime._arguments import (
     check_function,
     check_mapping,
-    check_seconds,
     check_switch,
     check_text,
 )
 from visruntime._callbacks.budget import Budget
-from visruntime._runtime.controls import RuntimeControls
+from visruntime._runtime.control import WorkerControl
 from visruntime._runtime.events import Feed, RunEvent
 from visruntime._runtime.handle import RunHandle
 from visruntime._runtime.missing import explain_missing
@@ -62,7 +61,7 @@ OutputSink = Callable[[str, bytes], None]
 """Gets ``"stdout"`` or ``"stderr"`` and each chunk as it comes."""
 
 
-class RuntimeSession(RuntimeControls):
+class RuntimeSession(WorkerControl):
     """What jailed and trusted runtimes share: everything but the start of the process."""
 
     _interpreter: Interpreter
@@ -70,7 +69,6 @@ class RuntimeSession(RuntimeControls):
     _harden: bool
     _output_limit: int | None
     _tls: TlsSettings
-    _stdin: int | WorkerTerminal | None
     _shared: Shared
     _confinement = WorkerConfinement(native_modules="anywhere")
 
@@ -357,29 +355,7 @@ class RuntimeSession(RuntimeControls):
         """
         self._callbacks.budget = Budget(calls=calls, bytes=bytes, seconds=seconds)
 
-    # Control, from any thread.
-
-    def type_text(self, text: str, *, timeout: float = 5.0) -> None:
-        r"""Type *text* on the terminal of a runtime with ``stdin="pty"``, from any thread.
-
-        A line ends with ``"\n"``; ``"\x04"`` at the start of one is the end of the input. The guest
-        decides what becomes of it; as long as it reads nothing, some lines wait in the kernel.
-
-        Args:
-            text: what is typed; lines of at most 4,000 bytes.
-            timeout: seconds to wait for a worker, and for a guest that does not read.
-
-        Raises:
-            ValueError: the runtime has no terminal, or a line is too long.
-            TimeoutError: nobody read it in time; a part may have got in.
-        """
-        check_text(text, "text")
-        check_seconds(timeout, "timeout")
-        if not isinstance(self._stdin, WorkerTerminal):
-            raise ValueError(  # noqa: TRY004 (no type is wrong)
-                'the worker has no terminal; give the runtime stdin="pty"'
-            )
-        self._stdin.write(text.encode("utf-8", "surrogateescape"), timeout)
+    # The worker.
 
     @property
     def report(self) -> EnforcementReport:
@@ -524,10 +500,6 @@ class RuntimeSession(RuntimeControls):
         with self._lock:
             self._refuse_closed()
             yield
-
-    def _refuse_closed(self) -> None:
-        if self._closed:
-            raise JailClosed("this runtime is closed")
 
     def _expose(self, worker: Worker, names: list[str]) -> None:
         worker.refuse_paused()

@@ -16,15 +16,19 @@ except ModuleNotFoundError as problem:
     ) from None
 
 from visruntime.aio._jail import AsyncJail
+from visruntime.aio._pool import AsyncRuntimePool
 from visruntime.aio._process import AsyncProcess, ProcessReader, ProcessWriter
 from visruntime.aio._run import AsyncRun
 from visruntime.aio._runtime import AsyncRuntime, AsyncTrustedRuntime
+from visruntime.aio._terminal import AsyncTerminal
 
 __all__ = [
     "AsyncJail",
     "AsyncProcess",
     "AsyncRun",
     "AsyncRuntime",
+    "AsyncRuntimePool",
+    "AsyncTerminal",
     "AsyncTrustedRuntime",
     "ProcessReader",
     "ProcessWriter",

@@ -9,6 +9,7 @@ from visruntime._jail.backends import BACKENDS
 from visruntime._jail.files import DEFAULT_MAX_BYTES
 from visruntime.aio._process import AsyncProcess
 from visruntime.aio._stopping import StoppableJail, Stopping
+from visruntime.aio._terminal import AsyncTerminal
 from visruntime.aio._threads import in_thread, shielded
 from visruntime.jail import Jail, JailProcess
 from visruntime.policy import JailPolicy
@@ -129,6 +130,13 @@ class AsyncJail:
             discard=JailProcess.close,
         )
         return AsyncProcess(process)
+
+    def terminal(self, command: Sequence[Path], **options: Any) -> AsyncTerminal:
+        """Return a session in which *command* can be run on a terminal: `Jail.terminal`.
+
+        Nothing starts yet; the options are those of `Jail.terminal`.
+        """
+        return AsyncTerminal(self.opened().terminal(command, **options))
 
     # Files, under the jail's own rights.
 

@@ -1,25 +1,47 @@
-"""The verbs of a runtime that any thread may use while another is in a call."""
+"""What any thread may do with the worker of a runtime while another is in a call."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from visruntime._arguments import check_seconds
-from visruntime.errors import WorkerDied
+from visruntime._arguments import check_seconds, check_text
+from visruntime._worker.terminal import WorkerTerminal
+from visruntime.errors import JailClosed, WorkerDied
 
 if TYPE_CHECKING:
     from visruntime.worker import Worker
 
-__all__ = ["RuntimeControls"]
+__all__ = ["WorkerControl"]
 
 
-class RuntimeControls:
-    """What acts on the worker of a runtime from outside of its call; `RuntimeSession` inherits it."""
+class WorkerControl:
+    """Interrupt, end, pause, ask and type; the part of a runtime that needs no turn."""
 
     _worker: Worker | None
+    _stdin: int | WorkerTerminal | None
+    _closed: bool
 
-    def _refuse_closed(self) -> None:
-        raise NotImplementedError
+    def type_text(self, text: str, *, timeout: float = 5.0) -> None:
+        r"""Type *text* on the terminal of a runtime with ``stdin="pty"``, from any thread.
+
+        A line ends with ``"\n"``; ``"\x04"`` at the start of one is the end of the input. The guest
+        decides what becomes of it; as long as it reads nothing, some lines wait in the kernel.
+
+        Args:
+            text: what is typed; lines of at most 4,000 bytes.
+            timeout: seconds to wait for a worker, and for a guest that does not read.
+
+        Raises:
+            ValueError: the runtime has no terminal, or a line is too long.
+            TimeoutError: nobody read it in time; a part may have got in.
+        """
+        check_text(text, "text")
+        check_seconds(timeout, "timeout")
+        if not isinstance(self._stdin, WorkerTerminal):
+            raise ValueError(  # noqa: TRY004 (no type is wrong)
+                'the worker has no terminal; give the runtime stdin="pty"'
+            )
+        self._stdin.write(text.encode("utf-8", "surrogateescape"), timeout)
 
     def interrupt(self) -> None:
         """Break the run under way, from another thread; the session lives on.
@@ -89,3 +111,7 @@ class RuntimeControls:
             self._refuse_closed()
             raise WorkerDied("there is no worker now; the next call starts one")
         return worker
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise JailClosed("this runtime is closed")
