@@ -349,6 +349,31 @@ def test_odd_shapes_are_refused(shape: Any) -> None:
         Array("<i4", shape, b"1234")
 
 
+@pytest.mark.parametrize("version", ["13.0.0", "14.0.0", "9.0.0", "14.0", "0.17.1", "14.0.1rc0"])
+def test_a_pyarrow_that_unpickles_gets_no_table(
+    monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    """CVE-2023-47248: before 14.0.1 to parse a guest's table was to run its code."""
+    table = _as_table({"a": [1]})
+    assert table.to_arrow().to_pydict() == {"a": [1]}  # the control
+    monkeypatch.setattr(pyarrow, "__version__", version)
+    for parse in (table.to_arrow, table.to_pandas):
+        with pytest.raises(ImportError, match=r"CVE-2023-47248.*14\.0\.1 or newer"):
+            parse()
+    assert arrays.convert_table(table) is table
+    for safe in ("14.0.1", "14.0.2", "15.0.0", "100.0.0.dev1"):
+        monkeypatch.setattr(pyarrow, "__version__", safe)
+        assert table.to_arrow().num_rows == 1
+
+
+def _as_table(columns: dict[str, list[Any]]) -> Table:
+    sink = pyarrow.BufferOutputStream()
+    made = pyarrow.table(columns)
+    with pyarrow.ipc.new_stream(sink, made.schema) as writer:
+        writer.write_table(made)
+    return Table(sink.getvalue().to_pybytes())
+
+
 def test_numpy_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the libraries the values stay as they came."""
     monkeypatch.setitem(sys.modules, "numpy", None)

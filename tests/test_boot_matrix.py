@@ -296,6 +296,38 @@ def answer(version: str, code: dict[str, bytes]) -> bytes:
     return repr(("cpython", (3, 11), version, True)).encode() + b"\n" + compiled
 
 
+@pytest.mark.parametrize(
+    "about",
+    [
+        b"('cpython',(-1e999,),'v',True)",
+        b"('cpython',(1e999,3),'v',True)",
+        b"('cpython',(True,False),'v',True)",
+        b"('cpython',(2,10**5000),'v',True)",
+        b"('cpython',(3,11,0),'v',True)",
+        b"('cpython',{3:1,11:2},'v',True)",
+        b"('cpython',(3,11),b'v',True)",
+        b"('cpython',(3,11),'v',[1])",
+        b"(['cpython'],(3,11),'v',True)",
+        b"('cpython',(3,11),'v')",
+        b"7",
+        b"\xff",
+        b"",
+        b"()" * 2000,
+        b"-" * 4000 + b"1",
+        b"(" * 2000,
+        b"{" * 90 + b"}" * 90,
+        b"{[]}",
+        b"1+1j" * 900,
+        b"__import__('os')",
+    ],
+)
+def test_what_an_interpreter_says_of_itself_is_a_claim(about: bytes) -> None:
+    """Whatever it says, the host raises the one error that it then reports as a bad interpreter."""
+    with pytest.raises(ValueError, match=r"of itself|version"):
+        _worker_probe.Answer(0, about + b"\n")
+    assert _worker_probe.Answer(0, b"('cpython',(3,11),'v',True)\n").version == "v"  # the control
+
+
 def test_what_an_interpreter_compiled_is_checked() -> None:
     """It must be of the modules that it was given, whole, and not fill the memory of the host."""
     right = {name: b"code" for name, _ in sources()}

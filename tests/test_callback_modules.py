@@ -138,6 +138,34 @@ def test_a_run_has_a_budget_of_bytes_and_of_seconds(runtime: AnyRuntime) -> None
     assert result.host_calls.to_dict()["calls"] == 1
 
 
+def test_questions_for_input_are_on_the_same_budget(runtime: AnyRuntime) -> None:
+    """``input()`` must be no way to call the host more often, or with more, than it allows."""
+    asked: list[str] = []
+
+    def ask(prompt: str, _password: bool) -> str:  # noqa: FBT001 (as it is called)
+        asked.append(prompt)
+        return "y" * 1000
+
+    runtime.expose("f", lambda: None)
+    many = "for n in range(5):\n    try: input('p' * 100)\n    except Exception as e: r = str(e)\nr"
+    free = runtime.run(many.replace("r = str(e)", "raise") + "= 0", stdin=ask)
+    assert len(asked) == 5  # the control
+    assert (free.host_calls.calls, free.host_calls.refused) == (5, 0)
+    assert 5_500 < free.host_calls.bytes < 6_500
+    runtime.limit_callbacks(calls=3)
+    asked.clear()
+    result = runtime.run(f"f()\n{many}", stdin=ask)
+    assert "budget of 3 calls" in result.value
+    assert len(asked) == 2
+    assert (result.host_calls.calls, result.host_calls.refused) == (3, 3)
+    runtime.limit_callbacks(bytes=1_000)
+    assert "budget of 1000 bytes" in runtime.run(many, stdin=ask).value
+    assert len(asked) == 3
+    with pytest.raises(ProtocolViolation, match="after its budget of bytes"):
+        runtime.run(many.replace("range(5)", "range(10**6)"), stdin=ask, timeout=60)
+    assert len(asked) == 4
+
+
 def test_a_guest_that_calls_without_end_is_ended(runtime: AnyRuntime) -> None:
     """A million calls, or huge ones, over the budget cost the host no more than a thousand."""
     called: list[int] = []

@@ -14,6 +14,7 @@ from runtime_helpers import runtime
 
 from visruntime._callbacks.schema import make_check, schema_of
 from visruntime._callbacks.stubs import stub_text
+from visruntime.errors import GuestError
 from visruntime.runtime import TrustedRuntime
 
 if TYPE_CHECKING:
@@ -178,6 +179,30 @@ def test_functions_of_every_kind_have_their_hints_read() -> None:
         assert schema_of("f", function) is not None
     silent: list[Any] = [print, len, {}.__getitem__, lambda x: x, dict]
     assert [schema_of("f", function) for function in silent] == [None] * 5
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_what_the_host_has_bound_no_guest_binds_anew(runtime: AnyRuntime, *, check: bool) -> None:
+    """A keyword of functools.partial must not be replaced by the guest's, however deep it was bound."""
+
+    def read(name: str, *, root: str, mode: str = "r", **rest: str) -> str:
+        return f"{root}/{name} {mode} {rest}"
+
+    inner = functools.partial(read, root="/public")
+    runtime.expose("read", functools.partial(inner, mode="rb", extra="1"), check=check)
+    runtime.expose("plain", lambda name, root="/public": f"{root}/{name}", check=check)
+    assert runtime.eval("read('a')") == "/public/a rb {'extra': '1'}"
+    assert runtime.eval("read('a', other='2')") == "/public/a rb {'extra': '1', 'other': '2'}"
+    # The control: a default of the function is the guest's to replace.
+    assert runtime.eval("plain('a', root='/etc')") == "/etc/a"
+    for keyword in ("root", "mode", "extra"):
+        with pytest.raises(GuestError, match=rf"argument '{keyword}' is bound by the host"):
+            runtime.eval(f"read('a', {keyword}='/etc')")
+    with pytest.raises(GuestError, match="TypeError"):
+        runtime.eval("read('a', '/etc')")
+    stub = runtime.stubs()
+    assert "def read(name: str, **rest: str)" in stub
+    assert "root: typing.Any = ..." in stub
 
 
 def test_a_call_with_wrong_arguments_is_a_type_error_and_calls_nothing(

@@ -488,3 +488,12 @@ def test_help_warns_of_raw_terminal_output(
     with pytest.raises(SystemExit):
         main([command, "--help"])
     assert "control sequences included" in " ".join(capsys.readouterr().out.split())
+
+
+def test_help_says_that_controls_run_without_a_jail(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody may name an interpreter that they do not trust, believing that it stays in a jail."""
+    with pytest.raises(SystemExit):
+        main(["doctor", "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "WITHOUT a jail, with your rights" in shown
+    assert "it runs without a jail too" in shown

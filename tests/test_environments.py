@@ -221,7 +221,7 @@ def test_programs_that_cannot_be_workers_are_refused_with_the_reason(tmp_path: P
         ((0, b"('cpython', (3, 13), '3.13', False)"), "free-threaded"),
         ((0, b"__import__('os').system('touch ran')"), "cannot be a worker"),
         ((0, b"(1,"), "cannot be a worker"),
-        ((0, b"('cpython', (3, 13), 5, True)"), "no version"),
+        ((0, b"('cpython', (3, 13), 5, True)"), "not the agreed shape"),
         ((0, b"(" * 4000), "cannot be a worker"),
         ((0, b"'" + b"x" * 5000), "cannot be a worker"),
         ((139, b""), "ended with 139"),

@@ -442,3 +442,25 @@ def test_asyncio_can_use_it(executor: JailExecutor) -> None:
 
     assert asyncio.run(main()) == 14
     assert isinstance(executor, concurrent.futures.Executor)
+
+
+def test_a_byte_out_of_band_between_two_tasks_ends_that_worker_only() -> None:
+    """It must hold neither the executor nor the tasks after it."""
+    attack = (
+        "import os, socket, stat, threading, time\n"
+        "def send():\n"
+        "    time.sleep(.1)\n"
+        "    for name in map(int, os.listdir('/proc/self/fd')):\n"
+        "        try:\n"
+        "            if name < 3 or not stat.S_ISSOCK(os.fstat(name).st_mode): continue\n"
+        "            s = socket.socket(fileno=os.dup(name))\n"
+        "            if s.type == socket.SOCK_STREAM: s.send(b'x', socket.MSG_OOB)\n"
+        "        except OSError: pass\n"
+        "threading.Thread(target=send).start()"
+    )
+    with JailExecutor(JailPolicy(), 1, timeout=5) as executor:
+        executor.submit(exec, attack, {}).result(10)
+        time.sleep(0.3)
+        with pytest.raises(ProtocolViolation, match="nobody had asked for"):
+            executor.submit(abs, -1).result(10)
+        assert executor.submit(abs, -1).result(10) == 1

@@ -8,10 +8,12 @@ import time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import numpy
 import pytest
 from runtime_helpers import runtime
 
 from visruntime._native import decode, encode
+from visruntime._runtime.brief import brief
 from visruntime._runtime.traceback import MAX_TRACEBACK, printable
 from visruntime._worker.confinement import trusted_report
 from visruntime.errors import GuestError, ProtocolViolation
@@ -163,6 +165,48 @@ def test_the_repr_of_a_result_is_short_and_never_raises(value: Any) -> None:
     usage, report = RunUsage(0.0, None, None), trusted_report([])
     assert len(repr(RunResult(usage=usage, report=report, value=value))) < 100
     assert "value=[1, 'x']" in repr(RunResult(usage=usage, report=report, value=[1, "x"]))
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        numpy.full(20, b"\x01" * 1048576, dtype="S1048576"),
+        numpy.frombuffer(b"\xff" * 4, "<u4").view("<U1").reshape(()),
+        numpy.array([2**63 - 1, -(2**63) + 1], "M8[Y]"),
+    ],
+    ids=["long", "no-characters", "no-dates"],
+)
+@pytest.mark.parametrize("around", ["", "list", "dict", "record"])
+def test_the_repr_of_an_array_is_its_type_and_shape(array: Any, around: str) -> None:
+    """Some arrays take numpy minutes and gigabytes to write, and others it cannot write."""
+    expected = f"<ndarray {array.dtype.str} {array.shape}>"
+    value, shown = {
+        "": (array, expected),
+        "list": ([array, 1], f"[{expected}, 1]"),
+        "dict": ({"k": (array,)}, f"{{'k': ({expected},)}}"),
+        "record": (
+            Record("dataclass", "T", {"x": array}),
+            f"<Record dataclass T(x={expected})>",
+        ),
+    }[around]
+    started = time.monotonic()
+    assert brief(value) == shown
+    assert time.monotonic() - started < 1
+
+
+PLAIN: list[Any] = [
+    *(None, True, -7, 1.5, 2j, "a'b\x1b", b"x", bytearray(b"x"), (), (1,), (1, [2]), [], {}),
+    *({"a": {1: "b"}}, set(), {1}, frozenset(), frozenset({"x"}), range(3), Decimal("1.50")),
+    *(dt.date(2026, 1, 2), Record("enum", "m.E", {"name": "A", "value": 1}), Handle(7, "t", "<t>")),
+    *(Record("namedtuple", "m\x1b", {}), Record("dataclass", "m", {"\x1b": 1, "b": [()]})),
+]
+
+
+@pytest.mark.parametrize("value", PLAIN, ids=map(ascii, PLAIN))
+def test_the_repr_of_a_small_value_is_its_own(value: Any) -> None:
+    """What is short and harmless must not look otherwise than in Python."""
+    assert brief(value) == repr(value)
+    assert brief([value]) == f"[{value!r}]"
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from runtime_helpers import runtime
 
+from visruntime.errors import WorkerDied
 from visruntime.policy import JailPolicy, Limits
 from visruntime.runtime import Runtime, TrustedRuntime
 
@@ -207,3 +208,32 @@ def test_late_output_that_is_cut_is_counted(*, aside: bool) -> None:
     assert result.truncated
     (violation,) = result.violations
     assert (violation.rule, violation.target) == ("limits.output", "late_stderr")
+
+
+@pytest.mark.parametrize("end", ["os._exit(3)", "pass"])
+def test_writes_that_keep_their_bounds_are_all_read(runtime: AnyRuntime, end: str) -> None:
+    """A guest can have each read end where a write did; what is left at the end must be read all."""
+    runtime.expose("wait", lambda: time.sleep(0.3))
+    code = (
+        "import fcntl, os, threading, time\n"
+        "fcntl.fcntl(1, fcntl.F_SETFL, fcntl.fcntl(1, fcntl.F_GETFL) | os.O_DIRECT)\n"
+        "def write():\n"
+        "    time.sleep(.1)\n"
+        "    for _ in range(100): os.write(1, b'abc')\n"
+        f"    {end}\n"
+        "thread = threading.Thread(target=write)\n"
+        "thread.start(); wait(); thread.join()"
+    )
+    try:
+        result = runtime.run(code)
+    except WorkerDied as death:
+        result = death.result
+    assert (result.stdout, result.dropped) == (b"abc" * 100, (0, 0))
+    late = "fcntl.fcntl(2, fcntl.F_SETFL, os.O_WRONLY | os.O_DIRECT)\n"
+    late += "for _ in range(50): os.write(2, b'late')"
+    runtime.run(
+        f"import fcntl, os, threading\ndef write():\n {late.replace(chr(10), chr(10) + ' ')}\n"
+        "threading.Timer(.1, write).start()"
+    )
+    time.sleep(0.3)
+    assert runtime.run("1").late_stderr == b"late" * 50

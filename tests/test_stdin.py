@@ -12,12 +12,14 @@ import pytest
 from jail_helpers import backends
 from runtime_helpers import runtime
 
-from visruntime.errors import CommandTimeout, WorkerDied
+from visruntime.errors import CommandTimeout, PolicyError, WorkerDied
 from visruntime.policy import JailPolicy, Limits
+from visruntime.pool import RuntimePool
 from visruntime.runtime import Runtime, TrustedRuntime
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from runtime_helpers import AnyRuntime
 
@@ -284,6 +286,85 @@ def test_a_new_worker_has_a_new_terminal(terminal: AnyRuntime) -> None:
     assert run.next_event(timeout=10) is not None
     terminal.type_text("for the second\n")
     assert run.result().value == "for the second"
+
+
+def test_a_copy_that_starts_anew_leaves_the_terminal_to_its_original(terminal: AnyRuntime) -> None:
+    """What is typed for one runtime must not go to another, whose worker has died."""
+    terminal.run("1")
+    with terminal.fork() as copy:
+        with pytest.raises(WorkerDied):
+            copy.run("import os; os._exit(1)")
+        assert copy.run("import os; (os.isatty(0), os.read(0, 10))").value == (False, b"")
+        with pytest.raises(ValueError, match="pty"):
+            copy.type_text("x\n")
+        terminal.type_text("for the original\n")
+        assert terminal.run("input()", timeout=10).value == "for the original"
+
+
+@pytest.mark.parametrize("make", [TrustedRuntime, lambda **o: Runtime(JailPolicy(), **o)])
+def test_no_terminal_is_shared_by_the_copies_of_a_zygote(make: Any) -> None:
+    """What was typed for one worker and not read must not wait there for the next one."""
+    with pytest.raises(PolicyError, match="preload: all copies would have one terminal"):
+        make(stdin="pty", preload=[])
+    with make(preload=[]) as running:  # the controls
+        assert running.run("input()").error.type_name == "EOFError"
+    with make(stdin="pty") as running:
+        assert running.run("import os; os.isatty(0)").value is True
+
+
+@pytest.fixture
+def reused(tmp_path: Path) -> Iterator[Callable[[int], None]]:
+    """Return what closes a descriptor and opens a secret file under its number."""
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"secret of the host")
+    opened: list[int] = []
+
+    def reuse(number: int) -> None:
+        os.close(number)
+        opened.append(os.open(secret, os.O_RDONLY))
+        if opened[-1] != number:
+            opened.append(os.dup2(opened[-1], number))
+
+    yield reuse
+    for descriptor in opened:
+        os.close(descriptor)
+
+
+@pytest.mark.parametrize("make", [TrustedRuntime, lambda **o: Runtime(JailPolicy(), **o)])
+def test_a_descriptor_is_the_file_that_it_was(make: Any, reused: Callable[[int], None]) -> None:
+    """A worker that starts later must not read what has the number by then."""
+    reading, writing = os.pipe()
+    os.write(writing, b"onetwothree")
+    with make(stdin=reading) as running:
+        assert running.run("import os; os.read(0, 3)").value == b"one"
+        reused(reading)
+        assert os.pread(reading, 6, 0) == b"secret"  # the control
+        with running.fork() as copy:
+            assert copy.run("os.read(0, 3)").value == b"two"
+            for worker in (running, copy):
+                with pytest.raises(WorkerDied):
+                    worker.run("os._exit(0)")
+            running.close()
+            assert copy.run("import os; os.read(0, 9)").value == b"three"
+        # With the last of them the pipe is given back.
+        with pytest.raises(BrokenPipeError):
+            os.write(writing, b"x")
+    os.close(writing)
+
+
+def test_a_descriptor_of_a_pool_is_the_file_that_it_was(reused: Callable[[int], None]) -> None:
+    """Runtimes that a pool makes later must not read what has the number by then, either."""
+    reading, writing = os.pipe()
+    os.write(writing, b"onetwo")
+    with RuntimePool(JailPolicy(), max_size=1, min_idle=0, stdin=reading) as pool:
+        with pool.borrow() as running:
+            assert running.run("import os; os.read(0, 3)").value == b"one"
+        reused(reading)
+        with pool.borrow() as running:
+            assert running.run("import os; os.read(0, 3)").value == b"two"
+    with pytest.raises(BrokenPipeError):
+        os.write(writing, b"x")
+    os.close(writing)
 
 
 def test_modes_that_are_none_are_refused() -> None:

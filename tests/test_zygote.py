@@ -6,6 +6,7 @@ import errno
 import os
 import threading
 import venv
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,7 +21,6 @@ from visruntime.runtime import Runtime, TrustedRuntime
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from runtime_helpers import AnyRuntime
 
@@ -259,7 +259,10 @@ def test_workers_are_asked_for_by_many_threads_at_once() -> None:
             thread.start()
         for thread in threads:
             thread.join()
-        assert len({worker.hello["pid"] for worker in workers}) == 8
+        facts = [
+            Path(f"/proc/self/fdinfo/{worker.process.pidfd}").read_text() for worker in workers
+        ]
+        assert len({fact.partition("\nPid:")[2].split()[0] for fact in facts}) == 8
         zygote.close()
         assert all(worker.process.poll() is None for worker in workers)
     finally:

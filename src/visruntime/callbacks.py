@@ -11,8 +11,9 @@ from visruntime import _native
 from visruntime._arguments import check_switch, check_text, check_texts
 from visruntime._callbacks.budget import Spending
 from visruntime._callbacks.run import Call, calls_around
-from visruntime._callbacks.schema import schema_of
+from visruntime._callbacks.schema import bound_keywords, schema_of
 from visruntime._runtime.traceback import printable
+from visruntime._worker.claims import as_dict
 from visruntime.errors import ProtocolViolation
 
 if TYPE_CHECKING:
@@ -52,14 +53,27 @@ class Waiter(Protocol):
 class _Exposed:
     """One function, and how it may be called."""
 
-    __slots__ = ("error_data", "function", "schema")
+    __slots__ = ("bound", "error_data", "function", "schema")
 
     def __init__(
         self, function: Callable[..., Any], schema: Schema | None, error_data: tuple[str, ...]
     ) -> None:
         self.function = function
+        self.bound = bound_keywords(function)
         self.schema = schema
         self.error_data = error_data
+
+    def check(self, name: str, arguments: list[Any], keywords: dict[str, Any]) -> None:
+        """Make sure that the guest may call it with these.
+
+        Raises:
+            TypeError: an argument is of the wrong type, or one that the host has bound itself.
+        """
+        for keyword in keywords if self.bound else ():
+            if keyword in self.bound:
+                raise TypeError(f"{name}() argument {keyword!r} is bound by the host")
+        if self.schema is not None:
+            self.schema.check(arguments, keywords)
 
 
 class Callbacks:
@@ -182,8 +196,7 @@ class Callbacks:
             exposed = self._functions.get(name)
             if exposed is None:
                 raise NameError(f"the host exposes no function {name[:100]!r}")
-            if exposed.schema is not None:
-                exposed.schema.check(arguments, keywords)
+            exposed.check(name, arguments, keywords)
             value = self._call(name, exposed.function, arguments, keywords, waiter)
             answer = values.encode({"id": number, "value": value, "error": None})
         except ProtocolViolation:
@@ -203,15 +216,38 @@ class Callbacks:
         prompt: str,
         password: bool,  # noqa: FBT001 (as *ask* is called)
         waiter: Waiter,
+        size: int,
     ) -> bytes:
-        """Answer an INPUT frame by what *ask* says; it runs as the exposed functions do."""
+        """Answer an INPUT frame of *size* bytes by what *ask* says.
+
+        It runs as the exposed functions do, on their budget, and is counted as one of their calls.
+
+        Raises:
+            ProtocolViolation: it comes too late too often.
+        """
+        answer = self._answer_question(number, ask, prompt, password, waiter, size)
+        self.spending.bytes += len(answer)
+        return answer
+
+    def _answer_question(
+        self,
+        number: int,
+        ask: Callable[..., Any],
+        prompt: str,
+        password: bool,  # noqa: FBT001 (as *ask* is called)
+        waiter: Waiter,
+        size: int,
+    ) -> bytes:
         try:
+            self.spending.begin(size)
             line = self._call("stdin", ask, [prompt, password], {}, waiter)
             if line is not None and not isinstance(line, str):
                 raise TypeError(
                     f"the answer to a prompt is text or None, not {type(line).__name__}"
                 )
             return _native.encode({"id": number, "value": line, "error": None})
+        except ProtocolViolation:
+            raise
         except _GivenUp as problem:
             return _refusal(number, TimeoutError(str(problem)), (), interrupted=True)
         except Exception as problem:  # noqa: BLE001 (whatever it is, it is the guest's answer)
@@ -297,12 +333,12 @@ def _message(problem: Exception) -> str:
 
 def _read_call(payload: bytes, values: WorkerValues) -> tuple[int, str, list[Any], dict[str, Any]]:
     try:
-        return _check_call(values.decode(payload))
+        return _check_call(as_dict(values.decode(payload)))
     except (ValueError, TypeError, KeyError) as problem:
         raise ProtocolViolation(f"the worker called a host function wrongly: {problem}") from None
 
 
-def _check_call(call: Any) -> tuple[int, str, list[Any], dict[str, Any]]:
+def _check_call(call: dict[str, Any]) -> tuple[int, str, list[Any], dict[str, Any]]:
     number, name = call["id"], call["name"]
     arguments, keywords = call["args"], call["kwargs"]
     if (type(number), type(name), type(arguments), type(keywords)) != (int, str, list, dict):

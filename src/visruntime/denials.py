@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from visruntime import _native
 from visruntime._policy.values import Frozen
 from visruntime._runtime.traceback import printable
+from visruntime._worker.claims import read_dict
 from visruntime.errors import ProtocolViolation
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Denials:
             ProtocolViolation: it has not the agreed shape.
         """
         try:
-            claim = _native.decode(payload, max_nodes=20)["denial"]
+            claim = read_dict(payload, max_nodes=20)["denial"]
             _check(claim)
         except (TypeError, ValueError, KeyError) as problem:
             raise ProtocolViolation(f"the worker described a denial wrongly: {problem}") from None

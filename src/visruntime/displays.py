@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from visruntime import _native
+from visruntime._worker.claims import read_dict
 from visruntime.errors import ProtocolViolation
 from visruntime.guest.limits import (
     MAX_DISPLAY_FORMATS,
@@ -156,7 +156,7 @@ class Displays:
 
 def _read(payload: bytes) -> tuple[Display, bool]:
     try:
-        claim = _native.decode(payload, max_nodes=_NODES)
+        claim = read_dict(payload, max_nodes=_NODES)
         contents, display_id, update = claim["data"], claim["display_id"], claim["update"]
         if type(contents) is not dict or len(contents) > MAX_DISPLAY_FORMATS:
             raise TypeError("its formats are no dict, or too many")

@@ -149,7 +149,7 @@ def find_interpreter(
     if not own:
         try:
             answer = ask(program, library, grants, probe, remember=remember)
-        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as problem:
+        except ValueError as problem:
             raise _unusable(field, name, problem) from None
         version, compiled = answer.version, answer.compiled
     return Interpreter(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from visruntime._arguments import check_function, check_seconds, check_whole, check_word
 from visruntime._runtime.session import RuntimeSession
 from visruntime._worker.limit import Timeout
+from visruntime._worker.standard_input import WorkerInput, check_stdin
 from visruntime.errors import JailClosed, PoolExhausted, VisRuntimeError
 from visruntime.runtime import Runtime
 
@@ -130,6 +131,10 @@ class RuntimePool:
             raise ValueError("min_idle must not be greater than max_size")
         if callable(policy) and options:
             raise ValueError(f"{', '.join(options)}: give these to the runtime that you make")
+        self._input = check_stdin(options.get("stdin"))
+        if isinstance(self._input, WorkerInput):
+            # Runtimes are made as long as the pool lives, and the caller may close the descriptor.
+            options["stdin"] = self._input.fileno()
         self._open = _maker(policy) if callable(policy) else lambda: Runtime(policy, **options)
         self._min_idle = min_idle
         self._max_size = max_size
@@ -306,6 +311,8 @@ class RuntimePool:
         first, self._first = self._first, None
         if first is not None:
             first.close()
+        if self._input is not None:
+            self._input.close()
 
     def kill(self, *, interrupt: bool = False) -> None:
         """Close the pool and end the borrowed workers too, whatever they do.

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from visruntime._jail.members import ExpectedProcess
     from visruntime._jail.process import JailProcess
     from visruntime._jail.usage import Span
+    from visruntime._worker.standard_input import WorkerInput
     from visruntime._worker.start import Expected, MakeArgv, Process
     from visruntime.events import Violation
     from visruntime.jail import Jail
@@ -108,7 +109,11 @@ class TrustedStart:
     """Starts workers as plain children of this process."""
 
     def __init__(
-        self, *, cwd: str | None, env: Mapping[str, str] | None, stdin: int | WorkerTerminal | None
+        self,
+        *,
+        cwd: str | None,
+        env: Mapping[str, str] | None,
+        stdin: WorkerInput | WorkerTerminal | None,
     ) -> None:
         self._cwd = cwd
         self._env = env
@@ -120,10 +125,12 @@ class TrustedStart:
         """Start one; the signature is that of `_worker.start.Start`."""
         stdin = self._stdin
         if isinstance(stdin, WorkerTerminal):
-            stdin = stdin.attach(os.openpty)
+            descriptor = stdin.attach(os.openpty)
+        else:
+            descriptor = subprocess.DEVNULL if stdin is None else stdin.fileno()
         process = subprocess.Popen(
             make_argv(channel, control),
-            stdin=subprocess.DEVNULL if stdin is None else stdin,
+            stdin=descriptor,
             stdout=stdout,
             stderr=stderr,
             pass_fds=(channel, control),
@@ -137,6 +144,10 @@ class TrustedStart:
             process.kill()
             process.wait()
             raise
+
+    def without_stdin(self) -> TrustedStart:
+        """Return what starts the same workers with nothing to read."""
+        return TrustedStart(cwd=self._cwd, env=self._env, stdin=None)
 
     @staticmethod
     def probe(
@@ -156,7 +167,7 @@ class JailedStart:
         *,
         cwd: str | None,
         env: Mapping[str, str] | None,
-        stdin: int | WorkerTerminal | None,
+        stdin: WorkerInput | WorkerTerminal | None,
     ) -> None:
         self._jail = jail
         self._cwd = cwd
@@ -170,14 +181,17 @@ class JailedStart:
         jail = self._jail()
         threads = thread_variables(jail.policy.limits, jail._base_env)
         stdin = self._stdin
+        descriptor: int | None
         if isinstance(stdin, WorkerTerminal):
             try:
-                stdin = stdin.attach(jail._handle.terminal)
+                descriptor = stdin.attach(jail._handle.terminal)
             except _native.NativeError as problem:
                 raise CommandError(f"no terminal for the worker: {problem}") from None
+        else:
+            descriptor = None if stdin is None else stdin.fileno()
         process = jail.spawn(
             make_argv(3, 4),
-            stdin=stdin,
+            stdin=descriptor,
             stdout=stdout,
             stderr=stderr,
             pass_fds={3: channel, 4: control},
@@ -185,6 +199,10 @@ class JailedStart:
             env={**threads, **(self._env or {})},
         )
         return JailedProcess(process)
+
+    def without_stdin(self) -> JailedStart:
+        """Return what starts the same workers with nothing to read."""
+        return JailedStart(self._jail, cwd=self._cwd, env=self._env, stdin=None)
 
 
 class JailedProcess:

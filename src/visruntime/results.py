@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from visruntime._callbacks.budget import NO_CALLS
+from visruntime._runtime.brief import brief
 from visruntime._runtime.traceback import printable, render_failure, render_frame
 from visruntime.errors import GuestError, ProtocolViolation
-from visruntime.guest.values import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,43 +20,6 @@ if TYPE_CHECKING:
     from visruntime.events import EnforcementReport, Violation
 
 __all__ = ["GuestFailure", "GuestFrame", "RunResult", "RunUsage"]
-
-
-MAX_REPR = 10_000
-"""About the longest ``repr`` of a value that is shown, in characters."""
-
-
-def brief(value: Any) -> str:
-    """``repr`` of a guest's value; of a large one only its type, for no value may break a repr."""
-    with suppress(ValueError):  # CPython writes no int of more than some thousand digits
-        if _room_after(value, MAX_REPR) >= 0:
-            return repr(value)
-    return f"<{type(value).__name__}, too large to be shown>"
-
-
-def _room_after(value: Any, room: int) -> int:
-    """How many of *room* characters are left after *value*; negative once it does not fit."""
-    kind = type(value)
-    if kind in (str, bytes, bytearray):
-        return room - (len(value) if len(value) > room else len(repr(value)))
-    if kind is int:
-        room -= value.bit_length() // 3 + 1
-        return room
-    parts: Any = ()
-    if kind is dict or kind is Record:
-        fields = value if kind is dict else value.fields
-        parts = (part for pair in fields.items() for part in pair)
-        if kind is Record:
-            room = _room_after(value.type_name, room)
-    elif kind in (list, tuple, set, frozenset):
-        parts = value
-    else:
-        room -= len(repr(value))
-    for part in parts:
-        if room < 0:
-            break
-        room = _room_after(part, room - 1)
-    return room
 
 
 class RunUsage:

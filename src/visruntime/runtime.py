@@ -23,7 +23,8 @@ from visruntime._runtime.request import variables
 from visruntime._runtime.session import RuntimeSession
 from visruntime._runtime.shared import Shared
 from visruntime._worker.confinement import WorkerConfinement, trusted_report
-from visruntime._worker.terminal import check_stdin
+from visruntime._worker.standard_input import check_stdin
+from visruntime._worker.terminal import WorkerTerminal
 from visruntime._worker.tls import TlsSettings
 from visruntime._worker.zygote import Zygote, check_preload
 from visruntime.displays import Display
@@ -91,8 +92,10 @@ class TrustedRuntime(RuntimeSession):
                 are to trust, or ``"system"`` for the host's; as they come by default.
             cwd: working directory of the worker; the host's by default.
             env: its environment variables; the host's by default.
-            stdin: descriptor that becomes its standard input, or ``"pty"`` for a terminal on which
-                `type_text` types; ``"empty"`` by default.
+            stdin: descriptor whose file becomes its standard input, or ``"pty"`` for a terminal on
+                which `type_text` types; ``"empty"`` by default. The runtime duplicates the
+                descriptor, which may be closed; a worker that takes the place of another one
+                reads on in the same file.
             output: bytes of stdout and of stderr kept of one run; ``None`` for all.
             preload: as for `Runtime`.
 
@@ -117,7 +120,7 @@ class TrustedRuntime(RuntimeSession):
         self._harden = False
         self._output_limit = output
         self._interpreter = find_interpreter(python, environment=environment, probe=start.probe)
-        self._shared = Shared(self)
+        self._shared = Shared(self, stdin=self._stdin)
         self._shared.zygote = _zygote(self, preload)
         self._no_jail = trusted_report(self._tls.clauses())
 
@@ -164,8 +167,10 @@ class Runtime(RuntimeSession):
                 are to trust, or ``"system"`` for the host's; as they come by default.
             cwd: working directory of the worker; as ``Jail.spawn`` by default.
             env: more environment variables.
-            stdin: descriptor that becomes its standard input, or ``"pty"`` for a terminal on which
-                `type_text` types; ``"empty"`` by default.
+            stdin: descriptor whose file becomes its standard input, or ``"pty"`` for a terminal on
+                which `type_text` types; ``"empty"`` by default. The runtime duplicates the
+                descriptor, which may be closed; a worker that takes the place of another one
+                reads on in the same file.
             backend: what builds the jail, as in ``Jail``; nothing for a jail given.
             processes: ``False`` for a worker that starts no other process; the kernel holds that.
             ctypes: ``False`` for one that imports no ``_ctypes``. The worker's audit hook refuses
@@ -176,7 +181,8 @@ class Runtime(RuntimeSession):
                 and each worker of this runtime is a copy of it, made in a few milliseconds:
                 the first, the one after `reset`, and the one after a worker that was ended.
                 Numeric libraries get one thread. All copies share the hash secret. Not with
-                ``processes=False``: the filter that refuses processes refuses copies, too.
+                ``processes=False``: the filter that refuses processes refuses copies, too. Nor
+                with ``stdin="pty"``, which would be one terminal for all of them.
 
         Raises:
             PolicyError: the interpreter cannot be a worker, or *ca* cannot be used, under
@@ -219,9 +225,9 @@ class Runtime(RuntimeSession):
         elif self._tls.grants:
             _refuse_denied(self._policy, self._tls.grants)
         if isinstance(policy, Jail):
-            self._shared = Shared(self, jail=policy)
+            self._shared = Shared(self, jail=policy, stdin=self._stdin)
         else:
-            self._shared = Shared(self, self._open_jail)
+            self._shared = Shared(self, self._open_jail, stdin=self._stdin)
         self._start = JailedStart(
             self._shared.live_jail,
             cwd=cwd,
@@ -284,6 +290,12 @@ def _zygote(runtime: RuntimeSession, preload: Iterable[str] | None) -> Zygote | 
         raise PolicyError(
             "preload: copies of a worker are processes that it starts, which processes=False "
             "forbids; give one of the two",
+            field="preload",
+        )
+    if isinstance(runtime._stdin, WorkerTerminal):
+        raise PolicyError(
+            "preload: all copies would have one terminal, in which the next worker finds what was "
+            'typed for the last; give either preload= or stdin="pty"',
             field="preload",
         )
     return Zygote(runtime._start_worker, preload, output=runtime._output_limit)

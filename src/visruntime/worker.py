@@ -346,12 +346,15 @@ class Worker:
             try:
                 if not self._is_located:
                     self._learn_process()
-                data = self._channel.recv(CHUNK, socket.MSG_DONTWAIT)
+                # With no room for descriptors the kernel says that there were some.
+                data, _, flags, _ = self._channel.recvmsg(CHUNK, 0, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 return []
             except ConnectionResetError:
                 data = b""
             if data:
+                if flags & socket.MSG_CTRUNC:
+                    raise ProtocolViolation("the worker sent descriptors, which no frame has")
                 return self._exchange.receive(data)
             self._raise_died("the worker closed its channel and was ended")
         # The jail's answers to other threads make that descriptor readable for a moment, too.

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import sysconfig
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,7 +60,7 @@ def build() -> None:
 class SanitizedStart(TrustedStart):
     """Starts workers with the sanitizers' options."""
 
-    def __init__(self, *, cwd: str | None, env: dict[str, str] | None, stdin: int | None) -> None:
+    def __init__(self, *, cwd: str | None, env: dict[str, str] | None, stdin: Any) -> None:
         super().__init__(
             cwd=cwd, env={**(os.environ if env is None else env), **OPTIONS}, stdin=stdin
         )

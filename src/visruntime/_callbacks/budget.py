@@ -53,8 +53,9 @@ class Budget(Frozen):
 class HostCalls(Frozen):
     """What the guest's calls of host functions took in one run, measured by the host.
 
-    ``calls`` that were made, ``refused`` ones (for the budget), ``bytes`` of calls and answers as
-    encoded, and ``seconds`` in functions of the host.
+    Questions for input that a function answers (``stdin=``) are among them. ``calls`` that were
+    made, ``refused`` ones (for the budget), ``bytes`` of calls and answers as encoded, and
+    ``seconds`` in functions of the host.
     """
 
     __slots__ = ("bytes", "calls", "refused", "seconds")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Check", "Schema", "schema_of"]
+__all__ = ["Check", "Schema", "bound_keywords", "schema_of"]
 
 Check = Callable[[Any, str], None]
 """Raises TypeError where a value, named by the text, is not of the type."""
@@ -94,6 +94,17 @@ def schema_of(name: str, function: Callable[..., Any]) -> Schema | None:
     if not any(checks):
         return None
     return Schema(name, positional, by_name, rest, rest_named)
+
+
+def bound_keywords(function: Callable[..., Any]) -> frozenset[str]:
+    """Return the keywords that a `functools.partial` binds, which a caller could bind anew."""
+    import functools
+
+    bound: set[str] = set()
+    while isinstance(function, functools.partial):
+        bound.update(function.keywords)
+        function = function.func
+    return frozenset(bound)
 
 
 def resolve(annotation: Any, function: Callable[..., Any], where: str) -> Any:

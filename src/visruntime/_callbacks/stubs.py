@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from visruntime._callbacks.schema import resolve
+from visruntime._callbacks.schema import bound_keywords, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,7 +34,9 @@ def _function(name: str, function: Callable[..., Any], imports: set[str]) -> str
         imports.add("typing")
         text = "(*args: typing.Any, **kwargs: typing.Any) -> typing.Any"
     else:
-        text = _signature(name, function, signature, imports)
+        bound = bound_keywords(function)
+        shown = [p for p in signature.parameters.values() if p.name not in bound]
+        text = _signature(name, function, signature.replace(parameters=shown), imports)
     document = inspect.getdoc(function) if not isinstance(function, type) else None
     if not document:
         return f"def {name}{text}: ...\n"

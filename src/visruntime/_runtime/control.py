@@ -9,6 +9,7 @@ from visruntime._worker.terminal import WorkerTerminal
 from visruntime.errors import JailClosed, WorkerDied
 
 if TYPE_CHECKING:
+    from visruntime._worker.standard_input import WorkerInput
     from visruntime.worker import Worker
 
 __all__ = ["WorkerControl"]
@@ -18,7 +19,7 @@ class WorkerControl:
     """Interrupt, end, pause, ask and type; the part of a runtime that needs no turn."""
 
     _worker: Worker | None
-    _stdin: int | WorkerTerminal | None
+    _stdin: WorkerInput | WorkerTerminal | None
     _closed: bool
 
     def type_text(self, text: str, *, timeout: float = 5.0) -> None:

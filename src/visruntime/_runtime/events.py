@@ -6,8 +6,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from visruntime import _native
 from visruntime._runtime.traceback import printable
+from visruntime._worker.claims import read_dict
 from visruntime.denials import Denials
 from visruntime.displays import Displays
 from visruntime.errors import ProtocolViolation
@@ -156,7 +156,7 @@ class Feed:
         if self.ask is None:
             raise ProtocolViolation("the worker asked for input, which it was not offered")
         self.emit("input", prompt)
-        return callbacks.answer_question(number, self.ask, prompt, password, limit)
+        return callbacks.answer_question(number, self.ask, prompt, password, limit, len(payload))
 
     # How another thread ends the run.
 
@@ -183,7 +183,7 @@ class Feed:
 
 def _read_question(payload: bytes) -> tuple[int, str, bool]:
     try:
-        question = _native.decode(payload, max_nodes=20)
+        question = read_dict(payload, max_nodes=20)
         number, prompt, password = question["id"], question["prompt"], question["password"]
         if (type(number), type(prompt), type(password)) != (int, str, bool):
             raise TypeError("a part has the wrong type")

@@ -47,10 +47,10 @@ if TYPE_CHECKING:
     from visruntime._runtime.request import Ask
     from visruntime._runtime.shared import Shared
     from visruntime._runtime.timeouts import Timeouts
-    from visruntime._worker.start import Start
     from visruntime._worker.tls import TlsSettings
     from visruntime.environments import Interpreter
     from visruntime.events import EnforcementReport, Violation
+    from visruntime.processes import JailedStart, TrustedStart
     from visruntime.results import RunResult
 
 __all__ = ["OutputSink", "RuntimeSession"]
@@ -65,7 +65,7 @@ class RuntimeSession(WorkerControl):
     """What jailed and trusted runtimes share: everything but the start of the process."""
 
     _interpreter: Interpreter
-    _start: Start
+    _start: JailedStart | TrustedStart
     _harden: bool
     _output_limit: int | None
     _tls: TlsSettings
@@ -343,10 +343,10 @@ class RuntimeSession(WorkerControl):
         bytes: int | None = None,
         seconds: float | None = None,
     ) -> None:
-        """Limit what the guest's calls may take in each later run; ``None`` is no limit.
+        """Limit what the guest's calls, and questions for input, may take in each later run.
 
-        A call over the budget is refused with ``LimitExceeded``, without calling anything. A guest
-        that goes on in spite of very many refusals breaks the protocol.
+        ``None`` is no limit. A call over the budget is refused with ``LimitExceeded``, without
+        calling anything. A guest that goes on after very many refusals breaks the protocol.
 
         Args:
             calls: how many there may be.
@@ -455,7 +455,9 @@ class RuntimeSession(WorkerControl):
         self._callbacks = self._callbacks.copy()
         self._started = None
         if isinstance(self._stdin, WorkerTerminal):
-            self._stdin = None  # the original's, which types on it and closes it
+            # It is the original's, which types on it and closes it.
+            self._stdin = None
+            self._start = self._start.without_stdin()
         self._shared.enter(self)
 
     def close(self) -> None:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from visruntime._worker.standard_input import WorkerInput
+    from visruntime._worker.terminal import WorkerTerminal
     from visruntime._worker.zygote import Zygote
     from visruntime.jail import Jail
 
@@ -22,6 +24,7 @@ class Shared:
         owner: the first runtime; it and those that `enter` have to `leave`.
         open_jail: opens the jail; ``None`` where there is none, or it is not ours.
         jail: one that is not ours: it is never closed.
+        stdin: what their workers have as standard input; ``None`` for nothing.
     """
 
     def __init__(
@@ -30,7 +33,9 @@ class Shared:
         open_jail: Callable[[], Jail] | None = None,
         *,
         jail: Jail | None = None,
+        stdin: WorkerInput | WorkerTerminal | None = None,
     ) -> None:
+        self._stdin = stdin
         self._open_jail = open_jail
         self._process_id = os.getpid()
         self._lock = threading.Lock()
@@ -67,5 +72,7 @@ class Shared:
                 return
             if self.zygote is not None:
                 self.zygote.close()
+            if self._stdin is not None:
+                self._stdin.close()
         if self._open_jail is not None:
             self.jail.close()

@@ -142,4 +142,4 @@ def _said(copy: Worker) -> str:
 def _check_hello(copy: Worker, original: Worker, hello: dict[str, Any]) -> None:
     if any(hello.get(name) != original.hello.get(name) for name in _ALIKE):
         raise ProtocolViolation("the copy of the worker is another interpreter")
-    copy.hello = hello
+    copy.hello = {name: original.hello[name] for name in _ALIKE if name in original.hello}

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from visruntime import _native
+from visruntime._worker.claims import as_dict, read_dict
 from visruntime.errors import ProtocolViolation
 from visruntime.protocol import (
     BUFFER,
@@ -199,19 +200,19 @@ class Exchange:
                 return word, payload
         elif self._state is _STARTING and kind == HELLO:
             self._state = _BOOTING
-            return GREETING, _as_dict(payload)
+            return GREETING, _read(payload)
         elif self._state is _BOOTING and kind == RESULT:
             self._state = _IDLE
-            return READY, _as_dict(payload)
+            return READY, _read(payload)
         elif self._state is _COPIED and kind == HELLO:
             self._state = _IDLE
-            return GREETING, _as_dict(payload)
+            return GREETING, _read(payload)
         elif self._state is _FORKING and kind == FORK:
             return FORKED, self._read_refusal(payload)
         raise ProtocolViolation(_WRONG[self._state].format(NAMES[kind]))
 
     def _read_refusal(self, payload: bytes) -> str | None:
-        reply = _as_dict(payload)
+        reply = _read(payload)
         number, reason = reply.get("id"), reply.get("refused", 0)
         if type(number) is not int or number != self.run_number:
             raise ProtocolViolation("the worker answered another order to copy itself")
@@ -221,7 +222,7 @@ class Exchange:
         return reason
 
     def _read_reply(self, payload: bytes) -> dict[str, Any]:
-        reply = _as_dict(payload, self._decode)
+        reply = _read(payload, self._decode)
         number = reply.get("id")
         if type(number) is not int or number != self.run_number:
             raise ProtocolViolation("the worker replied to another run than the one under way")
@@ -240,11 +241,11 @@ _WRONG = {
 }
 
 
-def _as_dict(payload: bytes, decode: Callable[[bytes], Any] = _native.decode) -> dict[str, Any]:
+def _read(payload: bytes, decode: Callable[[bytes], dict[str, Any]] = read_dict) -> dict[str, Any]:
+    """Decode what a frame says; by default one that carries no value of the guest's."""
     try:
-        value = decode(payload)
+        return as_dict(decode(payload))
     except ValueError as problem:
         raise ProtocolViolation(f"the worker sent a malformed value: {problem}") from None
-    if type(value) is not dict:
-        raise ProtocolViolation("the worker sent something else than a reply")
-    return value
+    except TypeError:
+        raise ProtocolViolation("the worker sent something else than a reply") from None

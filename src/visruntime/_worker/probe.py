@@ -54,28 +54,44 @@ class Answer:
         """Read the answer.
 
         Raises:
-            ValueError, SyntaxError, TypeError, MemoryError, RecursionError: it cannot be a
-                worker, or says nonsense.
+            ValueError: it cannot be a worker, or says nonsense.
         """
-        from ast import literal_eval
-
         about, _, compiled = output.partition(b"\n")
         if code != 0 or len(about) > MAX_ANSWER or len(compiled) > MAX_COMPILED:
             raise ValueError(f"it ended with {code}")
-        implementation, numbers, version, gil = literal_eval(about.decode())
+        implementation, numbers, version, gil = _read_about(about)
         if implementation != "cpython":
-            raise ValueError(f"it is {implementation!s:.40}, and only CPython can be a worker")
-        if tuple(numbers) < OLDEST:
+            raise ValueError(f"it is {implementation:.40}, and only CPython can be a worker")
+        if numbers < OLDEST:
             raise ValueError(
-                f"it is CPython {'.'.join(str(int(n)) for n in numbers[:2])}, which is older than "
+                f"it is CPython {numbers[0]}.{numbers[1]}, which is older than "
                 f"{OLDEST[0]}.{OLDEST[1]}"
             )
         if not gil:
             raise ValueError("it is a free-threaded build, which needs a core of its own")
-        if type(version) is not str:
-            raise ValueError("it gives no version")
-        self.version: str = version
+        self.version = version
         self.compiled = _split(compiled)
+
+
+def _read_about(about: bytes) -> tuple[str, tuple[int, int], str, bool]:
+    """Return what it says of itself, of the agreed shape.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    from ast import literal_eval
+
+    try:
+        claim = literal_eval(about.decode())
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        raise ValueError("what it says of itself is no Python literal") from None
+    shape = (str, tuple, str, bool)
+    if type(claim) is not tuple or tuple(map(type, claim)) != shape:
+        raise ValueError("what it says of itself has not the agreed shape")
+    implementation, numbers, version, gil = claim
+    if len(numbers) != 2 or any(type(n) is not int or not 0 <= n < 1000 for n in numbers):
+        raise ValueError("its version is no pair of small numbers")
+    return implementation, numbers, version, gil
 
 
 def _split(text: bytes) -> dict[str, bytes] | None:
@@ -108,7 +124,7 @@ def ask(
         remember: keep the answer for later; only of a probe that ran in a jail.
 
     Raises:
-        ValueError and others: as `Answer`.
+        ValueError: as `Answer`.
     """
     given = marshal.dumps(sources(), 2)  # a format that every Python reads
     place = _place(program, library, given) if remember else None
@@ -149,7 +165,7 @@ def _read(place: str) -> Answer | None:
     try:
         with open(place, "rb") as file:
             return Answer(0, file.read(MAX_ANSWER + MAX_COMPILED + 1))
-    except (OSError, ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+    except (OSError, ValueError):
         return None
 
 

@@ -98,22 +98,26 @@ class Stream:
 
     def read(self) -> bool:
         """Read one chunk; False at the end of the stream."""
+        self._read()
+        return not self._end
+
+    def _read(self) -> int:
+        """Read one chunk and return its size; 0 where nothing is there, or nothing comes any more."""
         try:
             data = os.read(self.descriptor, CHUNK)
         except BlockingIOError:
-            return True
+            return 0
         if not data:
             self._end = True
-            return False
+            return 0
         self.capture.add(data)
         if self._sink is not None:
             self._sink(self.name, data)
-        return True
+        return len(data)
 
     def drain(self) -> None:
         """Read what is in the pipe at this moment and no more."""
         pending = struct.unpack("i", fcntl.ioctl(self.descriptor, termios.FIONREAD, b"\0\0\0\0"))[0]
-        while pending > 0 and not self._end:
-            pending -= CHUNK
-            if not self.read():
-                break
+        # A guest can have each read end where one of its writes did (O_DIRECT, see pipe(2)).
+        while pending > 0 and (size := self._read()):
+            pending -= size

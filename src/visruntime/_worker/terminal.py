@@ -9,12 +9,10 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from visruntime._arguments import check_whole
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["WorkerTerminal", "check_stdin"]
+__all__ = ["WorkerTerminal"]
 
 MAX_LINE = 4_000
 """Bytes of one line; the kernel takes 4,095 of a line on a terminal and drops the rest."""
@@ -85,27 +83,3 @@ class WorkerTerminal:
         for descriptor in (ours, theirs):
             if descriptor >= 0:
                 os.close(descriptor)
-
-
-def check_stdin(stdin: int | str | None) -> int | WorkerTerminal | None:
-    """Read the ``stdin=`` of a runtime.
-
-    Raises:
-        ValueError: it is text that names no mode, or a number that is no open descriptor.
-        TypeError: it is neither text nor a number.
-    """
-    if stdin is None or stdin == "empty":
-        return None
-    if stdin == "pty":
-        return WorkerTerminal()
-    if isinstance(stdin, str):
-        raise ValueError(  # noqa: TRY004 (text is right, this one is not)
-            f'stdin: {stdin[:100]!r} is neither a descriptor nor "empty" nor "pty"; text for one run '
-            "goes to run(stdin=...)"
-        )
-    check_whole(stdin, "stdin", 0)
-    try:
-        os.fstat(stdin)
-    except OSError:
-        raise ValueError(f"stdin: {stdin} is no descriptor that is open here") from None
-    return stdin

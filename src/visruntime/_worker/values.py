@@ -15,6 +15,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from visruntime import _native
+from visruntime._worker.claims import read_dict
 from visruntime.errors import ProtocolViolation
 from visruntime.guest.arrays import Array, convert_array, reduce_array, reduce_stored
 from visruntime.guest.values import BUILDERS, reduce_value
@@ -197,7 +198,7 @@ def _answer(number: int, value: int | None, error: tuple[str, str, dict[str, Any
 
 def _read_wish(payload: bytes) -> tuple[int, int]:
     try:
-        wish = _native.decode(payload, max_nodes=20)
+        wish = read_dict(payload, max_nodes=20)
         number, size = wish["id"], wish["size"]
     except (ValueError, TypeError, KeyError) as problem:
         raise ProtocolViolation(f"the worker asked for memory wrongly: {problem}") from None

@@ -49,9 +49,14 @@ def main(words: Sequence[str]) -> int:
     parser.flag(
         "--confinement",
         action="store_true",
-        help="try known ways out of a jail in a Python worker, and say which layer stopped each",
+        help="try known ways out of a jail in a Python worker, and say which layer stopped each; as a "
+        "control each is also tried WITHOUT a jail, with your rights, on files made for it",
     )
-    parser.flag("--python", metavar="PATH", help="interpreter of that worker")
+    parser.flag(
+        "--python",
+        metavar="PATH",
+        help="interpreter of both workers: it runs without a jail too, so name only one that you trust",
+    )
     options, rest = parser.split(words)
     if rest:
         raise Refusal(f"doctor takes no {rest[0]!a}")

@@ -58,7 +58,8 @@ def check_confinement(
     Args:
         policy: a policy to be tried, with the clauses that the attempts are about on top; what
             it grants is of course not stopped. By default one that grants nothing else.
-        python: interpreter of the worker; the host's own by default.
+        python: interpreter of the worker; the host's own by default. The control of each attempt is
+            made with it in a worker without a jail, so it must be one that you trust.
         backend: what builds the jail, as in `Jail`.
         folder: where the files for it are made, in a folder that is removed afterwards; by
             default where temporary files are.

@@ -158,22 +158,43 @@ class Table:
         return f"<Table, {len(self.data)} bytes of Arrow IPC>"
 
     def to_arrow(self) -> Any:
-        """Return it as a ``pyarrow.Table`` over the same memory; needs pyarrow.
+        """Return it as a ``pyarrow.Table`` over the same memory; needs pyarrow 14.0.1 or newer.
+
+        Older ones run code that a table brings along (CVE-2023-47248), so they get none.
 
         Raises:
-            ImportError: there is no pyarrow here.
+            ImportError: there is no pyarrow here, or an older one.
             ValueError: the data is no valid stream (``pyarrow.ArrowInvalid`` is one).
         """
         import pyarrow
 
+        if _release(pyarrow.__version__) < _SAFE_ARROW:
+            raise ImportError(
+                f"pyarrow {pyarrow.__version__} unpickles what a table brings along "
+                "(CVE-2023-47248); install pyarrow 14.0.1 or newer"
+            )
         with pyarrow.ipc.open_stream(pyarrow.py_buffer(self.data)) as stream:
             table = stream.read_all()
         table.validate(full=True)
         return table
 
     def to_pandas(self) -> Any:
-        """Return it as a ``pandas.DataFrame``; needs pyarrow and pandas."""
+        """Return it as a ``pandas.DataFrame``; needs pandas, and pyarrow as :meth:`to_arrow`."""
         return self.to_arrow().to_pandas()
+
+
+_SAFE_ARROW = (14, 0, 1)
+"""The first pyarrow that does not unpickle the metadata of a schema unasked."""
+
+
+def _release(version: object) -> tuple[int, ...]:
+    """The first three numbers of a version; what is not understood is older than everything."""
+    numbers = []
+    for part in str(version).split(".")[:3]:
+        if not part.isascii() or not part.isdigit():
+            break
+        numbers.append(int(part))
+    return tuple(numbers)
 
 
 # ---- taking apart ----
