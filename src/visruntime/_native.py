@@ -613,9 +613,8 @@ class Capture:
         size = lib.vj_capture_size(self._capture)
         if not size:
             return b""
-        room = bytearray(size)
-        lib.vj_capture_copy(self._capture, ffi.from_buffer(room))
-        return bytes(room)
+        kept: bytes = ffi.buffer(lib.vj_capture_bytes(self._capture), size)[:]
+        return kept
 
     def total(self) -> int:
         """Return how many bytes came in all."""
