@@ -98,6 +98,7 @@ def _check(status: int, error: Any) -> None:
 
 RULE = struct.Struct("@PII")
 FACT = struct.Struct("@PIIIIQQ")
+PLAN_GUEST_AT: int = lib.VJ_PLAN_GUEST_AT
 EXTRA = struct.Struct("@IIPP")
 """vj_rule, vj_fact and vj_extra; the tests compare them with the compiler's layout."""
 
