@@ -19,6 +19,7 @@ const char *vj_stage_name(uint32_t stage);
 
 /* ---- policy ---- */
 typedef int... vj_right;
+#define VJ_PLAN_GUEST_AT           ...
 #define VJ_RULE_PRIVATE            ...
 #define VJ_RULE_GRANT              ...
 #define VJ_RULE_HELD               ...
@@ -199,7 +200,7 @@ vj_capture *vj_capture_new(int descriptor, uint64_t limit);
 void vj_capture_free(vj_capture *capture);
 uint64_t vj_capture_total(const vj_capture *capture);
 uint64_t vj_capture_size(const vj_capture *capture);
-void vj_capture_copy(const vj_capture *capture, char *to);
+const char *vj_capture_bytes(vj_capture *capture);
 vj_status vj_run_communicate(vj_run *run, const char *input, uint64_t input_size,
                              uint64_t *input_offset, int *input_descriptor,
                              vj_capture *output, vj_capture *errors, int64_t timeout_ns,

@@ -235,21 +235,29 @@ static int is_helper(const vj_setup *setup, long pid) {
     return 0;
 }
 
+static int has_no_child(void) {
+    long pid;
+    do {
+        pid = sys(SYS_wait4, -1, 0, WNOHANG, 0);
+    } while (pid > 0);
+    return pid == -ECHILD;
+}
+
 // The end of pid 1 is the end of its namespace. Where there is none, the keepers and
-// what they have started are ended one by one.
+// what they have started are ended one by one. Mostly only keepers are left, and every
+// process of the host need not be looked at for that; whatever else there was is then
+// a child of this process, which goes on until it has none.
 _Noreturn static void leave(const vj_setup *setup, int signals, int code) {
     int on_host = setup->plan->backend == VJ_BACKEND_LANDLOCK;
     for (int turn = 0; on_host && turn < END_TURNS; turn++) {
-        vj_tree_kill((vj_spared){0}, turn == 0);
-        long pid;
-        do {
-            pid = sys(SYS_wait4, -1, 0, WNOHANG, 0);
-        } while (pid > 0);
-        if (pid == -ECHILD) break;
+        int only_keepers = turn == 0 && vj_tree_kill_leaves();
+        if (!only_keepers) vj_tree_kill((vj_spared){0}, turn == 0);
+        if (has_no_child()) break;
         struct pollfd wait = {.fd = signals, .events = POLLIN};
         struct __kernel_timespec timeout = {.tv_nsec = END_WAIT_NS};
         sys(SYS_ppoll, &wait, 1, &timeout, 0, SIGNAL_SET_SIZE);
         vj_signals_drain(signals);
+        if (has_no_child()) break;
     }
     vj_exit_process(code);
 }

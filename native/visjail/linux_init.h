@@ -57,8 +57,9 @@ typedef struct {
     // Mount ids of the masks over folders that were closed to this process.
     uint64_t covers[VJ_COVERS_MAX];
     uint32_t cover_count;
-    vj_watch *watch;   // shared by the keepers; NULL where nothing is watched
-    int shared_memory; // whether System V shared memory has its limit
+    char made[VJ_PATH_MAX]; // a directory of the new root that is known to be there
+    vj_watch *watch;        // shared by the keepers; NULL where nothing is watched
+    int shared_memory;      // whether System V shared memory has its limit
 } vj_setup;
 
 // Report and end. `error` is a negative errno, as the kernel returned it.

@@ -32,9 +32,12 @@
 
 // One empty file of mode 000 is bound, read-only, over each denied file: it can
 // neither be opened nor changed nor given another mode. It lives in the jail's
-// own /dev, which every jail has, and loses its name when /dev is sealed.
-#define DEVICES   "/dev"
-#define MASK_NAME DEVICES "/.mask"
+// own /dev, which every jail has, and loses its name when /dev is sealed. So does an
+// empty folder, for the denied folders in which nothing is opened again: a file system
+// for each would cost several times as much, here and when the jail ends.
+#define DEVICES     "/dev"
+#define MASK_NAME   DEVICES "/.mask"
+#define MASK_FOLDER DEVICES "/.masks"
 
 static const char *path_of(const vj_setup *setup, const vj_operation *operation) {
     return vj_plan_string(setup->plan, operation->path);
@@ -139,6 +142,21 @@ void vj_trees_close(vj_setup *setup) {
 
 // ---- mount points ----------------------------------------------------------
 
+// Operations come in the order of their paths, so most of the directories that lead to
+// one were made for the one before: `setup->made` is the last that is known to be there.
+static int is_made(const vj_setup *setup, const char *path, size_t length) {
+    return !memcmp(setup->made, path, length) &&
+           (setup->made[length] == '/' || !setup->made[length]);
+}
+
+// What was made below `path` is out of sight once something is mounted there.
+static void forget_below(vj_setup *setup, const char *path) {
+    size_t length = strlen(path);
+    if (length == 1 || (is_made(setup, path, length) && setup->made[length])) {
+        setup->made[0] = 0;
+    }
+}
+
 // Make the directories that lead to `path` (and `path` itself with `last`).
 // Only called where the plan says that they lie on a tmpfs of the jail.
 static void make_directories(vj_setup *setup, const char *path, int last) {
@@ -147,16 +165,22 @@ static void make_directories(vj_setup *setup, const char *path, int last) {
     if (length >= sizeof prefix)
         vj_setup_fail(setup, VJ_STAGE_MOUNT_POINT, -ENAMETOOLONG);
     memcpy(prefix, path, length + 1);
-    for (size_t i = 1; i <= length; i++) {
+    size_t end = 0; // of the last directory on the way
+    for (size_t i = 2; i <= length; i++) {
         if (prefix[i] && prefix[i] != '/') continue;
         if (!prefix[i] && !last) break;
+        end = i;
+        if (is_made(setup, path, i)) continue;
         prefix[i] = 0;
-        long result = i > 1 ? sys(SYS_mkdirat, setup->root, prefix + 1, 0755) : 0;
+        long result = sys(SYS_mkdirat, setup->root, prefix + 1, 0755);
         if (result < 0 && result != -EEXIST) {
             vj_setup_fail(setup, VJ_STAGE_MOUNT_POINT, result);
         }
         prefix[i] = path[i];
     }
+    if (!end) return;
+    memcpy(setup->made, path, end);
+    setup->made[end] = 0;
 }
 
 static int open_point(vj_setup *setup, const char *path) {
@@ -174,16 +198,6 @@ static void attach_at(vj_setup *setup, int tree, int point) {
 static void attach(vj_setup *setup, int tree, const char *path) {
     VJ_AUTO_FD point = open_point(setup, path);
     attach_at(setup, tree, point);
-}
-
-// Where a mask goes. An object of the host must be the one that the policy was
-// compiled for: a mask over another one would leave it bare.
-static int open_target(vj_setup *setup, const vj_operation *operation) {
-    int point = open_point(setup, path_of(setup, operation));
-    if (operation->inode && same_object(point, operation) < 0) {
-        vj_setup_fail(setup, VJ_STAGE_SOURCE_CHANGED, -ESTALE);
-    }
-    return point;
 }
 
 static void write_file(vj_setup *setup, const char *path, const void *data, size_t size,
@@ -237,10 +251,20 @@ static int is_out_of_reach(vj_setup *setup, const char *path) {
     }
 }
 
+// The place at `path`, or -1 where it is out of reach.
+static int open_in_reach(vj_setup *setup, const char *path) {
+    long point = vj_open_no_links(setup->root, relative(path));
+    if (point >= 0) return (int)point;
+    return is_out_of_reach(setup, path) ? -1 : open_point(setup, path);
+}
+
 static void seal(vj_setup *setup, const char *path) {
-    if (is_out_of_reach(setup, path)) return; // as its mask was
-    sys(SYS_unlinkat, setup->root, relative(MASK_NAME), 0);
-    VJ_AUTO_FD point = open_point(setup, path);
+    VJ_AUTO_FD point = open_in_reach(setup, path);
+    if (point < 0) return; // as its mask was
+    if (!memcmp(path, DEVICES, sizeof DEVICES)) {
+        sys(SYS_unlinkat, setup->root, relative(MASK_NAME), 0);
+        sys(SYS_unlinkat, setup->root, relative(MASK_FOLDER), AT_REMOVEDIR);
+    }
     struct mount_attr attributes = {.attr_set = MOUNT_ATTR_RDONLY};
     long result =
         sys(SYS_mount_setattr, point, "", AT_EMPTY_PATH, &attributes, sizeof attributes);
@@ -277,6 +301,7 @@ static void cover(vj_setup *setup, int folder, const char *path) {
         vj_setup_fail(setup, VJ_STAGE_MOUNT_POINT, -E2BIG);
     }
     mount_tmpfs(setup, folder, 0, 65536, MS_NOEXEC);
+    forget_below(setup, path);
     VJ_AUTO_FD mask = open_point(setup, path);
     struct mount_attr attributes = {.attr_set = MOUNT_ATTR_RDONLY};
     long result =
@@ -307,14 +332,18 @@ static void do_root(vj_setup *setup, const vj_operation *operation, int tree) {
     setup->root = (int)root;
 }
 
+static int is_missing(vj_setup *setup, const char *path) {
+    VJ_AUTO_FD present = (int)vj_open_no_links(setup->root, relative(path));
+    return present < 0;
+}
+
 static void do_bind(vj_setup *setup, const vj_operation *operation, int tree) {
     const char *path = path_of(setup, operation);
     if ((operation->flags & VJ_BIND_NARROWS) && is_out_of_reach(setup, path)) return;
     if (operation->flags & VJ_BIND_MAKE_POINT) {
         int is_file = (operation->flags & VJ_BIND_FILE) != 0;
         make_directories(setup, path, !is_file);
-        VJ_AUTO_FD present = (int)vj_open_no_links(setup->root, relative(path));
-        if (is_file && present < 0) write_file(setup, path, 0, 0, 0644);
+        if (is_file && is_missing(setup, path)) write_file(setup, path, 0, 0, 0644);
     }
     attach(setup, tree, path);
 }
@@ -325,18 +354,19 @@ static void do_copy(vj_setup *setup, const vj_operation *operation, int source) 
     make_directories(setup, path, 0);
     size_t size = 0;
     while (size < sizeof data) {
-        long count = sys(SYS_read, source, data + size, sizeof data - size);
+        size_t room = sizeof data - size;
+        long count = sys(SYS_read, source, data + size, room);
         if (count < 0) vj_setup_fail(setup, VJ_STAGE_SOURCE, count);
-        if (count == 0) break;
         size += (size_t)count;
+        if ((size_t)count < room) break; // of a file, the end
     }
     // Longer than this is no file that belongs into a minimal root.
     if (size == sizeof data) vj_setup_fail(setup, VJ_STAGE_SOURCE, -EFBIG);
     write_file(setup, path, data, size, 0644);
 }
 
-static void mask_file(vj_setup *setup, int point) {
-    long tree = sys(SYS_open_tree, setup->root, relative(MASK_NAME),
+static void mask_by(vj_setup *setup, const char *name, int point) {
+    long tree = sys(SYS_open_tree, setup->root, relative(name),
                     OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
     if (tree < 0) vj_setup_fail(setup, VJ_STAGE_MOUNT, tree);
     VJ_AUTO_FD mask = (int)tree;
@@ -351,16 +381,19 @@ static void mask_file(vj_setup *setup, int point) {
     attach_at(setup, mask, point);
 }
 
-static void do_mask_file(vj_setup *setup, const vj_operation *operation) {
-    if (is_out_of_reach(setup, path_of(setup, operation))) return;
-    VJ_AUTO_FD point = open_target(setup, operation);
-    mask_file(setup, point);
-}
-
-static void do_mask_directory(vj_setup *setup, const vj_operation *operation) {
-    if (is_out_of_reach(setup, path_of(setup, operation))) return;
-    VJ_AUTO_FD point = open_target(setup, operation);
-    mount_tmpfs(setup, point, operation->mode, 1u << 20, MS_NOEXEC);
+// An object of the host must be the one that the policy was compiled for: a mask over
+// another one would leave it bare.
+static void do_mask(vj_setup *setup, const vj_operation *operation) {
+    VJ_AUTO_FD point = open_in_reach(setup, path_of(setup, operation));
+    if (point < 0) return;
+    if (operation->inode && same_object(point, operation) < 0) {
+        vj_setup_fail(setup, VJ_STAGE_SOURCE_CHANGED, -ESTALE);
+    }
+    if (operation->kind == VJ_OPERATION_MASK_FILE) mask_by(setup, MASK_NAME, point);
+    else if (!operation->mode) mask_by(setup, MASK_FOLDER, point);
+    // One through which something is reached gets a place of its own, for what leads
+    // there.
+    else mount_tmpfs(setup, point, operation->mode, 1u << 20, MS_NOEXEC);
 }
 
 // All private places are directories of one tmpfs, so that its size bounds
@@ -484,13 +517,15 @@ static void do_devices(vj_setup *setup) {
     VJ_AUTO_FD mounted = open_point(setup, DEVICES "/pts");
     bind_device(setup, mounted, "ptmx", mounted, "ptmx");
     write_file(setup, MASK_NAME, 0, 0, 0);
+    long result = sys(SYS_mkdirat, setup->root, relative(MASK_FOLDER), 0);
+    if (result < 0) vj_setup_fail(setup, VJ_STAGE_DEVICES, result);
 }
 
 static void mask_in_proc(vj_setup *setup, int proc, const char *name) {
     VJ_AUTO_FD present = (int)vj_open_no_links(proc, name);
     if (present == -ENOENT) return; // not built into this kernel
     if (present < 0) vj_setup_fail(setup, VJ_STAGE_PROC, present);
-    mask_file(setup, present);
+    mask_by(setup, MASK_NAME, present);
 }
 
 static void read_only_in_proc(vj_setup *setup, int proc, const char *name) {
@@ -569,8 +604,8 @@ static void do_operation(vj_setup *setup, uint32_t index) {
         break;
     case VJ_OPERATION_COPY: do_copy(setup, operation, setup->trees[index]); break;
     case VJ_OPERATION_BIND: do_bind(setup, operation, setup->trees[index]); break;
-    case VJ_OPERATION_MASK_DIRECTORY: do_mask_directory(setup, operation); break;
-    case VJ_OPERATION_MASK_FILE: do_mask_file(setup, operation); break;
+    case VJ_OPERATION_MASK_DIRECTORY:
+    case VJ_OPERATION_MASK_FILE: do_mask(setup, operation); break;
     case VJ_OPERATION_SCRATCH: do_scratch(setup, index); break;
     case VJ_OPERATION_SCRATCH_PLACE:
         do_place(setup, operation, setup->trees[index]);
@@ -586,6 +621,7 @@ static void do_operation(vj_setup *setup, uint32_t index) {
     case VJ_OPERATION_HOST_PORT: break; // for linux_ports.c
     case VJ_OPERATION_END: vj_setup_fail(setup, VJ_STAGE_PLAN, -EINVAL);
     }
+    forget_below(setup, path);
 }
 
 // What is visible at each path must be what the policy was compiled for.
@@ -598,8 +634,8 @@ static void verify(vj_setup *setup) {
         setup->failed_index = (int32_t)i;
         const char *path = path_of(setup, &operations[i]);
         int narrows = (operations[i].flags & VJ_BIND_NARROWS) != 0;
-        if ((masks || narrows) && is_out_of_reach(setup, path)) continue;
         VJ_AUTO_FD visible = (int)vj_open_no_links(setup->root, relative(path));
+        if (visible < 0 && (masks || narrows) && is_out_of_reach(setup, path)) continue;
         if (narrows && visible >= 0 && is_covered(setup, visible)) continue;
         // Below a mask of mode 000 nothing can be looked up, by us neither.
         if (visible < 0) vj_setup_fail(setup, VJ_STAGE_VERIFY, visible);

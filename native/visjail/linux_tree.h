@@ -24,6 +24,11 @@ void vj_tree_on_host(void);
 // yet killed by an earlier call; the `first` of several calls remembers none.
 uint32_t vj_tree_kill(vj_spared spared, int first);
 
+// Send SIGKILL to all children of the caller, if none of them has children. Returns 0,
+// with nothing sent, where one has, or where the kernel does not tell. Each has one
+// thread.
+int vj_tree_kill_leaves(void);
+
 // Whether any descendant is left that has not ended.
 int vj_tree_is_left(vj_spared spared);
 

@@ -174,6 +174,8 @@ typedef struct {
     vj_tree_limits tree;
 } vj_plan;
 
+#define VJ_PLAN_GUEST_AT offsetof(vj_plan, guest_id)
+
 // Check a block before anything in it is used: sizes, kinds, and that every
 // string ends inside the block. Returns 0, or the offset of what is wrong + 1.
 uint32_t vj_plan_check(const void *block, size_t size);

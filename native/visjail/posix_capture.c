@@ -23,6 +23,12 @@
 // is read into this ring, and one that the processor's cache cannot hold halves the
 // speed.
 #define RING_SIZE (1u << 20)
+// Beyond this much a stream is a flood: what counts then is the speed of its writer,
+// which is woken and put to sleep for each piece that a fast reader takes. So the pipe
+// gets wider, and a reader that found little in it looks away for a moment.
+#define FLOOD     (1u << 20)
+#define LITTLE    (1u << 17) // a quarter of the wide pipe
+#define MOMENT_NS 20000      // the kernel adds its slack of 50 us
 
 // A writer may put its end of a pipe into packet mode (O_DIRECT, pipe(2)): each read then
 // takes one packet, and what does not fit is gone and counted nowhere. A packet is no
@@ -37,7 +43,10 @@ struct vj_capture {
     uint64_t total;
     char *bytes;
     uint64_t capacity;
-    size_t packet; // of this machine
+    uint64_t origin; // where the ring began when it was last put in order
+    size_t packet;   // of this machine
+    bool floods;
+    bool wide; // is a pipe that holds more than others
     char spill[PACKET_MOST];
 };
 
@@ -47,8 +56,9 @@ vj_capture *vj_capture_new(int descriptor, uint64_t limit) {
     if (!capture) return NULL;
     capture->descriptor = descriptor;
     capture->limit = limit < 2 ? 2 : limit;
-    capture->total = capture->capacity = 0;
+    capture->total = capture->capacity = capture->origin = 0;
     capture->bytes = NULL;
+    capture->floods = capture->wide = false;
     long page = sysconf(_SC_PAGESIZE);
     capture->packet = page > 0 && page < (long)PACKET_MOST ? (size_t)page : PACKET_MOST;
     int flags = fcntl(descriptor, F_GETFL);
@@ -81,18 +91,31 @@ static uint64_t ring_size(const vj_capture *capture) {
     return half < RING_SIZE ? half : RING_SIZE;
 }
 
-void vj_capture_copy(const vj_capture *capture, char *to) {
-    uint64_t size = vj_capture_size(capture);
-    if (capture->total <= capture->limit) {
-        if (size) memcpy(to, capture->bytes, size);
-        return;
+static void reverse(char *bytes, uint64_t size) {
+    for (uint64_t i = 0; i < size / 2; i++) {
+        char byte = bytes[i];
+        bytes[i] = bytes[size - 1 - i];
+        bytes[size - 1 - i] = byte;
     }
+}
+
+// The place in the ring of the next byte, which is that of the oldest one.
+static uint64_t place_in_ring(const vj_capture *capture, uint64_t ring) {
+    return (capture->total - (capture->limit - ring) - capture->origin) % ring;
+}
+
+// In place: a second copy of what may be many megabytes would cost more than to read
+// them.
+const char *vj_capture_bytes(vj_capture *capture) {
+    if (capture->total <= capture->limit) return capture->bytes;
     uint64_t ring = ring_size(capture);
-    uint64_t head = capture->limit - ring;
-    uint64_t at = (capture->total - head) % ring;
-    memcpy(to, capture->bytes, head);
-    memcpy(to + head, capture->bytes + head + at, ring - at);
-    memcpy(to + head + ring - at, capture->bytes + head, at);
+    char *bytes = capture->bytes + (capture->limit - ring);
+    uint64_t at = place_in_ring(capture, ring);
+    reverse(bytes, at);
+    reverse(bytes + at, ring - at);
+    reverse(bytes, ring);
+    capture->origin = (capture->total - (capture->limit - ring)) % ring;
+    return capture->bytes;
 }
 
 // Where the next byte goes, and how many fit there in one piece.
@@ -101,8 +124,7 @@ static char *room(vj_capture *capture, size_t *size) {
     uint64_t end = capture->limit;
     if (at >= capture->limit) {
         uint64_t ring = ring_size(capture);
-        uint64_t head = capture->limit - ring;
-        at = head + (capture->total - head) % ring;
+        at = capture->limit - ring + place_in_ring(capture, ring);
     }
     if (at >= capture->capacity) {
         uint64_t wanted = capture->capacity ? capture->capacity * 2 : READ_SIZE;
@@ -217,6 +239,18 @@ static bool drain_rest(vj_capture *capture) {
     return true;
 }
 
+// Read what poll(2) has announced. Returns false only when memory ran out; `ahead` is set
+// when the reader of a flood was faster than its writer.
+static bool take(vj_capture *capture, bool *ahead) {
+    uint64_t before = capture->total;
+    if (!drain(capture, UINT64_MAX)) return false;
+    if (capture->total < FLOOD || !is_open(capture)) return true;
+    if (!capture->floods) capture->wide = vj_stream_widen(capture->descriptor);
+    capture->floods = true;
+    if (capture->wide && capture->total - before < LITTLE) *ahead = true;
+    return true;
+}
+
 static int slice_of(int64_t deadline) {
     if (deadline < 0) return POLL_SLICE_MS;
     int64_t left = deadline - vj_now_ns();
@@ -264,13 +298,18 @@ vj_status vj_run_communicate(vj_run *run, const char *input, uint64_t input_size
             return vj_fail(error, VJ_INTERRUPTED, VJ_STAGE_HOST, EINTR, "interrupted");
         }
         if (events[3].revents) feed(input, input_size, input_offset, input_descriptor);
+        bool ahead = false;
         for (int i = 0; i < 2; i++) {
-            if (events[1 + i].revents && !drain(captures[i], UINT64_MAX)) {
+            if (events[1 + i].revents && !take(captures[i], &ahead)) {
                 return vj_fail(error, VJ_NO_MEMORY, VJ_STAGE_HOST, ENOMEM,
                                "out of memory");
             }
         }
         readable = events[0].revents != 0;
+        if (ahead && !readable) {
+            const struct timespec moment = {.tv_nsec = MOMENT_NS};
+            nanosleep(&moment, NULL);
+        }
         // The clock counts while output floods in, too.
         int64_t now = vj_now_ns();
         if (!readable && deadline >= 0 && now >= deadline) {

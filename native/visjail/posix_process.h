@@ -102,4 +102,7 @@ bool vj_run_ended(vj_run *run, bool readable, vj_exit *result);
 void vj_jail_prepare(vj_run *run);
 int64_t vj_now_ns(void);
 
+// Let a pipe hold half a MiB. Returns false where it holds what it did.
+bool vj_stream_widen(int descriptor);
+
 #endif

@@ -1,7 +1,8 @@
 // Reading a terminal in large pieces.
 //
 // The kernel hands out 4 KiB of a terminal a read. A host that came back to its own
-// language for each would slow down what the programs write.
+// language for each would slow down what the programs write. So where whole pieces come,
+// it is waited a moment for the next ones.
 
 #include <errno.h>
 #include <poll.h>
@@ -9,7 +10,14 @@
 
 #include "posix_process.h"
 
-#define PIECE 4096
+#define PIECE     4096
+#define ENOUGH    65536
+#define MOMENT_MS 1
+
+// Whether more comes within a moment, and nothing else does.
+static bool comes(struct pollfd events[2]) {
+    return poll(events, 2, MOMENT_MS) > 0 && events[0].revents && !events[1].revents;
+}
 
 vj_status vj_terminal_read(int descriptor, int wakeup, int64_t timeout_ns, char *data,
                            uint64_t capacity, uint64_t *size, vj_error *error) {
@@ -36,6 +44,7 @@ vj_status vj_terminal_read(int descriptor, int wakeup, int64_t timeout_ns, char 
         }
         if (count < 0 && errno == EINTR) continue;
         if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+            if (*size >= PIECE && *size < ENOUGH && comes(events)) continue;
             if (*size) return VJ_OK;
             return vj_fail(error, VJ_INTERRUPTED, VJ_STAGE_HOST, EAGAIN, "no output");
         }

@@ -128,7 +128,8 @@ vj_capture *vj_capture_new(int descriptor, uint64_t limit); // takes the descrip
 void vj_capture_free(vj_capture *capture);
 uint64_t vj_capture_total(const vj_capture *capture);
 uint64_t vj_capture_size(const vj_capture *capture);
-void vj_capture_copy(const vj_capture *capture, char *to); // vj_capture_size bytes
+// vj_capture_size bytes, in order, until the next call for this capture.
+const char *vj_capture_bytes(vj_capture *capture);
 
 // Feed `input` to `input_descriptor` (closed when done; -1: none), read the
 // captures (NULL: none) and wait for the run, all at once. `*input_offset` keeps

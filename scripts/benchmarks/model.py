@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import shutil
 import statistics
@@ -70,6 +71,22 @@ def bubblewrapped(*command: str) -> dict[str, Callable[[], object]]:
         return {}
     flags = "--unshare-all --die-with-parent --ro-bind / / --proc /proc --dev /dev".split()
     return {"bubblewrap": started(BUBBLEWRAP, *flags, *command)}
+
+
+def sandlocked(*command: str) -> dict[str, Callable[[], object]]:
+    """Return sandlock as a peer, where it is installed: the host's programs, readable."""
+    try:
+        sandlock = importlib.import_module("sandlock")
+    except ImportError:
+        return {}
+    box = sandlock.Sandbox(fs_readable=["/usr", "/lib", "/lib64", "/bin", "/etc"])
+
+    def step() -> object:
+        if box.run(list(command)).exit_code != 0:
+            raise AssertionError(command)
+        return None
+
+    return {"sandlock": step}
 
 
 def policy(*, python: bool = False) -> vr.JailPolicy:

@@ -98,6 +98,7 @@ def _check(status: int, error: Any) -> None:
 
 RULE = struct.Struct("@PII")
 FACT = struct.Struct("@PIIIIQQ")
+PLAN_GUEST_AT: int = lib.VJ_PLAN_GUEST_AT
 EXTRA = struct.Struct("@IIPP")
 """vj_rule, vj_fact and vj_extra; the tests compare them with the compiler's layout."""
 
@@ -613,9 +614,8 @@ class Capture:
         size = lib.vj_capture_size(self._capture)
         if not size:
             return b""
-        room = bytearray(size)
-        lib.vj_capture_copy(self._capture, ffi.from_buffer(room))
-        return bytes(room)
+        kept: bytes = ffi.buffer(lib.vj_capture_bytes(self._capture), size)[:]
+        return kept
 
     def total(self) -> int:
         """Return how many bytes came in all."""

@@ -123,6 +123,7 @@ class Jail(JailFiles):
         self._base_env = _environment(
             policy, opened.plan.home, opened.held.environment, own_tmp=opened.plan.own_tmp
         )
+        self._environment_bytes = _in_bytes(self._base_env)
         self._meter = Meter(opened.held)
 
     # ---- running ----------------------------------------------------------------
@@ -250,7 +251,7 @@ class Jail(JailFiles):
         pass_fds: Mapping[int, int] | None = None,
         quiet: bool = False,
     ) -> JailProcess:
-        """Start *command*; with *quiet* its failure to start comes with its end."""
+        """Start *command*; with *quiet* for `run`: its failure to start comes with its end."""
         arguments = _arguments(command)
         environment = self._environment(env, pty=pty)
         wall = self.policy.limits.wall_seconds
@@ -297,6 +298,7 @@ class Jail(JailFiles):
             cpu_limit=None if limits.cpu_seconds is None else int(limits.cpu_seconds),
             limits=limits,
             explain=lambda error: self._start_error(error, request),
+            captured=quiet,
             **streams.parent,
         )
 
@@ -451,14 +453,14 @@ class Jail(JailFiles):
         return f"; the policy lets the guest not execute {real}"
 
     def _environment(self, extra: Mapping[str, str | Secret] | None, *, pty: bool) -> list[bytes]:
-        variables = self._base_env
-        if pty or extra:
-            variables = dict(variables)
-            if pty:
-                variables.setdefault("TERM", os.environ.get("TERM") or "xterm-256color")
-            if extra:
-                variables.update({k: _plain(v) for k, v in check_env(extra).items()})
-        return [os.fsencode(f"{name}={value}") for name, value in variables.items()]
+        if not pty and not extra:
+            return self._environment_bytes
+        variables = dict(self._base_env)
+        if pty:
+            variables.setdefault("TERM", os.environ.get("TERM") or "xterm-256color")
+        if extra:
+            variables.update({k: _plain(v) for k, v in check_env(extra).items()})
+        return _in_bytes(variables)
 
     def _directory(self, cwd: str | os.PathLike[str] | None) -> tuple[bytes, bool]:
         if cwd is not None:
@@ -586,6 +588,10 @@ def _environment(
     variables.update({n: os.environ[n] for n in policy.inherit_env if n in os.environ})
     variables.update({name: _plain(value) for name, value in policy.env.items()})
     return variables
+
+
+def _in_bytes(variables: Mapping[str, str]) -> list[bytes]:
+    return [os.fsencode(f"{name}={value}") for name, value in variables.items()]
 
 
 def _plain(value: str | Secret) -> str:

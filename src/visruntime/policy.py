@@ -202,7 +202,7 @@ class JailPolicy(Unsaid):
     ) -> None:
         given = (read, write, deny, deny_read, deny_write, deny_exec)
         rules, patterns = _check_rules(dict(zip(KINDS, given, strict=True)))
-        self._set(files=(), owners=MappingProxyType({}), patterns=patterns, **rules)
+        self._set(files=(), owners=MappingProxyType({}), patterns=patterns, plans={}, **rules)
         for field, paths in (("reveal", reveal), ("caches", caches)):
             self._set(**{field: _check_paths(field, paths, MAX_NAMES)})
         self._set(sockets=_check_sockets("sockets", sockets))

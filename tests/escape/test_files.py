@@ -113,6 +113,33 @@ answer([attempt(os.listdir, d), opened(d + "/k"), opened(d + "/new", os.O_CREAT 
     assert outside(text)[:2] == [0, 0]
 
 
+@pytest.mark.parametrize("grant", ["read", "write"])
+def test_denied_folders_share_nothing_that_a_guest_could_use(workspace: Path, grant: str) -> None:
+    """One mask is behind all of them: it must have no name, take nothing and not change."""
+    denied = [workspace / name for name in ("one", "two")]
+    for folder in denied:
+        folder.mkdir()
+        (folder / "secret").write_text("secret")
+    text = f"""
+one, two = {[str(folder) for folder in denied]!r}
+answer([sorted(name for name in os.listdir("/dev") if name.startswith(".")),
+    attempt(os.listdir, one), attempt(os.chdir, one), opened(one + "/secret"),
+    attempt(os.mkdir, one + "/new"), opened(one + "/new", os.O_CREAT | os.O_WRONLY),
+    attempt(os.chmod, one, 0o755), attempt(os.utime, two), attempt(os.rmdir, two),
+    attempt(os.rename, one, one + "2"), attempt(os.setxattr, one, "user.x", b"1"),
+    oct(os.stat(one).st_mode & 0o777), os.stat(one).st_dev == os.stat("/dev").st_dev])
+"""
+    assert outside(f"answer(os.listdir({str(denied[0])!r}))") == ["secret"]
+    with Jail(policy_of(**{grant: [workspace], "deny": denied})) as jail:
+        got = inside(jail, text)
+    assert got[0] == []
+    assert got[1:6] == [errno.EACCES] * 5
+    assert got[6:8] == [errno.EROFS] * 2
+    assert {*got[8:10]} <= {errno.EBUSY, errno.EROFS, errno.EXDEV}
+    assert got[10] in (errno.EROFS, errno.EACCES, errno.EPERM)
+    assert got[11:] == ["0o0", True]
+
+
 def test_a_read_grant_changes_in_no_way(workspace: Path) -> None:
     """Content, mode, times, owner, attributes and names of a read grant must stay as they are."""
     (workspace / "f").write_text("f")

@@ -1,7 +1,7 @@
 // What the host makes of messages from a jail, whatever is in them.
 //
 // sources: native/visjail/plan.c native/visjail/error.c native/visjail/posix_capture.c
-// sources: native/visjail/linux_bubblewrap.c
+// sources: native/visjail/linux_bubblewrap.c native/visjail/linux_stream.c
 // libraries: -lpthread
 //
 // A supervisor that a guest has taken over can send what it wants. The host's own

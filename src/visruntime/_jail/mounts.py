@@ -23,6 +23,7 @@ __all__ = [
     "host_mounts",
     "kernel_mounts",
     "mount_of",
+    "mount_table",
     "refuse_aliases",
     "refuse_kernel_mounts",
 ]
@@ -73,13 +74,18 @@ def _unescape(text: bytes) -> str:
     return os.fsdecode(_unescape_bytes(text))
 
 
-def host_mounts(*, all_of_them: bool = True) -> list[Mount]:
-    """Return the mounts of this process, in the order in which they were made.
+def mount_table() -> bytes:
+    """Return the mounts of this process, in the order in which they were made, as text."""
+    with open("/proc/self/mountinfo", "rb") as table:
+        return table.read()
+
+
+def host_mounts(table: bytes, *, all_of_them: bool = True) -> list[Mount]:
+    """Return the mounts of a `mount_table`.
 
     Without *all_of_them* only those that show the kernel's state.
     """
-    with open("/proc/self/mountinfo", "rb") as table:
-        lines = table.read().splitlines()
+    lines = table.splitlines()
     if not all_of_them:
         lines = [line for line in lines if _type_of(line) in KERNEL_TYPES]
     return [Mount(line) for line in lines]

@@ -7,7 +7,6 @@ and refuses what the mounts could not hold. Nothing is started here.
 from __future__ import annotations
 
 import os
-import secrets
 import stat
 from itertools import islice
 
@@ -18,6 +17,7 @@ from visruntime._jail.limits import HeldLimits
 from visruntime._jail.mounts import (
     host_mounts,
     kernel_mounts,
+    mount_table,
     refuse_aliases,
     refuse_kernel_mounts,
 )
@@ -25,12 +25,20 @@ from visruntime._jail.names import check_names, name_acts
 from visruntime._jail.owners import grouped, in_whose_name, strangers
 from visruntime._jail.ports import needs_ports, port_operations
 from visruntime._jail.protect import protect
+from visruntime._jail.remembered import (
+    Remembered,
+    accounts,
+    key_of,
+    new_guest_id,
+    recall,
+    remember,
+)
 from visruntime._jail.search import REASONS, look_through
 from visruntime._jail.sockets import check_broker, resolve_sockets, socket_tier
 from visruntime._jail.spellings import Spellings
 from visruntime._policy.decider import Decider
 from visruntime._policy.links import Resolver, check_links, real_path
-from visruntime._policy.paths import HOME, ancestors, is_within, visible
+from visruntime._policy.paths import HOME, MINIMAL_DENY, ancestors, is_within, visible
 from visruntime._policy.system_roots import SystemRoots
 from visruntime._policy.unsupported import unsupported
 from visruntime._policy.wall import Wall, find_wall
@@ -48,9 +56,6 @@ __all__ = ["JailPlan", "make_plan"]
 
 OTHER_HOME = "/tmp/home"  # noqa: S108 - inside the jail
 """HOME of the guest where `HOME` would lie in a tree of the host, in which nothing is made."""
-
-GUEST_IDS = (0x70000000, 0x7FFDFFFF)
-"""Host uids for guests of a root caller: a range that systemd's table of uids leaves unused."""
 
 MOST_COPIED_BYTES = 32768
 """Largest file of /etc that a jail gets as a copy instead of a mount."""
@@ -96,6 +101,14 @@ class JailPlan:
         self.socket_tier: str | None = None
         self.wall = Wall()
 
+    def copy(self) -> JailPlan:
+        """Return the same plan for another jail."""
+        again = JailPlan(self.backend)
+        for name in self.__slots__:
+            value = getattr(self, name)
+            setattr(again, name, value.copy() if isinstance(value, (list, dict)) else value)
+        return again
+
 
 def make_plan(
     policy: JailPolicy,
@@ -117,15 +130,13 @@ def make_plan(
         PolicyUnsupported: a clause that this version or machine cannot enforce.
         PolicyError: a path that is missing, or is not what a rule can stand on.
     """
+    limits = limits or HeldLimits(policy.limits, None)
+    key = key_of(policy, limits, implicit_read, backend)
+    plan = None if key is None else recall(policy, key)
+    if plan is not None:
+        return plan
     with Resolver() as resolver:
-        return _make_plan(
-            policy,
-            limits or HeldLimits(policy.limits, None),
-            resolver,
-            implicit_read,
-            config_files,
-            backend,
-        )
+        return _make_plan(policy, limits, resolver, implicit_read, config_files, backend, key)
 
 
 def _make_plan(
@@ -135,6 +146,7 @@ def _make_plan(
     implicit_read: Sequence[tuple[str, str]],
     config_files: Iterable[str],
     backend: str,
+    key: tuple[object, ...] | None,
 ) -> JailPlan:
     system_roots = SystemRoots() if policy.system == "minimal" else None
     minimal = system_roots.pairs if system_roots else ()
@@ -175,7 +187,8 @@ def _make_plan(
     if backend == "landlock":
         copied, system = [], _bare_system_rules(resolved)
     rules += system
-    mounts = host_mounts(all_of_them=bool(written))
+    table = mount_table()
+    mounts = host_mounts(table, all_of_them=bool(written))
     rules += _mount_rules(written, rules, mounts)
     protection = protect(
         [(kind, path) for kind, path, private, _ in rules if not private],
@@ -206,7 +219,9 @@ def _make_plan(
     rules += [(kind, path, False, True) for kind, path in findings.reopened]
     plan.wall = _wall(written, rules, resolver, protection.to_come)
     rules += [("deny_write", path, False, False) for path in plan.wall.replaced]
-    facts = _facts((*(path for _, path, _, _ in rules), *plan.wall.free), resolver)
+    looks: dict[str, os.stat_result | None] = dict.fromkeys(MINIMAL_DENY)
+    looks.update(system_roots.looks if system_roots else {})
+    facts = _facts((*(path for _, path, _, _ in rules), *plan.wall.free), resolver, looks)
     covered = (*plan.masked, *plan.secrets)
     _check_present([*plan.protected, *(path for path, _ in covered)], facts)
     plan.socket_tier = socket_tier(policy, sockets, rules, facts)
@@ -230,7 +245,7 @@ def _make_plan(
         *name_acts(plan.wall, brokered=brokered),
         *islice(_denied_paths(written, plan, rules, facts, decide), MOST_PATHS),
     ][:MOST_PATHS]
-    guest_id = GUEST_IDS[0] + secrets.randbelow(GUEST_IDS[1] - GUEST_IDS[0])
+    guest_id = 0 if os.geteuid() else new_guest_id()
     others: set[str] = set()
     if not os.geteuid():
         others = strangers(policy, written, implicit, resolver, plan.notes)
@@ -243,7 +258,7 @@ def _make_plan(
         extras=_bare_extras(plan.acts)
         if backend == "landlock"
         else [
-            *_extras(policy, resolved, resolver, plan.home, os.geteuid() or guest_id),
+            *_extras(policy, resolved, resolver, plan.home, guest_id or os.geteuid()),
             *_system_extras(system_roots, copied),
             *(("TRY", act[1:], "", ord(act[0])) for act in plan.acts),
             *port_operations(policy),
@@ -252,7 +267,7 @@ def _make_plan(
         limits=limits.process,
         tree=limits.tree,
         hostname="visruntime",
-        guest_id=0 if os.geteuid() else guest_id,
+        guest_id=guest_id,
         scratch_size=policy.limits.scratch or 0,
         private_network=policy.egress.mode != "open",
         host_root=host_root,
@@ -263,6 +278,9 @@ def _make_plan(
         free=plan.wall.free,
         backend=backend,
     )
+    found = plan.masked or plan.secrets or plan.protected or plan.wall.names
+    if key is not None and not found and (system_roots is None or system_roots.is_plain):
+        remember(policy, key, Remembered(plan.copy(), system_roots, looks, table, guest_id))
     return plan
 
 
@@ -420,8 +438,14 @@ def _wall(
 # ---- facts -----------------------------------------------------------------------
 
 
-def _facts(paths: Iterable[str], resolver: Resolver) -> dict[str, _native.Fact]:
-    """Return what stands at each path and above it; for the rules, what was found there."""
+def _facts(
+    paths: Iterable[str], resolver: Resolver, looks: dict[str, os.stat_result | None]
+) -> dict[str, _native.Fact]:
+    """Return what stands at each path and above it; for the rules, what was found there.
+
+    *looks* gets what the answers rest on.
+    """
+    looks.update(resolver.found)
     facts = {path: _fact(status) for path, status in resolver.found.items()}
     whole = set()  # folders that have a fact, and all above them
     for path in paths:
@@ -430,9 +454,11 @@ def _facts(paths: Iterable[str], resolver: Resolver) -> dict[str, _native.Fact]:
             whole.add(folder)
             for step in ancestors(folder):
                 if step not in facts:
-                    facts[step] = _fact(_status(step))
+                    looks[step] = _status(step)
+                    facts[step] = _fact(looks[step])
         if path not in facts:
-            facts[path] = _fact(_status(path))
+            looks[path] = _status(path)
+            facts[path] = _fact(looks[path])
     # A rule on a link stands for the link and for what it leads to; only that can be covered.
     for links in resolver.links.values():
         for link, _ in links:
@@ -605,12 +631,6 @@ def _own_folders(
 
 # ---- what the jail has of its own --------------------------------------------------
 
-ACCOUNTS = (
-    "root:x:0:0:root:{home}:/bin/sh\n"
-    "user:x:{id}:{id}:user:{home}:/bin/sh\n"
-    "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
-)
-GROUPS = "root:x:0:\nuser:x:{id}:\nnogroup:x:65534:\n"
 HOSTS = "127.0.0.1 localhost visruntime\n::1 localhost\n"
 
 
@@ -656,12 +676,8 @@ def _made_etc(policy: JailPolicy, home: str, user: int) -> list[tuple[str, str, 
         ("SYMLINK", "/etc/mtab", "/proc/self/mounts", 0),
         ("SYMLINK", "/var/run", "/run", 0),
     ]
-    for path, text in (
-        ("/etc/passwd", ACCOUNTS),
-        ("/etc/group", GROUPS),
-        ("/etc/hosts", HOSTS),
-    ):
-        extras.append(("FILE", path, text.format(id=user, home=home), 0))
+    for path, text in (*accounts(home, user), ("/etc/hosts", HOSTS)):
+        extras.append(("FILE", path, text, 0))
     if policy.egress.mode == "open" and os.path.isfile("/etc/resolv.conf"):
         extras.append(("COPY", "/etc/resolv.conf", "/etc/resolv.conf", 0))
     return extras

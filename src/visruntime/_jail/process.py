@@ -180,6 +180,7 @@ class JailProcess:
         stdout: int | None = None,
         stderr: int | None = None,
         master: int | None = None,
+        captured: bool = False,
     ) -> None:
         self._run = run
         self._owner = os.getpid()
@@ -198,7 +199,11 @@ class JailProcess:
         self._limits = limits
         self._explain = explain
         self._captures: tuple[_native.Capture | None, _native.Capture | None] | None = None
+        self._fed = False
         self.stdin: IO[bytes] | None = _file(stdin, "wb")
+        if captured:  # nobody but `communicate` reads them: files would only cost
+            self._captures = (self._take_in(stdout), self._take_in(stderr))
+            stdout = stderr = None
         self.stdout: IO[bytes] | None = _file(stdout, "rb")
         self.stderr: IO[bytes] | None = _file(stderr, "rb")
         self.pty: Terminal | None = None if master is None else Terminal(master)
@@ -239,9 +244,10 @@ class JailProcess:
                 self._capture(self.stdout if self.pty is None else self.pty),
                 self._capture(self.stderr),
             )
-            if self.stdin is not None:
-                self._run.feed(data, os.dup(self.stdin.fileno()))
-                self.stdin.close()
+        if not self._fed and self.stdin is not None:
+            self._run.feed(data, os.dup(self.stdin.fileno()))
+            self.stdin.close()
+        self._fed = True
         output, errors = self._captures
         if self.returncode is None:
             self._wait(output, errors, timeout, feed=True)
@@ -351,7 +357,10 @@ class JailProcess:
         descriptor = os.dup(file.fileno())
         if file is not self.pty:
             file.close()
-        return _native.Capture(descriptor, self._limit)
+        return self._take_in(descriptor)
+
+    def _take_in(self, descriptor: int | None) -> _native.Capture | None:
+        return None if descriptor is None else _native.Capture(descriptor, self._limit)
 
     def _wait(
         self,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from visruntime.policy import Rule
 
-__all__ = ["REASONS", "Findings", "look_through"]
+__all__ = ["REASONS", "Findings", "bound_elsewhere", "look_through"]
 
 MOST_ENTRIES = 5_000_000
 """Names below the grants of one policy that are looked at."""
@@ -91,7 +91,7 @@ def look_through(
     findings = Findings()
     plain = [(kind, path) for kind, path, private, _ in rules if not private]
     places = _places(written, host_root=host_root)
-    sockets = _bound_elsewhere(plain)
+    sockets = bound_elsewhere(plain)
     if not places and not sockets:
         return findings
     every = Decider([rule[:2] for rule in rules])
@@ -214,7 +214,7 @@ def _places(written: Sequence[Rule], *, host_root: bool) -> list[str]:
     return sorted(found)
 
 
-def _bound_elsewhere(plain: Sequence[tuple[str, str]]) -> list[str]:
+def bound_elsewhere(plain: Sequence[tuple[str, str]]) -> list[str]:
     """Return the sockets of this network namespace (proc(5)) in what was not looked through."""
     try:
         with open("/proc/net/unix", "rb") as table:

@@ -14,19 +14,25 @@ class SystemRoots:
     """The entries of `MINIMAL_READ` that exist.
 
     ``pairs`` has (path, real path) of each, ``links`` what those that are links say, and
-    ``status`` what stands at the real paths.
+    ``status`` what stands at the real paths. ``names`` are all in /etc, and ``looks`` what
+    stood at each path that was tried; ``is_plain`` is false where more than that was
+    looked at to follow a link.
     """
 
-    __slots__ = ("links", "pairs", "status")
+    __slots__ = ("is_plain", "links", "looks", "names", "pairs", "status")
 
     def __init__(self) -> None:
         self.pairs: list[tuple[str, str]] = []
         self.links: dict[str, str] = {}
         self.status: dict[str, os.stat_result] = {}
+        self.looks: dict[str, os.stat_result | None] = {}
+        self.is_plain = True
         try:
             names = os.listdir("/etc")
         except OSError:
             names = []
+            self.is_plain = False
+        self.names = names
         known = set(names)
         for entry in MINIMAL_READ:
             if entry.endswith("*"):
@@ -38,8 +44,9 @@ class SystemRoots:
 
     def _add(self, path: str) -> None:
         try:
-            found = os.lstat(path)
+            self.looks[path] = found = os.lstat(path)
         except OSError:
+            self.looks[path] = None
             return
         if not stat.S_ISLNK(found.st_mode):
             self.pairs.append((path, path))
@@ -52,6 +59,7 @@ class SystemRoots:
                 self.status[target] = os.lstat(target)
         except OSError:
             target = os.path.realpath(path)  # it leads nowhere, and the rule with it
+            self.is_plain = False
         self.pairs.append((path, target))
 
     def _target(self, path: str) -> str:
@@ -65,4 +73,8 @@ class SystemRoots:
             if not stat.S_ISLNK(found.st_mode):
                 self.status[near] = found
                 return near
-        return os.path.realpath(path)
+        target = os.path.realpath(path)
+        # Else by way of another link.
+        written = os.path.normpath(os.path.join(os.path.dirname(path), text))
+        self.is_plain = self.is_plain and target == written
+        return target

@@ -98,14 +98,17 @@ class Unsaid(Frozen):
     name the guest of a root caller reads it, ``None`` for nobody's: a file that narrows a
     policy gives no other identity than its owner gave.
 
+    ``plans`` are those of jails that it opened, for `visruntime._jail.remembered`.
+
     Not compared, not in the digest, not in `to_dict`. A jail keeps the files from its guests:
     what they say next time is for the owner to write.
     """
 
-    __slots__ = ("files", "owners", "patterns")
+    __slots__ = ("files", "owners", "patterns", "plans")
     files: tuple[str, ...]
     owners: Mapping[str, tuple[int, int] | None]
     patterns: Mapping[str, Pattern]
+    plans: dict[tuple[object, ...], Any]
 
 
 def _restore(cls: type[Any], values: dict[str, Any]) -> Any:
