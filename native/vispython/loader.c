@@ -3,7 +3,11 @@
 //   vispython --channel FD --control FD --core _VISCORE.so --name PYTHON [--harden]
 //             (--library LIBPYTHON --expect VERSION | --executable PYTHON) --
 //             ARGUMENTS...
+//   vispython --channel FD --control FD [--harden] -- ARGUMENTS...
+//   vispython --version
 //
+// The second form is for the copy in a platform archive: it starts the Python of that
+// archive, found from where this program itself lies, whatever folder it was unpacked to.
 // With --library (mode L) it loads libpython itself; it refuses one whose Py_GetVersion
 // differs from what the host found. With --executable (mode P) it starts a python that
 // contains its own interpreter, with the core preloaded. --name is the path that becomes
@@ -14,6 +18,8 @@
 #include "boot.h"
 
 #include <dlfcn.h>
+#include <glob.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,8 +77,45 @@ static bool parse(int argc, char **argv, options *chosen) {
     bool one_way = (chosen->library && chosen->expected_version)
                        ? !chosen->executable
                        : chosen->executable != NULL;
-    return i < argc && chosen->core && chosen->name && one_way &&
+    bool archive = !chosen->core && !chosen->name && !chosen->library &&
+                   !chosen->expected_version && !chosen->executable;
+    return i < argc && (archive || (chosen->core && chosen->name && one_way)) &&
            chosen->boot.channel >= 3 && chosen->boot.control >= 3;
+}
+
+// The one file that fits `pattern` below `root`; NULL where there is none or more than
+// one.
+static char *only(const char *root, const char *pattern) {
+    char *path = NULL, *found = NULL;
+    if (asprintf(&path, "%s/%s", root, pattern) < 0) return NULL;
+    glob_t files = {0};
+    if (glob(path, GLOB_NOSORT, NULL, &files) == 0 && files.gl_pathc == 1)
+        found = strdup(files.gl_pathv[0]);
+    globfree(&files);
+    free(path);
+    return found;
+}
+
+// Choose the Python of the archive that this program lies in: ROOT/bin/vispython. Its
+// home is found from its own path, which argv[0] becomes, and never from where it was
+// built.
+static int choose_own(options *chosen) {
+    char root[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", root, sizeof root - 1);
+    if (length <= 0) return refuse(121, "/proc/self/exe", "cannot be read");
+    root[length] = 0;
+    for (int level = 0; level < 2; level++) {
+        char *slash = strrchr(root, '/');
+        if (slash) *slash = 0;
+    }
+    if (strpbrk(root, "*?[\\")) // glob(3) would not take them as they are
+        return refuse(121, root, "the archive lies in a folder whose name is a pattern");
+    chosen->core = only(root, "lib/_viscore.abi3.so");
+    chosen->name = only(root, "python/bin/python3.[0-9]*[0-9]");
+    chosen->library = only(root, "python/lib/libpython3.[0-9]*.so.1.0");
+    if (!chosen->core || !chosen->name || !chosen->library)
+        return refuse(121, root, "is no whole archive of visruntime; name the Python");
+    return 0;
 }
 
 #define LOOK_UP(pointer, handle, symbol)                                                 \
@@ -91,7 +134,7 @@ static int run_library(options *chosen, int argc, char **argv) {
     LOOK_UP(main_function, library, "Py_BytesMain");
     if (!get_version || !main_function)
         return refuse(121, chosen->library, "exports no Py_GetVersion or Py_BytesMain");
-    if (strcmp(get_version(), chosen->expected_version) != 0)
+    if (chosen->expected_version && strcmp(get_version(), chosen->expected_version) != 0)
         return refuse(121, "libpython has another version than python", get_version());
 
     void *core = dlopen(chosen->core, RTLD_NOW | RTLD_GLOBAL);
@@ -122,11 +165,17 @@ static int run_executable(const options *chosen, char **argv) {
 
 int main(int argc, char **argv) {
     options chosen = {.boot = {.channel = -1, .control = -1}};
+    if (argc == 2 && strcmp(argv[1], "--version") == 0)
+        return puts("vispython " VIS_VERSION) < 0;
     if (!parse(argc, argv, &chosen))
         return refuse(120, "usage",
                       "vispython --channel FD --control FD --core CORE --name PYTHON "
                       "[--harden] (--library LIB --expect VERSION | --executable PYTHON) "
                       "-- ARGUMENTS...");
+    if (!chosen.core) {
+        int code = choose_own(&chosen);
+        if (code) return code;
+    }
     if (chosen.harden && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         return refuse(121, "no_new_privs", "the kernel refused it");
     // Python's argument vector: its name, then what follows "--".
