@@ -74,6 +74,7 @@ static void relocate(char *base, const Elf64_Dyn *entry) {
             table = (const Elf64_Rela *)(uintptr_t)(base + entry->d_un.d_ptr);
         if (entry->d_tag == DT_RELASZ) size = entry->d_un.d_val;
     }
+    if (!table) return;
     for (size_t i = 0; i < size / sizeof *table; i++) {
         if (ELF64_R_TYPE(table[i].r_info) != RELOCATION_OF_ITSELF) vj_exit_process(127);
         uintptr_t *pointer = (uintptr_t *)(uintptr_t)(base + table[i].r_offset);

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def shipped(pattern: str) -> Path:
-    """Return the one file of that name in ``VIS_DIST``.
+def shipped(pattern: str, *, but: str = "none") -> Path:
+    """Return the one file of that name in ``VIS_DIST``, of those without *but* in it.
 
     Without the variable the test skips, or fails under ``VIS_REQUIRE_TOOLS=1``.
     """
@@ -28,7 +28,7 @@ def shipped(pattern: str) -> Path:
         if os.environ.get("VIS_REQUIRE_TOOLS") == "1":
             pytest.fail(how)
         pytest.skip(how)
-    (found,) = Path(folder).glob(pattern)
+    (found,) = (path for path in Path(folder).glob(pattern) if but not in path.name)
     return found
 
 
@@ -41,7 +41,17 @@ def wheel() -> Path:
 @pytest.fixture(scope="session")
 def source() -> Path:
     """Return the source distribution."""
-    return shipped("visruntime-*[0-9].tar.gz")
+    return shipped("visruntime-*.tar.gz", but="-linux-")
+
+
+@pytest.fixture(scope="session")
+def archive() -> Path:
+    """Return the platform archive; the test skips where no Python was there to make it of."""
+    shipped("visruntime-*-manylinux_2_35_*.whl")
+    found = sorted(Path(os.environ["VIS_DIST"]).glob("visruntime-*-linux-*.tar.gz"))
+    if not found:
+        pytest.skip("no platform archive was packed: no CPython 3.13 with a shared library here")
+    return found[0]
 
 
 @pytest.fixture
