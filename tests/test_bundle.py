@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gzip
 import hashlib
+import json
 import os
 import tarfile
 from pathlib import Path
@@ -273,6 +274,7 @@ def test_without_an_archive_it_says_what_to_do(state: Path) -> None:
     with pytest.raises(BundleRefused, match=f"bundle install {NAME}.tar.gz"):
         Runtime(JailPolicy(), python="bundle")
     assert bundle.installed() == []
+    assert not state.exists()  # asking leaves no trace
 
 
 def test_the_command(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -283,12 +285,14 @@ def test_the_command(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bundle", "list"]) == 0
     assert main(["bundle", "verify"]) == 0
     assert main(["bundle", "verify", str(file)]) == 0
+    assert main(["version", "--json"]) == 0
     assert main(["bundle", "verify", "nothing"]) == 125
     assert main(["bundle", "remove"]) == 125
     assert main(["bundle", "list", "--sha256", "0"]) == 125
     shown = capsys.readouterr()
     lines = shown.out.splitlines()
-    assert [NAME in line for line in lines] == [True] * 4
+    assert [NAME in line for line in lines] == [True] * 5
+    assert json.loads(lines.pop())["bundles"] == [NAME]
     assert "Python 3.13.0" in lines[0]
     assert lines[2].endswith("every file is as its manifest says")
     assert [line[:12] for line in shown.err.splitlines()] == ["visruntime: "] * 4

@@ -16,7 +16,7 @@ import stat
 from visruntime._bundle.manifest import MOST_MEMBERS, NAME, Manifest
 from visruntime._bundle.ustar import members
 from visruntime._host.files import open_regular
-from visruntime._jail.protect import BUNDLES
+from visruntime._jail.protect import BUNDLES, state_folder
 from visruntime.errors import BundleRefused
 
 TYPE_CHECKING = False
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     AnyPath = str | os.PathLike[str]
 
-__all__ = ["BUNDLE", "Bundle", "find", "install", "installed", "verify"]
+__all__ = ["BUNDLE", "Bundle", "find", "install", "installed", "names", "verify"]
 
 BUNDLE = "bundle"
 """As ``python=``: the interpreter of the installed archive of this very version."""
@@ -102,7 +102,7 @@ def install(file: AnyPath, *, sha256: str | None = None) -> Bundle:
 def installed() -> list[Bundle]:
     """Return the archives that are installed here, by name; they are not verified for it."""
     bundles = []
-    for name in sorted(_names()):
+    for name in names():
         folder = os.path.join(_bundles(), name, _TREE)
         with _refusals(name):
             bundles.append(Bundle(folder, _manifest_in(folder)))
@@ -118,7 +118,7 @@ def verify(what: AnyPath) -> Bundle | Manifest:
     Raises:
         BundleRefused: one is missing, too much or different; or nothing of that name is installed.
     """
-    if isinstance(what, str) and what in _names():
+    if isinstance(what, str) and what in names():
         return _verified(what)
     if isinstance(what, str) and "/" not in what and not os.path.lexists(what):
         raise BundleRefused(
@@ -131,6 +131,15 @@ def verify(what: AnyPath) -> Bundle | Manifest:
         return manifest
 
 
+def names() -> list[str]:
+    """Return the names of the installed archives; this makes no folder where there is none."""
+    try:
+        entries = os.listdir(os.path.join(state_folder(), BUNDLES))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted(name for name in entries if name.startswith("visruntime-"))
+
+
 def find() -> Bundle:
     """Return the installed archive of this version, every file of it as it was when it was verified.
 
@@ -138,7 +147,7 @@ def find() -> Bundle:
         BundleRefused: there is none, or a file of it was changed.
     """
     name = f"visruntime-{_version()}-{_platform()}"
-    if name not in _names():
+    if name not in names():
         raise BundleRefused(
             f'python="{BUNDLE}": {name} is not installed; get the file {name}.tar.gz of this '
             f"release, and: visruntime bundle install {name}.tar.gz"
@@ -365,10 +374,6 @@ def _bundles() -> str:
     from visruntime._packages.store import private_folder
 
     return private_folder(BUNDLES)
-
-
-def _names() -> list[str]:
-    return [name for name in os.listdir(_bundles()) if name.startswith("visruntime-")]
 
 
 def _platform() -> str:

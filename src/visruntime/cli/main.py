@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-COMMANDS = ("exec", "run", "shell", "why", "doctor", "tls", "schema", "worker", "bundle")
+COMMANDS = ("exec", "run", "shell", "why", "doctor", "tls", "schema", "worker", "bundle", "version")
 
 HELP = """\
-usage: visruntime exec|run|shell|why|doctor|tls|schema|worker|bundle [OPTIONS] ...
+usage: visruntime exec|run|shell|why|doctor|tls|schema|worker|bundle|version [OPTIONS] ...
 
 Run programs and Python that you do not trust, jailed by the kernel of this machine.
 
@@ -30,6 +30,7 @@ Run programs and Python that you do not trust, jailed by the kernel of this mach
   doctor  what this machine can enforce, tried for real
   tls     why Python refuses a certificate   visruntime tls explain example.org
   bundle  a CPython of the release for workers   visruntime bundle install FILE
+  version what this is, on which system          visruntime version --json
   schema  the JSON Schema of policy files, --report and doctor --json
   worker  how a host in another language starts a Python worker, as JSON
 
