@@ -6,15 +6,38 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
+
+import visruntime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
 pytest_plugins = ["stalls"]
+
+
+def pytest_configure() -> None:
+    """Refuse to test something else than ``VIS_SUBJECT`` names.
+
+    Without the variable it is the source tree; else a wheel that is installed here, or an unpacked
+    archive whose Python runs this.
+    """
+    subject = os.environ.get("VIS_SUBJECT")
+    if not subject:
+        return
+    package = os.path.realpath(visruntime.__file__)
+    sources = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(__file__))), "src")
+    prefix = os.path.realpath(sys.base_prefix)
+    if package.startswith(sources + os.sep):
+        raise pytest.UsageError(f"VIS_SUBJECT is {subject}, and the source tree is imported")
+    if os.path.isdir(subject) and prefix != os.path.join(os.path.realpath(subject), "python"):
+        raise pytest.UsageError(f"VIS_SUBJECT is {subject}, and the Python of {prefix} runs")
+
+
 ORDINARY_UID = 1000
 
 # A runner in the background has SIGINT ignored, and every program it starts would, too.

@@ -20,7 +20,7 @@ LAYERS = {
     "runtime": (
         "runtime", "_runtime", "callbacks", "_callbacks", "displays", "aio", "executor",
         "environments", "packages", "_packages", "results", "worker", "_worker", "processes", "elf",
-        "denials", "pool",
+        "denials", "pool", "bundle", "_bundle",
     ),
     "jail": ("jail", "_jail", "network", "events"),
     "base": (

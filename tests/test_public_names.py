@@ -12,7 +12,7 @@ import pytest
 import visruntime
 
 PUBLIC = """
-Array BuiltEnvironment Canary Clause CommandError CommandFailed CommandNotExecutable
+Array BuiltEnvironment BundleRefused Canary Clause CommandError CommandFailed CommandNotExecutable
 CommandNotFound CommandResult CommandTimeout ConfinementReport CrashReport Decision Denial Display
 DoctorReport Egress EnforcementReport Environment EnvironmentNotBuilt ForkRefused Grant GuestError
 HostCalls Jail JailClosed JailExecutor JailExecutorBroken JailPolicy JailProcess JailUnavailable

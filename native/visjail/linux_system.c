@@ -2,9 +2,12 @@
 
 #include "linux_system.h"
 
+#include <elf.h>
+#include <errno.h>
 #include <linux/sched.h>
 #include <linux/time_types.h>
 #include <signal.h>
+#include <sys/mman.h>
 
 // Plain loops, kept from the optimisation that would make a loop in memcpy call
 // memcpy. (Clang has none such in a freestanding file.)
@@ -54,8 +57,59 @@ PLAIN_LOOP size_t strlen(const char *text) {
     return length;
 }
 
-// The kernel enters with the arguments on the stack; there is nothing to set up.
+// The file's own headers, where the linker put them.
+extern const Elf64_Ehdr __ehdr_start __attribute__((visibility("hidden")));
+
+#if defined(__x86_64__)
+#define RELOCATION_OF_ITSELF R_X86_64_RELATIVE
+#else
+#define RELOCATION_OF_ITSELF R_AARCH64_RELATIVE
+#endif
+
+static void relocate(char *base, const Elf64_Dyn *entry) {
+    const Elf64_Rela *table = NULL;
+    size_t size = 0;
+    for (; entry->d_tag != DT_NULL; entry++) {
+        if (entry->d_tag == DT_RELA)
+            table = (const Elf64_Rela *)(uintptr_t)(base + entry->d_un.d_ptr);
+        if (entry->d_tag == DT_RELASZ) size = entry->d_un.d_val;
+    }
+    if (!table) return;
+    for (size_t i = 0; i < size / sizeof *table; i++) {
+        if (ELF64_R_TYPE(table[i].r_info) != RELOCATION_OF_ITSELF) vj_exit_process(127);
+        uintptr_t *pointer = (uintptr_t *)(uintptr_t)(base + table[i].r_offset);
+        *pointer = (uintptr_t)(base + table[i].r_addend);
+    }
+}
+
+static void protect(uintptr_t from, uintptr_t size) {
+    const uintptr_t page = 4096;
+    uintptr_t end = (from + size) & ~(page - 1);
+    from &= ~(page - 1);
+    // A larger page (EINVAL) would hold what has to stay writable, too.
+    long result = sys(SYS_mprotect, from, end - from, PROT_READ);
+    if (result < 0 && result != -EINVAL) vj_exit_process(127);
+}
+
+// Do what a loader would: the program lies at a random address, and its tables of
+// pointers were linked for address 0. They are read-only afterwards. No table may be used
+// before. A program that was linked for fixed addresses has neither part.
+static void load_itself(void) {
+    char *base = (char *)(uintptr_t)&__ehdr_start;
+    const Elf64_Phdr *part = (const Elf64_Phdr *)(uintptr_t)(base + __ehdr_start.e_phoff);
+    const Elf64_Phdr *end = part + __ehdr_start.e_phnum;
+    for (const Elf64_Phdr *p = part; p < end; p++)
+        if (p->p_type == PT_DYNAMIC)
+            relocate(base, (const Elf64_Dyn *)(uintptr_t)(base + p->p_vaddr));
+    if (__ehdr_start.e_type != ET_DYN) return;
+    for (const Elf64_Phdr *p = part; p < end; p++)
+        if (p->p_type == PT_GNU_RELRO)
+            protect((uintptr_t)(base + p->p_vaddr), p->p_memsz);
+}
+
+// The kernel enters with the arguments on the stack.
 __attribute__((used)) _Noreturn static void enter(long *stack) {
+    load_itself();
     vj_exit_process(vj_main((int)stack[0], (char **)(stack + 1)));
 }
 

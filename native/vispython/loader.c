@@ -3,7 +3,11 @@
 //   vispython --channel FD --control FD --core _VISCORE.so --name PYTHON [--harden]
 //             (--library LIBPYTHON --expect VERSION | --executable PYTHON) --
 //             ARGUMENTS...
+//   vispython --archive --channel FD --control FD -- ARGUMENTS...
+//   vispython --version
 //
+// The second form is for the copy in a platform archive: it starts the Python of that
+// archive, found from where this program itself lies, whatever folder it was unpacked to.
 // With --library (mode L) it loads libpython itself; it refuses one whose Py_GetVersion
 // differs from what the host found. With --executable (mode P) it starts a python that
 // contains its own interpreter, with the core preloaded. --name is the path that becomes
@@ -12,6 +16,7 @@
 // It ends with 120 for wrong arguments and 121 when the interpreter cannot be started,
 // after one line on stderr that says why.
 #include "boot.h"
+#include "own_tree.h"
 
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -91,7 +96,7 @@ static int run_library(options *chosen, int argc, char **argv) {
     LOOK_UP(main_function, library, "Py_BytesMain");
     if (!get_version || !main_function)
         return refuse(121, chosen->library, "exports no Py_GetVersion or Py_BytesMain");
-    if (strcmp(get_version(), chosen->expected_version) != 0)
+    if (chosen->expected_version && strcmp(get_version(), chosen->expected_version) != 0)
         return refuse(121, "libpython has another version than python", get_version());
 
     void *core = dlopen(chosen->core, RTLD_NOW | RTLD_GLOBAL);
@@ -120,8 +125,32 @@ static int run_executable(const options *chosen, char **argv) {
     return 121;
 }
 
+static int run_archive(int argc, char **argv) {
+    options chosen = {.boot = {.channel = -1, .control = -1}};
+    vis_own_tree own = {0};
+    if (argc < 7 || strcmp(argv[2], "--channel") != 0 ||
+        !parse_descriptor(argv[3], &chosen.boot.channel) ||
+        strcmp(argv[4], "--control") != 0 ||
+        !parse_descriptor(argv[5], &chosen.boot.control) || strcmp(argv[6], "--") != 0)
+        return refuse(120, "usage",
+                      "vispython --archive --channel FD --control FD -- ARGUMENTS...");
+    const char *failure = vis_find_own_tree(&own);
+    if (failure) return refuse(121, "the archive that this lies in", failure);
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+        return refuse(121, "no_new_privs", "the kernel refused it");
+    chosen.core = own.core;
+    chosen.library = own.library;
+    char *name = strdup(own.name);
+    if (!name) return refuse(121, "cannot start", "out of memory");
+    argv[6] = name;
+    return run_library(&chosen, argc - 6, argv + 6);
+}
+
 int main(int argc, char **argv) {
     options chosen = {.boot = {.channel = -1, .control = -1}};
+    if (argc > 1 && strcmp(argv[1], "--version") == 0)
+        return puts("vispython " VIS_VERSION) < 0;
+    if (argc > 1 && strcmp(argv[1], "--archive") == 0) return run_archive(argc, argv);
     if (!parse(argc, argv, &chosen))
         return refuse(120, "usage",
                       "vispython --channel FD --control FD --core CORE --name PYTHON "

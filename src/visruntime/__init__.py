@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from visruntime.denials import Denial
     from visruntime.doctor import DoctorReport, doctor
     from visruntime.errors import (
+        BundleRefused,
         CommandError,
         CommandFailed,
         CommandNotExecutable,
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Array",
     "BuiltEnvironment",
+    "BundleRefused",
     "Canary",
     "Clause",
     "CommandError",

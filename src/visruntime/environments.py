@@ -16,7 +16,7 @@ from visruntime._policy.links import Resolver, untrusted_link
 from visruntime._worker.probe import Grant, Probe, ask
 from visruntime._worker.search import nearest, version_managers
 from visruntime.elf import Program
-from visruntime.errors import PolicyError
+from visruntime.errors import CommandNotExecutable, PolicyError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def find_interpreter(
     """Say how to start *python*, the one of a venv, or by default the host's own.
 
     Args:
-        python: path of an interpreter.
+        python: path of an interpreter; ``"bundle"``: that of the installed platform archive.
         environment: directory of a venv; not together with *python*.
         write: the write grants of the policy; no file and no link inside one is trusted, as
             is no link that an earlier guest could have made.
@@ -114,12 +114,17 @@ def find_interpreter(
     Raises:
         PolicyError: ``field`` says which argument; the message says why it cannot be used and
             what to do.
+        BundleRefused: no archive of this version is installed, or it was changed.
     """
     field = "environment" if environment is not None else "python"
     if environment is not None:
         if python is not None:
             raise PolicyError("give python= or environment=, not both", field="environment")
         python = os.path.join(check_path(environment, "environment"), "bin", "python")
+    if python == "bundle":
+        from visruntime import bundle
+
+        python = bundle.find().python
     if python is None:
         python = sys.executable
         if not python:
@@ -182,7 +187,17 @@ def interpreter_in(base: Interpreter, folder: str, write: Sequence[str]) -> Inte
 def worker_argv(
     interpreter: Interpreter, *, channel: int, control: int, harden: bool, code: str
 ) -> list[str]:
-    """The command that starts a worker; *channel* and *control* are its descriptor numbers."""
+    """The command that starts a worker; *channel* and *control* are its descriptor numbers.
+
+    Raises:
+        CommandNotExecutable: the loader has lost its run bit, as a file unpacked by a tool that
+            knows no modes has.
+    """
+    if not os.access(LOADER, os.X_OK):
+        raise CommandNotExecutable(
+            f"{LOADER} of visruntime is missing or may not be executed; reinstall visruntime with "
+            f"pip or uv, which keep the run bit, or: chmod +x {LOADER}"
+        )
     argv = [LOADER, "--channel", str(channel), "--control", str(control)]
     argv += ["--core", CORE, "--name", interpreter.name]
     if harden:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 __all__ = [
+    "BundleRefused",
     "CommandError",
     "CommandFailed",
     "CommandNotExecutable",
@@ -200,6 +201,17 @@ class ForkRefused(VisRuntimeError):
 
     The reason is the worker's claim: it has threads, say, which a fork would not copy.
     """
+
+
+class BundleRefused(VisRuntimeError):
+    """A platform archive is missing, not what its manifest says, or not for this machine.
+
+    ``archive`` is its path or name. Nothing of it was executed.
+    """
+
+    def __init__(self, message: str, *, archive: str = "") -> None:
+        super().__init__(_shown(message))
+        self.archive = archive
 
 
 class PoolExhausted(VisRuntimeError):

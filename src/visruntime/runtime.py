@@ -83,7 +83,8 @@ class TrustedRuntime(RuntimeSession):
         """Find the interpreter; the worker itself starts with the first call.
 
         Args:
-            python: interpreter; the host's own by default.
+            python: interpreter; the host's own by default. ``"bundle"`` is that of the platform
+                archive which `visruntime.bundle` has installed.
             environment: directory of a venv, instead of *python*.
             tls_strict: ``False`` accepts certificates of authorities that break RFC 5280 in
                 the ways that Python refuses since 3.13 (``ssl.VERIFY_X509_STRICT``); nothing
@@ -157,7 +158,8 @@ class Runtime(RuntimeSession):
         Args:
             policy: a policy, or an open jail in which the worker is to run. A jail given is not
                 closed with the runtime, and its policy must grant what the interpreter reads.
-            python: interpreter; the host's own by default.
+            python: interpreter; the host's own by default. ``"bundle"`` is that of the platform
+                archive which `visruntime.bundle` has installed.
             environment: directory of a venv, or an `Environment`, which is built now if it is not
                 there yet; instead of *python*.
             tls_strict: ``False`` accepts certificates of authorities that break RFC 5280 in

@@ -38,8 +38,12 @@ def init_path() -> str:
     """
     path = os.path.join(_native.BINARY_DIRECTORY, "bin", "visjail-init")
     if not os.access(path, os.X_OK):
+        there = os.path.exists(path)
         raise JailUnavailable(
-            f"{path} is missing or not executable", stage="host", fix="reinstall visruntime"
+            f"{path} {'may not be executed: its run bit is gone' if there else 'is missing'}",
+            stage="host",
+            fix="reinstall visruntime with pip or uv"
+            + (f", which keep that bit, or: chmod +x {path}" if there else ""),
         )
     return path
 

@@ -22,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["ENVIRONMENTS", "Protection", "protect", "state_folder"]
+__all__ = ["BUNDLES", "ENVIRONMENTS", "Protection", "protect", "state_folder"]
 
 PROTECTED, IMPORTED, CACHE, STATE = "protected", "imported", "cache", "state"
 """What becomes of a path in a write grant: read-only; read-only unless it is granted itself;
@@ -33,6 +33,8 @@ _HOLDS = {CACHE: ("wall",), STATE: ("wall", "broker")}
 folder, and a grant of their home must not need one."""
 ENVIRONMENTS = "environments"
 """In the state folder: what no guest may ever have a write grant in."""
+BUNDLES = "bundles"
+"""The same; what hosts themselves may run."""
 
 
 class Protection:
@@ -73,7 +75,8 @@ def protect(
     for kind, real, on_the_way, what in _host_files(config_files):
         links += [(link, real, what) for link in on_the_way]
         if kind == STATE:
-            _refuse_grants_in(os.path.join(real, ENVIRONMENTS), what, grants, decide)
+            for name in (ENVIRONMENTS, BUNDLES):
+                _refuse_grants_in(os.path.join(real, name), what, grants, decide)
         elif kind != IMPORTED:
             _refuse_grants_in(real, what, grants, decide)
         elif real in grants:

@@ -20,11 +20,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Store", "remove_tree"]
+__all__ = ["Store", "private_folder", "remove_tree"]
 
 _LOOK_SECONDS = 0.05
 _PRIVATE = 0o700
 _ALLOWED_TO_OTHERS = 0o022
+
+
+def private_folder(name: str) -> str:
+    """Return the real path of the folder *name* of this user's alone; make it if it is missing.
+
+    Raises:
+        PolicyError: it is not this user's alone.
+    """
+    return _private(os.path.join(_private(state_folder()), name))
 
 
 class Store:

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-COMMANDS = ("exec", "run", "shell", "why", "doctor", "tls", "schema", "worker")
+COMMANDS = ("exec", "run", "shell", "why", "doctor", "tls", "schema", "worker", "bundle", "version")
 
 HELP = """\
-usage: visruntime exec|run|shell|why|doctor|tls|schema|worker [OPTIONS] ...
+usage: visruntime exec|run|shell|why|doctor|tls|schema|worker|bundle|version [OPTIONS] ...
 
 Run programs and Python that you do not trust, jailed by the kernel of this machine.
 
@@ -30,6 +30,8 @@ Run programs and Python that you do not trust, jailed by the kernel of this mach
   why     what a policy allows     visruntime why --write . write .git/hooks/pre-commit
   doctor  what this machine can enforce, tried for real
   tls     why Python refuses a certificate   visruntime tls explain example.org
+  bundle  a CPython of the release for workers   visruntime bundle install FILE
+  version what this is, on which system          visruntime version --json
   schema  the JSON Schema of policy files, --report and doctor --json
   worker  how a host in another language starts a Python worker, as JSON
 

@@ -1,0 +1,1 @@
+"""The parts of scripts/pack_archive.py, one file per topic."""

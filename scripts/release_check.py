@@ -1,0 +1,222 @@
+#!/usr/bin/env python3
+"""Say whether a release may happen: the tag, what the workflows block, and which assets there are.
+
+    scripts/release_check.py --tag v1.2.0 [--built FOLDER --assets FOLDER]
+
+Without ``--built`` it compares the tag with version and changelog, and proves from the workflow
+files that publication needs every check and that none of them can be left out. With it, it
+gathers the assets from what the workflows built, refuses a set that is not whole, and writes sizes
+and digests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import re
+import shutil
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+ROOT = Path(__file__).resolve().parent.parent
+WORKFLOWS = ROOT / ".github" / "workflows"
+RUNNERS = {
+    "linux": ["ubuntu-22.04", "ubuntu-22.04-arm"],
+    "other": ["macos-15-intel", "macos-15", "windows-2022"],
+}
+"""Where wheels.yml has to build and test; a platform that is taken out has to be taken out here."""
+ASSETS = (
+    "visruntime-{v}.tar.gz",
+    "visruntime-{v}-cp311-abi3-manylinux_2_35_x86_64.whl",
+    "visruntime-{v}-cp311-abi3-manylinux_2_35_aarch64.whl",
+    "visruntime-{v}-cp311-abi3-macosx_12_0_x86_64.whl",
+    "visruntime-{v}-cp311-abi3-macosx_12_0_arm64.whl",
+    "visruntime-{v}-cp311-abi3-win_amd64.whl",
+    "visruntime-{v}-linux-x86_64.tar.gz",
+    "visruntime-{v}-linux-aarch64.tar.gz",
+)
+"""What a release consists of, beside sizes and digests."""
+_PINNED = re.compile(r"[\w.-]+/[\w./-]+@[0-9a-f]{40}|\$/\.github/workflows/[\w-]+\.yml")
+_WRITING = {"publish": {"contents", "id-token"}, "assets": {"id-token", "attestations"}}
+_GIVES_UP = re.compile(r"\|\|\s*(true|:)|set \+e|continue-on-error|--exit-zero|\bexit 0\b")
+
+
+def problems_of_tag(tag: str, root: Path = ROOT) -> list[str]:
+    """Return why *tag* is not the release that the repository describes."""
+    version = tomllib.loads((root / "pyproject.toml").read_text())["project"]["version"]
+    found = []
+    if tag != f"v{version}":
+        found.append(f"the tag {tag} is not v{version}, the version of pyproject.toml")
+    if re.search(r"\.dev|\+", version):
+        found.append(f"{version} is a version of development")
+    if f"\n## [{version}] - " not in (root / "CHANGELOG.md").read_text():
+        found.append(f"CHANGELOG.md has no section [{version}]")
+    return found
+
+
+def problems_of_workflows(folder: Path = WORKFLOWS) -> list[str]:
+    """Return what the workflow files would let through."""
+    loaded = {path.stem: YAML(typ="safe").load(path) for path in sorted(folder.glob("*.yml"))}
+    found = []
+    for name, workflow in loaded.items():
+        found += [f"{name}.yml: {problem}" for problem in _of_any(workflow)]
+    for name, check in (("release", _of_release), ("wheels", _of_wheels), ("ci", _of_ci)):
+        if name in loaded:
+            found += [f"{name}.yml: {problem}" for problem in check(loaded[name])]
+        else:
+            found.append(f"{name}.yml: is missing")
+    return found
+
+
+def _of_any(workflow: dict[str, Any]) -> list[str]:
+    """No permission by default, nothing that floats, and no check that may fail or be left out."""
+    found = []
+    if workflow.get("permissions") != {}:
+        found.append("gives permissions to every job")
+    for job, body in workflow["jobs"].items():
+        found += [
+            f"{job} has {key!r}: a check that is skipped or may fail blocks nothing"
+            for key in ("if", "continue-on-error")
+            if key in body
+        ]
+        writing = {k for k, v in body.get("permissions", {}).items() if v == "write"}
+        if writing - _WRITING.get(job, set()):
+            found.append(f"{job} may write {', '.join(sorted(writing))}")
+        for step in [*body.get("steps", []), *([body] if "uses" in body else [])]:
+            label = step.get("name", job)
+            if "uses" in step and _PINNED.fullmatch(step["uses"]) is None:
+                found.append(f"{label!r} uses {step['uses']}, which is not pinned by a hash")
+            if "continue-on-error" in step or _GIVES_UP.search(step.get("run", "")):
+                found.append(f"{label!r} may fail unseen")
+            condition = step.get("if")
+            if condition is not None and not str(condition).startswith("matrix.os == "):
+                found.append(f"{label!r} may be skipped")
+    return found
+
+
+def _of_release(workflow: dict[str, Any]) -> list[str]:
+    found = []
+    if set(workflow["on"]) != {"push"}:
+        found.append("is started by something else than a tag")
+    elif workflow["on"]["push"] != {"tags": ["v[0-9]*"]}:
+        found.append("is started by something else than a tag of a version")
+    if workflow.get("concurrency", {}).get("cancel-in-progress") is not False:
+        found.append("may be cancelled by another run")
+    jobs = workflow["jobs"]
+    wanted = {
+        "tag": (set(), "release_check.py --tag"),
+        "ci": ({"tag"}, "$/.github/workflows/ci.yml"),
+        "wheels": ({"tag"}, "$/.github/workflows/wheels.yml"),
+        "assets": ({"tag", "ci", "wheels"}, "release_check.py"),
+        "publish": ({"tag", "ci", "wheels", "assets"}, "sha256sum --check --strict SHA256SUMS"),
+    }
+    for job, (needs, does) in wanted.items():
+        body = jobs.get(job)
+        if body is None:
+            found.append(f"{job} is missing")
+            continue
+        missing = needs - set(body.get("needs", []))
+        if missing:
+            found.append(f"{job} does not wait for {', '.join(sorted(missing))}")
+        done = [body.get("uses", ""), *(step.get("run", "") for step in body.get("steps", []))]
+        if not any(does in each for each in done):
+            found.append(f"{job} does not run {does}")
+    publishing = jobs.get("publish", {})
+    if publishing.get("environment") != "release":
+        found.append("publish needs nobody's approval")
+    publishers = re.compile(r"uv publish|twine upload|gh release (create|upload|edit|delete)")
+    for job, body in jobs.items():
+        for step in body.get("steps", []):
+            if job != "publish" and publishers.search(step.get("run", "")):
+                found.append(f"{job} publishes, and only publish may")
+            if re.search(
+                r"git push|--clobber|gh release (edit|delete|upload)", step.get("run", "")
+            ):
+                found.append(f"{job} changes a release or a tag that is there already")
+    return found
+
+
+def _of_wheels(workflow: dict[str, Any]) -> list[str]:
+    found = []
+    if "workflow_call" not in workflow["on"]:
+        found.append("cannot be called by a release")
+    for job, runners in RUNNERS.items():
+        body = workflow["jobs"].get(job, {})
+        matrix = body.get("strategy", {}).get("matrix", {})
+        absent = [each for each in runners if each not in matrix.get("os", [])]
+        found += [f"{job} does not build on {runner}" for runner in absent]
+        if "exclude" in matrix or "include" in matrix:
+            found.append(f"{job} builds on other machines than it lists")
+    steps = workflow["jobs"].get("linux", {}).get("steps", [])
+    runs = " ".join(step.get("run", "") for step in steps)
+    order = ("scripts/build_wheel.py", "scripts/pack_archive.py", 'VIS_DIST="$PWD/dist" .ci/run')
+    places = [runs.find(each) for each in order]
+    if -1 in places or places != sorted(places):
+        found.append("linux does not build, pack and then test what it built")
+    if not steps or "upload-artifact" not in steps[-1].get("uses", ""):
+        found.append("linux does not keep last what it tested")
+    return found
+
+
+def _of_ci(workflow: dict[str, Any]) -> list[str]:
+    found = []
+    if "workflow_call" not in workflow["on"]:
+        found.append("cannot be called by a release")
+    steps = [step for body in workflow["jobs"].values() for step in body.get("steps", [])]
+    if not any(step.get("run", "").endswith(".ci/run") for step in steps):
+        found.append("does not run .ci/run")
+    return found
+
+
+def gather(built: Path, assets: Path, version: str) -> list[str]:
+    """Copy the assets of *version* from *built* to *assets*, with SHA256SUMS and SIZES.
+
+    Returns:
+        What is missing, twice with other bytes, empty or not expected; then nothing is copied.
+    """
+    expected = {each.format(v=version) for each in ASSETS}
+    there: dict[str, Path] = {}
+    found = []
+    for path in sorted(p for p in built.rglob("*") if p.is_file()):
+        known = there.setdefault(path.name, path)
+        if known.read_bytes() != path.read_bytes():
+            found.append(f"{path.name} was built twice, with other bytes")
+    found += [f"{name} is missing" for name in sorted(expected - there.keys())]
+    found += [f"{name} is not expected" for name in sorted(there.keys() - expected)]
+    found += [f"{name} is empty" for name, path in there.items() if not path.stat().st_size]
+    if found:
+        return found
+    assets.mkdir(parents=True)
+    sums, sizes = [], []
+    for name in sorted(expected):
+        shutil.copyfile(there[name], assets / name)
+        data = (assets / name).read_bytes()
+        sums.append(f"{hashlib.sha256(data).hexdigest()}  {name}\n")
+        sizes.append(f"{len(data)}  {name}\n")
+    (assets / "SHA256SUMS").write_text("".join(sums))
+    (assets / "SIZES").write_text("".join(sizes))
+    return []
+
+
+def main() -> int:
+    """Print what stands against the release; 1 if there is something."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--tag", required=True)
+    parser.add_argument("--built", type=Path)
+    parser.add_argument("--assets", type=Path)
+    options = parser.parse_args()
+    if (options.built is None) != (options.assets is None):
+        parser.error("--built and --assets go together")
+    found = [*problems_of_tag(options.tag), *problems_of_workflows()]
+    if not found and options.built is not None:
+        found = gather(options.built, options.assets, options.tag.removeprefix("v"))
+    print("\n".join(found) if found else f"{options.tag}: nothing stands against it")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Run the worker's and the native boundary's tests against what is shipped, and not the source tree.
+#
+#   scripts/test_subject.sh DIST/visruntime-*.whl [PYTHON [PYTEST ARGUMENTS...]]
+#   scripts/test_subject.sh DIST/visruntime-*-linux-*.tar.gz [- [PYTEST ARGUMENTS...]]
+#
+# A wheel is installed for PYTHON. An archive is unpacked, its uv makes the environment of its Python, and
+# the wheel beside it is installed there. VIS_SUBJECT tells the tests, which refuse to run
+# against anything else (tests/conftest.py).
+set -euo pipefail
+subject=$(realpath "$1")
+python=${2:--}
+shift $(($# < 2 ? $# : 2))
+cd "$(dirname "$0")/.."
+
+work=$(mktemp -d /var/tmp/visruntime-subject.XXXXXX)
+trap 'rm -rf "$work"' EXIT
+chmod 755 "$work"
+uv=uv
+wheel=$subject
+if [[ $subject == *.tar.gz ]]; then
+    tar -xzf "$subject" -C "$work" --no-same-owner
+    archive=$(echo "$work"/visruntime-*)
+    wheels=("$(dirname "$subject")"/*.whl)
+    wheel=${wheels[0]}
+    uv=$archive/bin/uv
+    python=$archive/python/bin/python3.13
+    subject=$archive
+elif [[ $python == - ]]; then
+    python=python3
+fi
+
+export UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never
+"$uv" venv --quiet --no-project --python "$python" "$work/environment"
+"$uv" pip install --quiet --python "$work/environment/bin/python" "$wheel" \
+    'pytest>=9.2,<10' 'pytest-timeout>=2.4,<3' 'hypothesis>=6.170,<7' 'cloudpickle>=3.1,<4'
+if (($# == 0)); then
+    set -- tests/test_codec.py tests/test_runtime.py tests/test_runtime_jailed.py tests/test_worker.py \
+        tests/test_jail.py tests/test_pool.py tests/test_executor.py tests/test_decision.py
+fi
+VIS_SUBJECT=$subject PYTHONDONTWRITEBYTECODE=1 "$work/environment/bin/python" -m pytest -q \
+    -p no:cacheprovider --deselect tests/test_codec.py::test_fuzzing_under_sanitizers "$@"

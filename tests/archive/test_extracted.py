@@ -1,0 +1,176 @@
+"""The installed archive works where there is nothing else: no shell, no network, no tool, no Python.
+
+The namespace holds the loader and the libraries of glibc and gcc, the archive, and a work folder.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from gates.elf import LIBRARIES, LOADERS
+
+from visruntime import JailPolicy, Runtime, TrustedRuntime, bundle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MACHINE = os.uname().machine
+LIBRARY_FOLDERS = (f"/lib/{MACHINE}-linux-gnu", "/lib64", "/usr/lib64", "/usr/lib")
+MODULES = "ssl, sqlite3, ctypes, lzma, bz2, zlib, uuid, hashlib, decimal, socket, asyncio, pyexpat"
+PROJECT = """
+[project]
+name = "greeting"
+version = "1"
+requires-python = ">=3.13"
+[build-system]
+requires = ["uv_build>=0.13,<0.14"]
+build-backend = "uv_build"
+"""
+APP = """
+[project]
+name = "app"
+version = "1"
+requires-python = ">=3.13"
+dependencies = ["greeting==1"]
+"""
+WORKER = """
+import socket, subprocess, sys
+host, channel = socket.socketpair(socket.AF_UNIX, {channel})
+other, control = socket.socketpair(socket.AF_UNIX, {control})
+descriptors = (channel.fileno(), control.fileno())
+command = ["/opt/vis/bin/vispython", "--archive", "--channel", str(descriptors[0])]
+command += ["--control", str(descriptors[1]), "--", "-I", "-S", "-c", sys.argv[1]]
+sys.exit(subprocess.run(command, pass_fds=descriptors).returncode)
+"""
+CHECK_PLACES = """
+import sys
+places = [sys.prefix, sys.base_prefix, sys.executable, *sys.path]
+assert all(place.startswith("/opt/vis/python") for place in places), places
+print("inside")
+"""
+
+
+@pytest.fixture(scope="session")
+def extracted(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> bundle.Bundle:
+    """Return the archive, installed into a state of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("state")))
+        return bundle.install(archive)
+
+
+@pytest.fixture
+def alone(
+    extracted: bundle.Bundle, tmp_path: Path, tool: Callable[[str], str]
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Return a function that runs a command in a namespace with the archive and nothing else."""
+    work = tmp_path / "work"
+    work.mkdir()
+    loader = LOADERS[MACHINE]
+    command = [tool("bwrap"), "--unshare-all", "--die-with-parent", "--new-session"]
+    command += ["--ro-bind", extracted.folder, "/opt/vis", "--bind", str(work), "/work"]
+    command += ["--ro-bind", os.path.realpath(loader), loader, "--proc", "/proc", "--dev", "/dev"]
+    for library in LIBRARIES:
+        places = [f"{folder}/{library}" for folder in LIBRARY_FOLDERS]
+        for place in (place for place in places if os.path.exists(place) and place != loader):
+            command += ["--ro-bind", os.path.realpath(place), place]
+    command += ["--dir", "/tmp", "--chdir", "/work", "--clearenv"]
+    variables = {
+        "PATH": "/nonexistent",
+        "HOME": "/work",
+        "UV_OFFLINE": "1",
+        "UV_NO_CONFIG": "1",
+        "UV_PYTHON_DOWNLOADS": "never",
+        "UV_PYTHON": f"/opt/vis/{os.path.relpath(extracted.python, extracted.folder)}",
+        "UV_CACHE_DIR": "/work/cache",
+    }
+    for name, value in variables.items():
+        command += ["--setenv", name, value]
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*command, "--", *words], capture_output=True, text=True, check=False, cwd="/"
+        )
+
+    run.work = work  # type: ignore[attr-defined]
+    return run
+
+
+def succeeded(done: subprocess.CompletedProcess[str]) -> str:
+    """Return what a command printed, which must have succeeded."""
+    assert done.returncode == 0, (done.args, done.stdout, done.stderr)
+    return done.stdout
+
+
+@pytest.mark.timeout(120)
+def test_uv_builds_and_syncs_a_project(
+    alone: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    """The archive's uv needs no tool of the host to build, install, check and run."""
+    work: Path = alone.work  # type: ignore[attr-defined]
+    (work / "greeting/src/greeting").mkdir(parents=True)
+    (work / "greeting/pyproject.toml").write_text(PROJECT)
+    (work / "greeting/src/greeting/__init__.py").write_text("WORD = 'hello'\n")
+    (work / "app").mkdir()
+    (work / "app/pyproject.toml").write_text(APP)
+    uv = "/opt/vis/bin/uv"
+    succeeded(alone(uv, "build", "--wheel", "--out-dir", "/work/wheels", "/work/greeting"))
+    links = ("--no-index", "--find-links", "/work/wheels", "--project", "/work/app")
+    succeeded(alone(uv, "sync", *links))
+    succeeded(alone(uv, "sync", "--frozen", "--check", *links))
+    code = "import greeting, sys; print(greeting.WORD, sys.base_prefix)"
+    shown = alone(uv, "run", "--no-sync", "--project", "/work/app", "python", "-c", code)
+    assert succeeded(shown) == "hello /opt/vis/python\n"
+    assert alone("/bin/sh", "-c", "true").returncode != 0  # there is no shell, indeed
+
+
+def test_the_interpreter_is_whole(alone: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    """No module needs a library of the host, and no path leads out of the archive."""
+    python = "/opt/vis/python/bin/python3.13"
+    code = f"import {MODULES}\n{CHECK_PLACES}"
+    assert succeeded(alone(python, "-I", "-S", "-c", code)) == "inside\n"
+    code = "import sysconfig; print(*sysconfig.get_config_vars().values(), sep='\\n')"
+    for line in succeeded(alone(python, "-I", "-S", "-c", code)).splitlines():
+        assert "pyenv" not in line, line
+        assert "/visruntime/python" not in line, line
+
+
+def test_vispython_starts_the_python_beside_it(
+    alone: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    """Without an interpreter named, the loader finds that of its own archive, and no other."""
+    python = "/opt/vis/python/bin/python3.13"
+    driver = WORKER.format(channel="socket.SOCK_STREAM", control="socket.SOCK_SEQPACKET")
+    assert succeeded(alone(python, "-I", "-S", "-c", driver, CHECK_PLACES)) == "inside\n"
+    version = succeeded(alone("/opt/vis/bin/vispython", "--version"))
+    assert version == f"vispython {bundle._version()}\n"
+    assert succeeded(alone("/opt/vis/bin/uv", "--version")).startswith("uv ")
+
+
+def test_a_jailed_worker_of_the_archive(
+    extracted: bundle.Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``python="bundle"`` must run the archive's Python, and none of the host's."""
+    state = Path(extracted.folder).parents[3]
+    monkeypatch.setenv("XDG_CACHE_HOME", str(state))
+    code = "(__import__('sys').base_prefix, __import__('sys').version_info[:2])"
+    expected = (f"{extracted.folder}/python", (3, 13))
+    with Runtime(JailPolicy(), python="bundle") as runtime:
+        assert runtime.eval(code) == expected
+        assert runtime.run("import ssl, sqlite3, ctypes; open('/etc/shadow')").error is not None
+        assert runtime.run(f"open({extracted.python!r}, 'ab')").error is not None
+    with TrustedRuntime(python="bundle") as trusted:
+        assert trusted.eval(code) == expected
+
+
+def test_its_files_are_private(extracted: bundle.Bundle) -> None:
+    """Nobody else can change what was installed, and no file of it gives rights."""
+    state = Path(extracted.folder).parents[2]
+    assert stat.S_IMODE(state.stat().st_mode) == 0o700
+    for path in Path(extracted.folder).rglob("*"):
+        mode = path.lstat().st_mode
+        assert stat.S_ISLNK(mode) or not mode & 0o7022, path
