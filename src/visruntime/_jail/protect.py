@@ -36,11 +36,16 @@ ENVIRONMENTS = "environments"
 
 
 class Protection:
-    """What stays read-only in write grants: ``existing`` paths, and names ``to_come``."""
+    """What stays read-only in write grants: ``existing`` paths, and names ``to_come``.
 
-    __slots__ = ("existing", "notes", "to_come")
+    ``everywhere`` has all that the host runs or trusts, wherever it is: another mount may show
+    it in a grant.
+    """
+
+    __slots__ = ("everywhere", "existing", "notes", "to_come")
 
     def __init__(self) -> None:
+        self.everywhere: list[str] = []
         self.existing: list[str] = []
         self.to_come: list[str] = []
         self.notes: list[str] = []
@@ -81,6 +86,9 @@ def protect(
                 f"host_imports_from_grant: {visible(real)} is on the host's sys.path"
             )
             continue
+        whole = os.path.join(real, ENVIRONMENTS) if kind == STATE else real
+        if whole not in found.everywhere:
+            found.everywhere.append(whole)
         if not decide("write", real)[0]:
             continue
         if not _is_missing(real):
