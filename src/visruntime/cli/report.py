@@ -6,6 +6,7 @@ import os
 from contextlib import contextmanager, suppress
 
 from visruntime._host.files import open_regular
+from visruntime._jail.mounts import Aliases, host_mounts
 from visruntime._policy.links import real_path
 from visruntime._policy.paths import resolve_beside
 from visruntime.cli.messages import Refusal, clean, code_of
