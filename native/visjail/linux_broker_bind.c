@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/stat.h>
 
 static vj_target to;
 
@@ -31,6 +32,18 @@ static long bind_from(const vj_broker *broker, const struct seccomp_notif *notif
     return result;
 }
 
+// Whether `words` may stay as they are: in the jail's own places, where no other jail is,
+// if they are the very path of the folder, from the root on.
+static int may_keep_words(const vj_broker *broker, const char *words) {
+    struct statx status = {0};
+    if (sys(SYS_statx, to.place.folder, "", AT_EMPTY_PATH, STATX_TYPE, &status) < 0)
+        return 0;
+    uint64_t device = (uint64_t)status.stx_dev_major << 32 | status.stx_dev_minor;
+    size_t length = (size_t)(to.name - to.text);
+    return device == broker->setup->scratch_device && length == to.place.length + 1 &&
+           words[length - 1] == '/' && !memcmp(words, to.place.path, length - 1);
+}
+
 static long bind_beside_names(const vj_broker *broker,
                               const struct seccomp_notif *notification,
                               vj_socket_call *call) {
@@ -42,6 +55,8 @@ static long bind_beside_names(const vj_broker *broker,
         return VJ_BROKER_CONTINUE;
     }
     if (vj_target_verdict(&to) != VJ_NAME_OTHER) return -EACCES;
+    if (may_keep_words(broker, words))
+        return bind_from(broker, notification, to.place.folder, call);
     memcpy(words, to.name, to.length + 1);
     call->length = (int)(VJ_SOCKET_PATH_OFFSET + to.length + 1);
     return bind_from(broker, notification, to.place.folder, call);

@@ -233,10 +233,6 @@ static size_t way_from(const char *above, size_t above_length, const char *path,
     return start + length;
 }
 
-static vj_name most(vj_name left, vj_name right) {
-    return left > right ? left : right;
-}
-
 static vj_name name_by_path(const vj_place *place, const char *name, size_t length,
                             char way[2 * VJ_PATH_MAX]) {
     vj_name found = VJ_NAME_OTHER;
@@ -244,8 +240,8 @@ static vj_name name_by_path(const vj_place *place, const char *name, size_t leng
     size_t size = way_from("/", 1, place->path, place->length, name, length, way);
     for (uint32_t i = 0; i < name_count; i++) {
         vj_name verdict = names[i].folder == NO_FOLDER ? VJ_NAME_KEPT : VJ_NAME_HELD;
-        found = most(found,
-                     compare(names[i].path + 1, names[i].length - 1, way, size, verdict));
+        vj_name one = compare(names[i].path + 1, names[i].length - 1, way, size, verdict);
+        if (one > found) found = one;
     }
     return found;
 }
@@ -269,8 +265,9 @@ static vj_name name_by_folder(uint32_t folder, const vj_place *place, uint64_t d
     vj_name found = VJ_NAME_OTHER;
     for (uint32_t i = 0; size && i < name_count; i++) {
         if (names[i].folder != folder) continue;
-        found = most(
-            found, compare(names[i].rest, names[i].rest_length, way, size, VJ_NAME_HELD));
+        vj_name one =
+            compare(names[i].rest, names[i].rest_length, way, size, VJ_NAME_HELD);
+        if (one > found) found = one;
     }
     return found;
 }
@@ -283,8 +280,8 @@ vj_name vj_place_name(const vj_place *place, const char *name, size_t length) {
         return VJ_NAME_HELD;
     vj_name found = name_by_path(place, name, length, way);
     for (uint32_t folder = 0; folder < folder_count && found != VJ_NAME_HELD; folder++) {
-        found =
-            most(found, name_by_folder(folder, place, device, inode, name, length, way));
+        vj_name one = name_by_folder(folder, place, device, inode, name, length, way);
+        if (one > found) found = one;
     }
     return found;
 }
