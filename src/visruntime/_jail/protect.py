@@ -86,6 +86,11 @@ def protect(
                 f"host_imports_from_grant: {visible(real)} is on the host's sys.path"
             )
             continue
+        elif packages := [grant for grant in grants if _is_package(real, grant)]:
+            found.notes.append(
+                f"host_imports_from_grant: {visible(packages[0])} is part of a package in "
+                f"{visible(real)}, which is on the host's sys.path"
+            )
         whole = os.path.join(real, ENVIRONMENTS) if kind == STATE else real
         if whole not in found.everywhere:
             found.everywhere.append(whole)
@@ -122,6 +127,14 @@ def _refuse_grants_in(real: str, what: str, grants: Sequence[str], decide: Decid
                 field="write",
                 value=grant,
             )
+
+
+def _is_package(folder: str, grant: str) -> bool:
+    """Tell whether *grant* is a package in *folder*, or lies in one."""
+    if grant == folder or not is_within(grant, folder):
+        return False
+    top = grant[len(folder.rstrip("/")) + 1 :].partition("/")[0]
+    return os.path.lexists(os.path.join(folder, top, "__init__.py"))
 
 
 def _refuse_links(links: Sequence[tuple[str, str, str]], plain: list[tuple[str, str]]) -> None:
