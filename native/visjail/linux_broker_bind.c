@@ -5,14 +5,15 @@
 // are safe, with a copy of the address and on a duplicate of the guest's socket.
 //
 // Beside names that are held the wall judges what guests bind themselves, so all that is
-// not behind it goes on. Behind it the words are used only if they are the very path of
-// the folder that was looked at: no guest can move that folder or put a link in its way,
-// but through the broker, which does one thing at a time.
+// not behind it goes on. Behind it the name alone is bound, from the folder that was
+// looked at: on the way of any longer words a guest of another jail on the same folder
+// could put a link meanwhile. So getsockname(2) tells that name without its folder.
 
 #include "linux_broker_target.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/stat.h>
 
 static vj_target to;
 
@@ -31,60 +32,34 @@ static long bind_from(const vj_broker *broker, const struct seccomp_notif *notif
     return result;
 }
 
-// Whether `words`, of `length` bytes, is from `start` on the path of the folder of `to`,
-// with its slash. An absolute path starts at a place without a path.
-static int is_very_path(const vj_place *start, const char *words, size_t length) {
-    size_t way = to.place.length == 1 ? 0 : to.place.length;
-    size_t skip = start->length == 1 ? 0 : start->length;
-    if (memcmp(to.place.path, start->path, skip) != 0) return 0;
-    // A relative path without a folder: the two are the same.
-    if (!length) return start->length && skip == way;
-    if (start->length) {
-        if (to.place.path[skip] != '/') return 0;
-        skip++;
-    }
-    return skip + length == way + 1 && words[length - 1] == '/' &&
-           !memcmp(to.place.path + skip, words, length - 1);
-}
-
-// The path of the folder in the place of the words of a guest that went through links
-// or dots. The name alone where that is too long for an address.
-static void rewrite(vj_socket_call *call) {
-    char path[sizeof call->address.local.sun_path];
-    vj_text text = {.data = path, .capacity = sizeof path};
-    if (to.place.length > 1) vj_text_string(&text, to.place.path);
-    vj_text_string(&text, "/");
-    vj_text_string(&text, to.name);
-    const char *words = text.overflow ? to.name : path;
-    size_t length = strlen(words);
-    memcpy(call->address.local.sun_path, words, length);
-    call->address.local.sun_path[length] = 0;
-    call->length = (int)(VJ_SOCKET_PATH_OFFSET + length + 1);
+// Whether `words` may stay as they are: in the jail's own places, where no other jail is,
+// if they are the very path of the folder, from the root on.
+static int may_keep_words(const vj_broker *broker, const char *words) {
+    struct statx status = {0};
+    if (sys(SYS_statx, to.place.folder, "", AT_EMPTY_PATH, STATX_TYPE, &status) < 0)
+        return 0;
+    uint64_t device = (uint64_t)status.stx_dev_major << 32 | status.stx_dev_minor;
+    size_t length = (size_t)(to.name - to.text);
+    return device == broker->setup->scratch_device && length == to.place.length + 1 &&
+           words[length - 1] == '/' && !memcmp(words, to.place.path, length - 1);
 }
 
 static long bind_beside_names(const vj_broker *broker,
                               const struct seccomp_notif *notification,
                               vj_socket_call *call) {
-    static vj_place start;
-    const char *words = call->address.local.sun_path;
-    size_t length = strlen(words);
-    memcpy(to.text, words, length + 1);
+    char *words = call->address.local.sun_path;
+    memcpy(to.text, words, strlen(words) + 1);
     if (vj_target_find(notification->pid, AT_FDCWD, &to) < 0) return VJ_BROKER_CONTINUE;
     if (!vj_place_is_walled(&to.place) || vj_place_is_in_free(&to.place) ||
         vj_target_has_slash(&to)) {
         return VJ_BROKER_CONTINUE;
     }
     if (vj_target_verdict(&to) != VJ_NAME_OTHER) return -EACCES;
-    VJ_AUTO_FD folder = (int)vj_guest_directory(notification->pid, AT_FDCWD);
-    if (folder < 0) return folder;
-    start.folder = folder;
-    start.length = 0;
-    long result = words[0] == '/' ? 0 : vj_place_look_up(&start);
-    if (result < 0 || !is_very_path(&start, words, (size_t)(to.name - to.text))) {
-        rewrite(call);
+    if (may_keep_words(broker, words))
         return bind_from(broker, notification, to.place.folder, call);
-    }
-    return bind_from(broker, notification, folder, call);
+    memcpy(words, to.name, to.length + 1);
+    call->length = (int)(VJ_SOCKET_PATH_OFFSET + to.length + 1);
+    return bind_from(broker, notification, to.place.folder, call);
 }
 
 static long bind_path(const vj_broker *broker, const struct seccomp_notif *notification,

@@ -49,13 +49,26 @@ static request request_of(const vj_broker *broker,
     };
 }
 
+// Whether what was there when the jail opened, or a folder above a held name, still is:
+// the kernel says so itself then. If it is gone the next moment the wall judges the call.
+static int is_taken(vj_name verdict) {
+    if (verdict == VJ_NAME_HELD) return 0;
+    struct statx status = {0};
+    long result = sys(SYS_statx, to.place.folder, to.name, AT_SYMLINK_NOFOLLOW,
+                      STATX_TYPE, &status);
+    return result == 0 &&
+           (verdict == VJ_NAME_KEPT || (status.stx_mode & S_IFMT) == S_IFDIR);
+}
+
 // 1 if the name is to be made here, 0 if the call goes on, or the errno to answer.
 static long prepare(const request *call, vj_name most) {
     if (vj_guest_string(call->thread, call->path, to.text, sizeof to.text) < 0) return 0;
     if (!vj_broker_waits(call->broker, call->id)) return 0;
     if (vj_target_find(call->thread, call->directory, &to) < 0) return 0;
     if (!vj_place_is_walled(&to.place)) return 0;
-    return vj_target_verdict(&to) > most ? -EACCES : 1;
+    vj_name verdict = vj_target_verdict(&to);
+    if (verdict <= most) return 1;
+    return is_taken(verdict) ? 0 : -EACCES;
 }
 
 // Last of all, since what was looked up is another process's if the guest is gone.
@@ -176,9 +189,11 @@ static long move(const request *call) {
         return VJ_BROKER_CONTINUE;
     }
     // Whatever is moved to a folder above a held name may hold it already. And what is
-    // exchanged arrives at both names.
+    // exchanged arrives at both names. A folder above one stays where it is: elsewhere
+    // its names are made, and it is brought back by another jail, or the host.
     if (vj_target_verdict(&to) != VJ_NAME_OTHER) return -EACCES;
-    if ((call->flags & RENAME_EXCHANGE) && vj_target_verdict(&from) != VJ_NAME_OTHER) {
+    vj_name source = vj_target_verdict(&from);
+    if (source == VJ_NAME_ABOVE || ((call->flags & RENAME_EXCHANGE) && source)) {
         return -EACCES;
     }
     if (!may_act(call)) return VJ_BROKER_ANSWERED;

@@ -6,6 +6,12 @@
 // that a guest makes behind the wall are moved by the broker alone, which does one thing
 // at a time. So between the question and the act nothing moves. (Only in a free folder
 // that was moved here do guests make and move what they like, and no name is held there.)
+//
+// A name is held twice. By its path, since the folder that stood above it when the jail
+// opened may be gone: the host, or a guest of another jail on the same folder, removes
+// it, and what is made in its place is another object. And from that folder on, since the
+// host may move it. No broker moves a folder to or from a place above a held name, so
+// jails that hold the same names cannot use each other to bring one there.
 
 #include "linux_broker_names.h"
 
@@ -20,7 +26,13 @@ typedef struct {
     uint64_t inode;
 } held_folder;
 
+#define NO_FOLDER UINT32_MAX
+
 typedef struct {
+    const char *path;
+    size_t length;
+    // That would hold it, or the last one on the way that exists. NO_FOLDER: it existed
+    // when the jail opened, and what is mounted over it moves with it.
     uint32_t folder;
     const char *rest; // from there to the name
     size_t rest_length;
@@ -38,7 +50,7 @@ typedef struct {
 
 static held_folder folders[VJ_NAMES_MAX];
 static uint32_t folder_count;
-static held_name names[VJ_NAMES_MAX];
+static held_name names[VJ_NAMES_MAX + VJ_KEPT_MAX];
 static uint32_t name_count;
 static ruled_place *places;
 static uint32_t place_count;
@@ -74,16 +86,20 @@ static long remember_names(const vj_plan *plan) {
     const vj_operation *operations = vj_plan_operations(plan);
     for (uint32_t i = 0; i < plan->operation_count; i++) {
         if (operations[i].kind != VJ_OPERATION_NAME) continue;
-        if (name_count == VJ_NAMES_MAX) return -E2BIG;
+        if (name_count == sizeof names / sizeof *names) return -E2BIG;
         const char *above = vj_plan_string(plan, operations[i].source);
-        const char *path = vj_plan_string(plan, operations[i].path);
-        if (strlen(path) <= strlen(above) + 1) return -EINVAL;
+        held_name *name = &names[name_count++];
+        name->path = vj_plan_string(plan, operations[i].path);
+        name->length = strlen(name->path);
+        name->folder = NO_FOLDER;
+        if (!above[0]) continue;
+        if (name->length <= strlen(above) + 1) return -EINVAL;
+        if (folder_count == VJ_NAMES_MAX) return -E2BIG;
         long folder = remember_folder(above);
         if (folder < 0) return folder;
-        names[name_count].folder = (uint32_t)folder;
-        names[name_count].rest = path + strlen(above) + 1;
-        names[name_count].rest_length = strlen(names[name_count].rest);
-        name_count++;
+        name->folder = (uint32_t)folder;
+        name->rest = name->path + strlen(above) + 1;
+        name->rest_length = strlen(name->rest);
     }
     return 0;
 }
@@ -113,6 +129,21 @@ long vj_broker_names_prepare(const vj_setup *setup) {
     return result < 0 ? result : remember_places(setup->plan);
 }
 
+// Whether a folder was removed: the kernel says so behind the path that it had
+// (proc_pid_fd(5)), where a folder that is there may have a name that ends in the same
+// way.
+static int is_gone(const vj_place *place) {
+    static const char mark[] = " (deleted)";
+    size_t end = sizeof mark - 1;
+    if (place->length < end || memcmp(place->path + place->length - end, mark, end) != 0)
+        return 0;
+    uint64_t device[2] = {0};
+    uint64_t inode[2] = {0};
+    return identify(place->folder, "", &device[0], &inode[0]) < 0 ||
+           identify(AT_FDCWD, place->path, &device[1], &inode[1]) < 0 ||
+           device[0] != device[1] || inode[0] != inode[1];
+}
+
 long vj_place_look_up(vj_place *place) {
     char link[64];
     vj_text text = {.data = link, .capacity = sizeof link};
@@ -123,7 +154,8 @@ long vj_place_look_up(vj_place *place) {
     if (size == (long)sizeof place->path - 1) return -ENAMETOOLONG;
     place->path[size] = 0;
     place->length = (size_t)size;
-    return place->path[0] == '/' ? 0 : -ENOENT;
+    if (place->path[0] != '/') return -ENOENT;
+    return is_gone(place) ? -ESTALE : 0;
 }
 
 static int is_beneath(const char *path, size_t length, const char *above,
@@ -172,55 +204,84 @@ int vj_place_is_in_free(const vj_place *place) {
     }
 }
 
-static vj_name compare(const held_name *held, const char *way, size_t length) {
-    size_t shared = length < held->rest_length ? length : held->rest_length;
-    if (memcmp(way, held->rest, shared) != 0) return VJ_NAME_OTHER;
-    if (length >= held->rest_length) {
-        return length == held->rest_length || way[shared] == '/' ? VJ_NAME_HELD
-                                                                 : VJ_NAME_OTHER;
+// What `way` is beside the held name `held`; `found` where that is the name.
+static vj_name compare(const char *held, size_t held_length, const char *way,
+                       size_t length, vj_name found) {
+    size_t shared = length < held_length ? length : held_length;
+    if (memcmp(way, held, shared) != 0) return VJ_NAME_OTHER;
+    if (length >= held_length) {
+        return length == held_length || way[shared] == '/' ? found : VJ_NAME_OTHER;
     }
-    return held->rest[shared] == '/' ? VJ_NAME_ABOVE : VJ_NAME_OTHER;
+    return held[shared] == '/' ? VJ_NAME_ABOVE : VJ_NAME_OTHER;
 }
 
-// The way from a held folder to `name` in `place`, in `way`; its length, or a negative
-// errno. 0: it does not lie there.
-static long way_from(const held_folder *held, const vj_place *place, const char *name,
-                     size_t length, char way[2 * VJ_PATH_MAX]) {
-    static vj_place above;
-    uint64_t device = 0;
-    uint64_t inode = 0;
-    long result = identify(place->folder, "", &device, &inode);
-    if (result < 0) return result;
-    if (length >= VJ_PATH_MAX) return -ENAMETOOLONG;
+// The way from a folder at `above`, of `above_length` bytes, to `name` in the folder at
+// `path`, in `way`; its length. 0: it does not lie there.
+static size_t way_from(const char *above, size_t above_length, const char *path,
+                       size_t path_length, const char *name, size_t length,
+                       char way[2 * VJ_PATH_MAX]) {
+    if (!is_beneath(path, path_length, above, above_length)) return 0;
     size_t start = 0;
-    if (device != held->device || inode != held->inode) {
-        above.folder = held->folder;
-        result = vj_place_look_up(&above);
-        if (result < 0) return result;
-        if (!is_beneath(place->path, place->length, above.path, above.length)) return 0;
-        size_t skip = above.length == 1 ? 1 : above.length + 1;
-        if (place->length < skip) return -ENOENT;
-        start = place->length - skip;
-        memcpy(way, place->path + skip, start);
+    if (path_length > above_length) {
+        size_t skip = above_length == 1 ? 1 : above_length + 1;
+        start = path_length - skip;
+        memcpy(way, path + skip, start);
         way[start++] = '/';
     }
     memcpy(way + start, name, length);
     way[start + length] = 0;
-    return (long)(start + length);
+    return start + length;
+}
+
+static vj_name name_by_path(const vj_place *place, const char *name, size_t length,
+                            char way[2 * VJ_PATH_MAX]) {
+    vj_name found = VJ_NAME_OTHER;
+    // Both paths begin with a slash.
+    size_t size = way_from("/", 1, place->path, place->length, name, length, way);
+    for (uint32_t i = 0; i < name_count; i++) {
+        vj_name verdict = names[i].folder == NO_FOLDER ? VJ_NAME_KEPT : VJ_NAME_HELD;
+        vj_name one = compare(names[i].path + 1, names[i].length - 1, way, size, verdict);
+        if (one > found) found = one;
+    }
+    return found;
+}
+
+// From a folder that was there when the jail opened, wherever it is by now.
+static vj_name name_by_folder(uint32_t folder, const vj_place *place, uint64_t device,
+                              uint64_t inode, const char *name, size_t length,
+                              char way[2 * VJ_PATH_MAX]) {
+    static vj_place above;
+    size_t size = 0;
+    if (device == folders[folder].device && inode == folders[folder].inode) {
+        size = way_from("/", 1, "/", 1, name, length, way);
+    } else {
+        above.folder = folders[folder].folder;
+        long result = vj_place_look_up(&above);
+        if (result == -ESTALE) return VJ_NAME_OTHER; // it holds nothing any more
+        if (result < 0) return VJ_NAME_HELD;         // what cannot be told is the worst
+        size = way_from(above.path, above.length, place->path, place->length, name,
+                        length, way);
+    }
+    vj_name found = VJ_NAME_OTHER;
+    for (uint32_t i = 0; size && i < name_count; i++) {
+        if (names[i].folder != folder) continue;
+        vj_name one =
+            compare(names[i].rest, names[i].rest_length, way, size, VJ_NAME_HELD);
+        if (one > found) found = one;
+    }
+    return found;
 }
 
 vj_name vj_place_name(const vj_place *place, const char *name, size_t length) {
     static char way[2 * VJ_PATH_MAX];
-    vj_name found = VJ_NAME_OTHER;
-    for (uint32_t folder = 0; folder < folder_count; folder++) {
-        long size = way_from(&folders[folder], place, name, length, way);
-        if (size < 0) return VJ_NAME_HELD; // what cannot be told is taken for the worst
-        for (uint32_t i = 0; size && i < name_count; i++) {
-            if (names[i].folder != folder) continue;
-            vj_name verdict = compare(&names[i], way, (size_t)size);
-            if (verdict == VJ_NAME_HELD) return verdict;
-            if (verdict != VJ_NAME_OTHER) found = verdict;
-        }
+    uint64_t device = 0;
+    uint64_t inode = 0;
+    if (length >= VJ_PATH_MAX || identify(place->folder, "", &device, &inode) < 0)
+        return VJ_NAME_HELD;
+    vj_name found = name_by_path(place, name, length, way);
+    for (uint32_t folder = 0; folder < folder_count && found != VJ_NAME_HELD; folder++) {
+        vj_name one = name_by_folder(folder, place, device, inode, name, length, way);
+        if (one > found) found = one;
     }
     return found;
 }

@@ -7,6 +7,7 @@
 typedef enum {
     VJ_NAME_OTHER = 0,
     VJ_NAME_ABOVE, // on the way to a denied one: a new folder may be made, nothing else
+    VJ_NAME_KEPT,  // denied, or below it, and was there when the jail opened
     VJ_NAME_HELD,  // a denied name, or below one: nothing is made there
 } vj_name;
 
@@ -17,7 +18,8 @@ typedef struct {
     size_t length;
 } vj_place;
 
-// Fill `place->path`; a negative errno for a folder that is gone or out of sight.
+// Fill `place->path`; a negative errno for a folder that is out of sight, -ESTALE for one
+// that was removed.
 long vj_place_look_up(vj_place *place);
 // Whether the wall lets no guest make a name directly in it.
 int vj_place_is_walled(const vj_place *place);

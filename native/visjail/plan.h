@@ -19,9 +19,10 @@
 #define VJ_ANSWERS_MAX         256u // of the canaries
 #define VJ_PORTS_MAX           64u
 #define VJ_SOCKETS_MAX         256u // granted ones of a jail with a broker
-#define VJ_NAMES_MAX           512u // held ones of a jail with a broker
-#define VJ_GROUPS_MAX          4u   // cgroups that one jail joins
-#define VJ_COUNTERS            3u
+#define VJ_NAMES_MAX  512u  // held ones of a jail with a broker: that are missing,
+#define VJ_KEPT_MAX   4096u // and that are there
+#define VJ_GROUPS_MAX 4u    // cgroups that one jail joins
+#define VJ_COUNTERS   3u
 
 enum {
     // Own network namespace with nothing but loopback, and the stricter filter.
@@ -76,7 +77,7 @@ typedef enum {
     VJ_OPERATION_INBOUND,
     VJ_OPERATION_HOST_PORT,
     // Mounts nothing: a name that is held; source is the folder that would hold it, or
-    // the last one on the way that exists.
+    // the last one on the way that exists. No source: the name exists.
     VJ_OPERATION_NAME,
     VJ_OPERATION_END,
 } vj_operation_kind;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -179,3 +180,16 @@ def visruntime(*words: str) -> subprocess.CompletedProcess[str]:
         text=True,
         timeout=50,
     )
+
+
+def test_an_access_control_list_lets_others_plant(workspace: Path) -> None:
+    """Whoever a list lets write in a folder may rename there, whatever the folder's group is."""
+    folder = workspace / "shared"
+    folder.mkdir()
+    (folder / "data").touch()
+    os.chown(folder, -1, os.getegid())
+    assert not is_planted(str(folder / "data"), os.geteuid())
+    entries = [(1, 7, -1), (2, 7, 1234), (4, 5, -1), (16, 7, -1), (32, 5, -1)]
+    listed = b"".join(struct.pack("<HHi", *entry) for entry in entries)
+    os.setxattr(folder, "system.posix_acl_access", struct.pack("<I", 2) + listed)
+    assert is_planted(str(folder / "data"), os.geteuid())

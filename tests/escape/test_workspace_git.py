@@ -204,3 +204,29 @@ def test_settings_are_read_as_git_reads_them(repository: Path) -> None:
         os.path.relpath(path, repository) for path in JailPolicy.workspace(repository).deny_write
     } - set(PROTECTED_NAMES)
     assert kept == {"tools/hooks", "show.sh", "run.py", "watch.sh", ".git/more"}
+
+
+def test_settings_of_the_user_and_more_programs_are_known(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the user's own configuration names in a workspace is kept, whatever comments end in."""
+    settings = repository.parent / "gitconfig"
+    settings.write_text(
+        "[core]\n\teditor = vi # a comment \\\n\thooksPath = .ours\n"
+        '[gpg "ssh"]\n\tdefaultKeyCommand = ./key.sh\n[tar "xz"]\n\tcommand = ./pack.sh -9\n'
+    )
+    for name in ("key.sh", "pack.sh", "fetch.sh"):
+        (repository / name).touch()
+    git(repository, "config", "remote.origin.uploadpack", "./fetch.sh")
+    hook = f"{repository}/.ours/pre-commit"
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+    assert JailPolicy.workspace(repository).why("write", hook)
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(settings))
+    policy = JailPolicy.workspace(repository)
+    for name in (".ours/pre-commit", "key.sh", "pack.sh", "fetch.sh"):
+        assert not policy.why("write", f"{repository}/{name}"), name
+    assert git(repository, "config", "-f", str(settings), "core.hooksPath").stdout == ".ours\n"
+    attack = f"mkdir -p {repository}/.ours && echo x > {hook}"
+    with Jail(policy) as jail:
+        assert jail.run(["sh", "-c", attack]).exit_code != 0
+    assert subprocess.run(["sh", "-c", attack], check=False).returncode == 0

@@ -15,9 +15,12 @@ from visruntime.errors import PolicyUnsupported
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from visruntime.policy import Rule
 
 __all__ = [
+    "Aliases",
     "Mount",
     "by_point",
     "host_mounts",
@@ -26,6 +29,8 @@ __all__ = [
     "mount_table",
     "refuse_aliases",
     "refuse_kernel_mounts",
+    "refuse_second_mounts",
+    "secrets_by_second_mounts",
 ]
 
 KERNEL_TYPES = frozenset(
@@ -149,33 +154,27 @@ def refuse_kernel_mounts(grants: Sequence[tuple[str, str]], mounts: Sequence[Mou
             )
 
 
-def refuse_aliases(
-    denies: Sequence[tuple[str, str, str]],
-    rules: Sequence[tuple[str, str]],
-    mounts: Sequence[Mount],
-) -> None:
-    """Refuse a deny, given as (field, right, real path), that another mount would get around.
+class Aliases:
+    """By which further paths the host's mounts show what is at a path."""
 
-    Raises:
-        PolicyUnsupported: naming the other path.
-    """
-    if not denies:
-        return
-    points = by_point(mounts)
-    by_device: dict[bytes, list[Mount]] = {}
-    for mount in mounts:
-        by_device.setdefault(mount.device, []).append(mount)
-    overlays = [mount for mount in mounts if mount.layers]
-    decide = Decider(rules)
-    for field, right, path in denies:
-        for mount in overlays:
-            _refuse_layers(field, right, path, mount, decide)
-        own = mount_of(path, points)
-        if own is None or len(by_device[own.device]) == 1:
-            continue
+    __slots__ = ("_by_device", "_layers", "_mounts", "_points")
+
+    def __init__(self, mounts: Sequence[Mount]) -> None:
+        self._mounts = mounts
+        self._points = by_point(mounts)
+        self._by_device: dict[bytes, list[Mount]] = {}
+        for mount in mounts:
+            self._by_device.setdefault(mount.device, []).append(mount)
+        self._layers: list[tuple[Mount, str]] | None = None
+
+    def second_mounts(self, path: str) -> Iterator[str]:
+        """Yield where *path*, or a part of it, is mounted once more."""
+        own = mount_of(path, self._points)
+        if own is None or len(self._by_device[own.device]) == 1:
+            return
         inside = path[len(own.point) :] if own.point != "/" else path
         place = own.root.rstrip("/") + inside
-        for mount in by_device[own.device]:
+        for mount in self._by_device[own.device]:
             if mount is own:
                 continue
             if is_within(place, mount.root):
@@ -185,43 +184,129 @@ def refuse_aliases(
             else:
                 continue
             alias = alias or "/"
-            if not is_within(alias, path) and decide(right, alias)[0]:
+            if not is_within(alias, path):
+                yield alias
+
+    def layers(self) -> list[tuple[Mount, str]]:
+        """Return each overlay with each of its layers that can be told from here."""
+        if self._layers is None:
+            self._layers = [
+                (mount, layer)
+                for mount in self._mounts
+                for layer in mount.layers
+                # Others are of another mount namespace: a container's own root, for example.
+                if not layer.startswith("/") or os.path.isdir(layer)
+            ]
+        return self._layers
+
+
+def refuse_aliases(
+    denies: Sequence[tuple[str, str, str]],
+    rules: Sequence[tuple[str, str]],
+    aliases: Aliases,
+) -> None:
+    """Refuse a deny, given as (field, right, real path), that another mount would get around.
+
+    Raises:
+        PolicyUnsupported: naming the other path.
+    """
+    if not denies:
+        return
+    decide = Decider(rules)
+    for field, right, path in denies:
+        for mount, layer in aliases.layers():
+            _refuse_layer(field, right, path, mount, layer, decide)
+        for alias in aliases.second_mounts(path):
+            if decide(right, alias)[0]:
                 raise PolicyUnsupported(
                     f"{field}: {path} can also be reached as {alias}, by a second mount of the "
-                    "same file system inside a grant; deny that path too",
+                    f"same file system inside a grant; {_FIXES[right]}",
                     field=field,
                     value=path,
                 )
 
 
-def _refuse_layers(field: str, right: str, path: str, mount: Mount, decide: Decider) -> None:
+_FIXES = {
+    "read": "deny that path too",
+    "write": "deny writing that path too (deny_write)",
+    "exec": "deny executing that path too (deny_exec)",
+}
+
+
+def _refuse_layer(
+    field: str, right: str, path: str, mount: Mount, layer: str, decide: Decider
+) -> None:
     """Refuse a deny of what an overlay shows a second time, here or in one of its layers."""
-    for layer in mount.layers:
-        if not layer.startswith("/"):
-            # Relative to where somebody stood when it was mounted: it could be anywhere,
-            # but for a root, which was there before all that can be seen.
-            unknown = is_within(path, mount.point) or decide(right, mount.point)[0]
-            if mount.point != "/" and unknown:
-                raise PolicyUnsupported(
-                    f"{field}: {mount.point} is an overlay of {layer!r}, which is no full path, so "
-                    f"a second name of {path} cannot be ruled out; mount it with full paths",
-                    field=field,
-                    value=path,
-                )
+    if not layer.startswith("/"):
+        # Relative to where somebody stood when it was mounted: it could be anywhere,
+        # but for a root, which was there before all that can be seen.
+        unknown = is_within(path, mount.point) or decide(right, mount.point)[0]
+        if mount.point != "/" and unknown:
+            raise PolicyUnsupported(
+                f"{field}: {mount.point} is an overlay of {layer!r}, which is no full path, so "
+                f"a second name of {path} cannot be ruled out; mount it with full paths",
+                field=field,
+                value=path,
+            )
+        return
+    for here, there in ((layer, mount.point), (mount.point, layer)):
+        if is_within(path, here):
+            alias = there.rstrip("/") + path[len(here.rstrip("/")) :]
+        elif is_within(here, path):
+            alias = there
+        else:
             continue
-        if not os.path.isdir(layer):
-            continue  # of another mount namespace: a container's own root, for example
-        for here, there in ((layer, mount.point), (mount.point, layer)):
-            if is_within(path, here):
-                alias = there.rstrip("/") + path[len(here.rstrip("/")) :]
-            elif is_within(here, path):
-                alias = there
-            else:
-                continue
-            if not is_within(alias, path) and os.path.lexists(alias) and decide(right, alias)[0]:
-                raise PolicyUnsupported(
-                    f"{field}: {path} can also be reached as {alias}, since the overlay at "
-                    f"{mount.point} shows {layer}; deny that path too",
-                    field=field,
-                    value=path,
-                )
+        if not is_within(alias, path) and os.path.lexists(alias) and decide(right, alias)[0]:
+            raise PolicyUnsupported(
+                f"{field}: {path} can also be reached as {alias}, since the overlay at "
+                f"{mount.point} shows {layer}; {_FIXES[right]}",
+                field=field,
+                value=path,
+            )
+
+
+def refuse_second_mounts(
+    written: Sequence[Rule],
+    rules: Sequence[tuple[str, str, bool, bool]],
+    protected: Sequence[str],
+    aliases: Aliases,
+) -> None:
+    """Refuse what is read-only, asked for or not, and writable where it is mounted once more.
+
+    Args:
+        written: the rules of the policy's own fields, resolved.
+        rules: all rules, as (kind, path, is private, is a grant).
+        protected: what the host runs or trusts, wherever it is.
+        aliases: of the host's mounts.
+
+    Raises:
+        PolicyUnsupported: naming the other path.
+    """
+    writable = [rule.path for rule in written if rule.kind == "write"]
+    if not writable:
+        return
+    constant = [
+        (rule.origin, "write", rule.path)
+        for rule in written
+        if rule.kind == "read" and any(is_within(rule.path, top) for top in writable)
+    ]
+    constant += [("protected", "write", path) for path in protected]
+    refuse_aliases(constant, [rule[:2] for rule in rules if not rule[2]], aliases)
+
+
+def secrets_by_second_mounts(
+    secrets: Sequence[tuple[str, str]],
+    rules: Sequence[tuple[str, str, bool, bool]],
+    reveal: Sequence[str],
+    aliases: Aliases,
+) -> list[tuple[str, str]]:
+    """Return *secrets*, as (path, reason), with the further paths that mounts give them."""
+    found = dict(secrets)
+    decide = Decider([rule[:2] for rule in rules])
+    for path, reason in secrets:
+        for alias in aliases.second_mounts(path):
+            readable, index = decide("read", alias)
+            shown = readable and not rules[index][2] and alias not in reveal
+            if shown and os.path.lexists(alias):
+                found.setdefault(alias, f"{reason}; a second mount of {path}")
+    return sorted(found.items())

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["MOST_NAMES", "check_names", "name_acts"]
 
 MOST_NAMES = 512
-"""Names that the broker of one jail knows (VJ_NAMES_MAX of native/visjail/plan.h)."""
+"""Missing names that the broker of one jail knows (VJ_NAMES_MAX of native/visjail/plan.h)."""
+MOST_KEPT = 4096
+"""Names that exist, which it keeps from being made anew (VJ_KEPT_MAX)."""
 
 
 def check_names(wall: Wall, spellings: Spellings) -> None:
@@ -35,6 +37,14 @@ def check_names(wall: Wall, spellings: Spellings) -> None:
         raise PolicyUnsupported(
             f"{origin}: {len(wall.names)} denied names do not exist, at most {MOST_NAMES} can be "
             'held; deny folders, or use absent_deny="wall"',
+            field=origin,
+            value=path,
+        )
+    if len(wall.kept) > MOST_KEPT:
+        raise PolicyUnsupported(
+            f"{origin}: {visible(path)} does not exist, and beside such a name at most {MOST_KEPT} "
+            f"others can be kept from being made anew, here {len(wall.kept)}; deny folders, or use "
+            'absent_deny="wall"',
             field=origin,
             value=path,
         )

@@ -15,11 +15,14 @@ from visruntime._jail.backends import refused, without_denied
 from visruntime._jail.canaries import MOST_PATHS
 from visruntime._jail.limits import HeldLimits
 from visruntime._jail.mounts import (
+    Aliases,
     host_mounts,
     kernel_mounts,
     mount_table,
     refuse_aliases,
     refuse_kernel_mounts,
+    refuse_second_mounts,
+    secrets_by_second_mounts,
 )
 from visruntime._jail.names import check_names, name_acts
 from visruntime._jail.owners import grouped, in_whose_name, strangers
@@ -189,7 +192,8 @@ def _make_plan(
     rules += system
     table = mount_table()
     mounts = host_mounts(table, all_of_them=bool(written))
-    rules += _mount_rules(written, rules, mounts)
+    aliases = Aliases(mounts)
+    rules += _mount_rules(written, rules, mounts, aliases)
     protection = protect(
         [(kind, path) for kind, path, private, _ in rules if not private],
         grants,
@@ -209,15 +213,20 @@ def _make_plan(
     plan.masked = findings.masked
     if backend == "landlock":  # no socket can be made there, so none leads anywhere
         plan.masked = [found for found in findings.masked if found[1] != REASONS["s"]]
-    plan.secrets = findings.secrets
+    plan.secrets = secrets_by_second_mounts(findings.secrets, rules, reveal, aliases)
     plan.protected += findings.read_only
     plan.notes += findings.notes
     spellings = Spellings(mounts)
     _check_spellings(plan, written, spellings)
     rules += [("deny_write", path, False, False) for path in (*plan.protected, *protection.to_come)]
+    refuse_second_mounts(written, rules, protection.everywhere, aliases)
     rules += [("deny", path, False, False) for path, _ in (*plan.masked, *plan.secrets)]
     rules += [(kind, path, False, True) for kind, path in findings.reopened]
-    plan.wall = _wall(written, rules, resolver, protection.to_come)
+    kept: list[str] = []
+    if policy.absent_deny == "broker":
+        kept = [rule.path for rule in written if rule.kind != "write"]
+        kept += protection.existing
+    plan.wall = _wall(written, rules, resolver, protection.to_come, kept)
     rules += [("deny_write", path, False, False) for path in plan.wall.replaced]
     looks: dict[str, os.stat_result | None] = dict.fromkeys(MINIMAL_DENY)
     looks.update(system_roots.looks if system_roots else {})
@@ -262,6 +271,7 @@ def _make_plan(
             *_system_extras(system_roots, copied),
             *(("TRY", act[1:], "", ord(act[0])) for act in plan.acts),
             *port_operations(policy),
+            *(("NAME", path, "", 0) for path in plan.wall.kept if brokered),
             *(("SOCKET", path, "", 0) for _, path in sockets if decide("read", path)[0]),
         ],
         limits=limits.process,
@@ -376,6 +386,7 @@ def _mount_rules(
     written: Sequence[Rule],
     rules: Sequence[tuple[str, str, bool, bool]],
     mounts: Sequence[Mount],
+    aliases: Aliases,
 ) -> list[tuple[str, str, bool, bool]]:
     """Refuse grants and denies that the host's mounts would undo; mask the rest of them."""
     grants = [(rule.origin, rule.path) for rule in written if rule.kind in ("read", "write")]
@@ -386,7 +397,7 @@ def _mount_rules(
         if rule.kind.startswith("deny")
     ]
     refuse_kernel_mounts(grants, mounts)
-    refuse_aliases(denies, [rule[:2] for rule in rules if not rule[2]], mounts)
+    refuse_aliases(denies, [rule[:2] for rule in rules if not rule[2]], aliases)
     visible = {path for kind, path, private, _ in rules if kind == "read" and not private}
     return [
         ("deny", point, False, False)
@@ -420,8 +431,10 @@ def _wall(
     rules: Sequence[tuple[str, str, bool, bool]],
     resolver: Resolver,
     protected: Sequence[str],
+    kept: Sequence[str],
 ) -> Wall:
     """Return the wall for the denied and the protected names that do not exist."""
+    there = (path for path in dict.fromkeys(kept) if resolver.found.get(path, True) is not None)
     return find_wall(
         [rule[:3] for rule in rules],
         [
@@ -432,6 +445,7 @@ def _wall(
             ),
             *((f"protected {path}", path) for path in protected),
         ],
+        kept=there,
     )
 
 

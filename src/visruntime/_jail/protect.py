@@ -38,11 +38,16 @@ BUNDLES = "bundles"
 
 
 class Protection:
-    """What stays read-only in write grants: ``existing`` paths, and names ``to_come``."""
+    """What stays read-only in write grants: ``existing`` paths, and names ``to_come``.
 
-    __slots__ = ("existing", "notes", "to_come")
+    ``everywhere`` has all that the host runs or trusts, wherever it is: another mount may show
+    it in a grant.
+    """
+
+    __slots__ = ("everywhere", "existing", "notes", "to_come")
 
     def __init__(self) -> None:
+        self.everywhere: list[str] = []
         self.existing: list[str] = []
         self.to_come: list[str] = []
         self.notes: list[str] = []
@@ -84,6 +89,14 @@ def protect(
                 f"host_imports_from_grant: {visible(real)} is on the host's sys.path"
             )
             continue
+        elif packages := [grant for grant in grants if _is_package(real, grant)]:
+            found.notes.append(
+                f"host_imports_from_grant: {visible(packages[0])} is part of a package in "
+                f"{visible(real)}, which is on the host's sys.path"
+            )
+        whole = os.path.join(real, ENVIRONMENTS) if kind == STATE else real
+        if whole not in found.everywhere:
+            found.everywhere.append(whole)
         if not decide("write", real)[0]:
             continue
         if not _is_missing(real):
@@ -117,6 +130,14 @@ def _refuse_grants_in(real: str, what: str, grants: Sequence[str], decide: Decid
                 field="write",
                 value=grant,
             )
+
+
+def _is_package(folder: str, grant: str) -> bool:
+    """Tell whether *grant* is a package in *folder*, or lies in one."""
+    if grant == folder or not is_within(grant, folder):
+        return False
+    top = grant[len(folder.rstrip("/")) + 1 :].partition("/")[0]
+    return os.path.lexists(os.path.join(folder, top, "__init__.py"))
 
 
 def _refuse_links(links: Sequence[tuple[str, str, str]], plain: list[tuple[str, str]]) -> None:

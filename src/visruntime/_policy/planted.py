@@ -6,6 +6,7 @@ to read it; so can a guest of an earlier jail, in a folder that it was granted.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 
@@ -26,7 +27,8 @@ def is_planted(path: str, owner: int) -> bool:
     except OSError:
         return True
     return any(
-        _others_write(folder, owner) and not _stays(folder, status[index + 1], owner)
+        (_others_write(folder, owner) or _list_lets_write(steps[index], folder))
+        and not _stays(folder, status[index + 1], owner)
         for index, folder in enumerate(status[:-1])
     )
 
@@ -38,6 +40,20 @@ def _others_write(folder: os.stat_result, owner: int) -> bool:
     return bool(folder.st_mode & stat.S_IWGRP) and not (
         folder.st_gid == 0 or _is_private_group(folder.st_gid, owner)
     )
+
+
+def _list_lets_write(path: str, folder: os.stat_result) -> bool:
+    """Tell whether an access control list (acl(5)) may let others write in the folder at *path*.
+
+    With one the bits of the group are what all whom it names may have at most.
+    """
+    if not folder.st_mode & stat.S_IWGRP:
+        return False
+    try:
+        os.getxattr(path, "system.posix_acl_access", follow_symlinks=False)
+    except OSError as error:
+        return error.errno not in (errno.ENODATA, errno.ENOTSUP)
+    return True
 
 
 def _is_private_group(group: int, owner: int) -> bool:

@@ -132,9 +132,13 @@ HOOKS = tuple(
 FILES = ("include.path", "includeif.path")
 COMMANDS = frozenset(
     (
-        "core.askpass core.editor core.fsmonitor core.gitproxy core.pager core.sshcommand "
-        "credential.helper diff.command diff.external diff.textconv difftool.cmd difftool.path "
-        "filter.clean filter.process filter.smudge gpg.program hook.command interactive.difffilter "
+        "browser.cmd browser.path core.alternaterefscommand core.askpass core.editor core.fsmonitor "
+        "core.gitproxy core.pager core.sshcommand credential.helper "
+        "diff.command diff.external diff.textconv difftool.cmd difftool.path "
+        "filter.clean filter.process filter.smudge gpg.defaultkeycommand gpg.program guitool.cmd "
+        "hook.command imap.tunnel instaweb.httpd interactive.difffilter man.cmd "
+        "man.path remote.receivepack remote.uploadpack sendemail.cccmd sendemail.headercmd "
+        "sendemail.sendmailcmd sendemail.smtpserver sendemail.tocmd tar.command "
         "merge.driver mergetool.cmd mergetool.path sequence.editor submodule.update trailer.cmd "
         "trailer.command uploadpack.packobjectshook"
     ).split()
@@ -142,7 +146,7 @@ COMMANDS = frozenset(
 """Settings (without what stands in quotes between section and name) that are programs to run."""
 
 SECTION = re.compile(r'\[\s*([A-Za-z0-9.-]+)(?:\s+"(?:[^"\\]|\\.)*")?\s*\]')
-SETTING = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=[ \t]*((?:[^\n\\]|\\.|\\\n)*))?")
+SETTING = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(=?)")
 
 
 def further_names(folder: str) -> list[str]:
@@ -164,7 +168,7 @@ def further_names(folder: str) -> list[str]:
         for name, path in _settings(f"{folder}/.gitmodules")
         if name == "submodule.path"
     ]
-    for path in _named(folder, git) if git else ():
+    for path in _named(folder, git):
         found.append(os.path.relpath(path, folder))
     return [
         name
@@ -187,8 +191,9 @@ def _git_folder(folder: str) -> str:
 
 
 def _named(folder: str, git: str) -> Iterator[str]:
-    """Yield the paths inside of *folder* that the settings in *git* name."""
-    waiting = [f"{git}/config", f"{git}/config.worktree"]
+    """Yield the paths inside of *folder* that the settings in *git*, and the user's own, name."""
+    waiting = [f"{git}/config", f"{git}/config.worktree"] if git else []
+    waiting += _settings_of_all()
     for count, file in enumerate(waiting):
         if count >= MOST_FILES:
             return
@@ -202,6 +207,8 @@ def _named(folder: str, git: str) -> Iterator[str]:
             elif name == "core.hookspath":
                 here = os.path.normpath(os.path.join(folder, value)) == folder
                 words = list(HOOKS) if here else [value]
+            elif name == "init.templatedir":
+                words = [value]  # its hooks are copied to each new repository
             elif name in COMMANDS or name.startswith("pager."):
                 # A program that is only a word comes from PATH; its arguments may not.
                 words = [word for word in _words(value) if _is_file(folder, word)]
@@ -211,6 +218,18 @@ def _named(folder: str, git: str) -> Iterator[str]:
                 path = os.path.normpath(os.path.join(folder, os.path.expanduser(word)))
                 if is_within(path, folder) and path != folder:
                     yield path
+
+
+def _settings_of_all() -> list[str]:
+    """Return the configuration that holds in all repositories of this user (git-config(1))."""
+    system = [] if os.environ.get("GIT_CONFIG_NOSYSTEM") else ["/etc/gitconfig"]
+    if "GIT_CONFIG_SYSTEM" in os.environ:
+        system = [os.environ["GIT_CONFIG_SYSTEM"]]
+    own = ["~/.gitconfig", os.environ.get("XDG_CONFIG_HOME") or "~/.config"]
+    own[1] = os.path.join(own[1], "git/config")
+    if "GIT_CONFIG_GLOBAL" in os.environ:
+        own = [os.environ["GIT_CONFIG_GLOBAL"]]
+    return [os.path.expanduser(path) for path in (*system, *own) if path]
 
 
 def _words(command: str) -> list[str]:
@@ -227,7 +246,7 @@ def _is_file(folder: str, word: str) -> bool:
 
 def _settings(path: str) -> Iterator[tuple[str, str]]:
     """Yield the settings of a configuration of git (git-config(1)), with names in lower case."""
-    text = _read(path).removeprefix("\ufeff")
+    text = _read(path).removeprefix("\ufeff").replace("\r\n", "\n")
     section = ""
     at = 0
     while at < len(text):
@@ -240,29 +259,44 @@ def _settings(path: str) -> Iterator[tuple[str, str]]:
             section = header[1].partition(".")[0].lower()
             at = header.end()
         elif setting is not None:
-            yield f"{section}.{setting[1].lower()}", _value(setting[2] or "")
-            at = setting.end()
+            value, at = _value(text, setting.end()) if setting[2] else ("", setting.end())
+            yield f"{section}.{setting[1].lower()}", value
         else:  # a comment, or what git refuses
             end = text.find("\n", at)
             at = len(text) if end < 0 else end + 1
 
 
-def _value(raw: str) -> str:
-    """Return the value that *raw* stands for: quotes and what they escape, comments left out."""
-    said = []
-    quoted = False
-    characters = iter(raw.replace("\\\n", ""))
-    for character in characters:
+def _value(text: str, at: int) -> tuple[str, int]:
+    """Return the value that begins at *at*, and where its line ends.
+
+    Without quotes, comments and the space around; a comment ends with its line, whatever it
+    ends in.
+    """
+    said: list[str] = []
+    end = 0  # of what is no space
+    quoted = comment = False
+    while at < len(text) and text[at] != "\n":
+        character = text[at]
+        at += 1
+        if comment:
+            continue
         if character == "\\":
-            escaped = next(characters, "")
+            escaped = text[at : at + 1]
+            at += 1
+            if escaped == "\n":
+                continue
             said.append({"n": "\n", "t": "\t", "b": "\b"}.get(escaped, escaped))
+            end = len(said)
         elif character == '"':
             quoted = not quoted
         elif character in "#;" and not quoted:
-            break
-        else:
+            comment = True
+        elif quoted or not character.isspace():
             said.append(character)
-    return "".join(said).strip()
+            end = len(said)
+        elif said:
+            said.append(character)
+    return "".join(said[:end]), min(at, len(text))
 
 
 def _read(path: str) -> str:

@@ -30,13 +30,15 @@ class Wall:
     nothing can be made: those that would hold a name, and all above them that are
     writable; ``free`` the folders in them in which everything can; ``left_out`` how many
     more there are; ``granted`` the grants and places below a walled folder that have the
-    right of their own; ``replaced`` the files in the place of a folder above a name.
+    right of their own; ``replaced`` the files in the place of a folder above a name;
+    ``kept`` the names that exist and are not to be made anew once the host has removed them.
     """
 
-    __slots__ = ("free", "granted", "left_out", "names", "replaced", "walled")
+    __slots__ = ("free", "granted", "kept", "left_out", "names", "replaced", "walled")
 
     def __init__(self) -> None:
         self.names: list[tuple[str, str]] = []
+        self.kept: list[str] = []
         self.walled: list[str] = []
         self.free: list[str] = []
         self.granted: list[str] = []
@@ -70,6 +72,7 @@ def find_wall(
     rules: Sequence[tuple[str, str, bool]],
     denied: Iterable[tuple[str, str]],
     look: Callable[[str], str] = object_at,
+    kept: Iterable[str] = (),
 ) -> Wall:
     """Return the wall that the policy needs.
 
@@ -77,6 +80,8 @@ def find_wall(
         rules: all rules, as (kind, real path, is private).
         denied: (origin, real path) of the rules that deny writing.
         look: what is at a path, as `object_at`.
+        kept: real paths that exist and are covered. Where there is a wall for other names, it
+            stands around these too.
     """
     wall = Wall()
     denied = [(origin, path) for origin, path in denied if look(path) == "absent"]
@@ -108,6 +113,12 @@ def find_wall(
         above.update(ancestors(deepest))
     if not above:
         return wall
+    for path in kept:
+        folder = os.path.dirname(path)
+        writable, index = decide("write", folder)
+        if writable and not rules[index][2] and not decide("write", path)[0]:
+            wall.kept.append(path)
+            above.update(ancestors(folder))
     wall.walled = sorted(step for step in above if decide("write", step)[0])
     named = {path for _, path, _ in rules}
     wall.granted = [path for kind, path in plain if kind == "write" and path not in above]

@@ -6,6 +6,7 @@ import os
 from contextlib import contextmanager, suppress
 
 from visruntime._host.files import open_regular
+from visruntime._jail.mounts import Aliases, host_mounts
 from visruntime._policy.links import real_path
 from visruntime._policy.paths import resolve_beside
 from visruntime.cli.messages import Refusal, clean, code_of
@@ -147,12 +148,13 @@ def plain(value: object) -> Any:
 def _open(path: str, policy: JailPolicy) -> int:
     option = f"--report {path}"
     real = real_path(resolve_beside(path, os.getcwd(), option))
-    decision = policy.why("write", real)
-    if decision and decision.rule is not None and decision.rule.origin != "private":
-        raise Refusal(
-            f"{option}: the guest could change it ({decision.rule.origin}); "
-            "choose a file outside of what it can write"
-        )
+    for name in (real, *Aliases(host_mounts()).second_mounts(real)):
+        decision = policy.why("write", name)
+        if decision and decision.rule is not None and decision.rule.origin != "private":
+            raise Refusal(
+                f"{option}: the guest could change it ({decision.rule.origin}); "
+                "choose a file outside of what it can write"
+            )
     return open_for_caller(path, option, 0o600)
 
 

@@ -1,0 +1,112 @@
+"""Boundary: a second mount of the same file system is no second door to what is protected.
+
+Each test mounts in a mount namespace of its own and opens a jail there. Without the mount the
+same policy holds, so that the mount is what is refused, or covered.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from jail_helpers import is_root
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any
+
+UNSHARE = ["unshare", "--mount"] if is_root() else ["unshare", "--user", "-r", "--mount"]
+
+OPEN = """
+import json, sys
+import visruntime as vr
+top, mode, rules, command, files = json.loads(sys.argv[1])
+if mode == "imported":
+    sys.path.append(top + "/real/lib/site-packages")
+try:
+    with vr.Jail(vr.JailPolicy(**rules), config_files=files) as jail:
+        done = jail.run(["sh", "-c", command], cwd="/")
+        print(json.dumps([done.stdout_text, done.stderr_text, [s for s in jail.report.notes]]))
+except vr.VisRuntimeError as error:
+    print(json.dumps(str(error)))
+"""
+
+
+@pytest.fixture
+def tree(workspace: Path) -> Path:
+    """Return a folder with `real`, which the tests mount at `alias`, and things in it."""
+    for name in ("alias", "real/lib/site-packages", "real/conf", "real/ro", "real/.ssh", "keys"):
+        (workspace / name).mkdir(parents=True)
+    for name in ("lib/site-packages/module.py", "conf/visruntime.toml", "ro/file", ".ssh/used"):
+        (workspace / "real" / name).write_text("genuine\n")
+    (workspace / "real" / ".env").write_text("genuine\n")
+    (workspace / "plain").touch()
+    return workspace
+
+
+def opened(top: Path, mounts: dict[str, str], mode: str, rules: dict[str, Any], name: str) -> Any:
+    """Return what came of a jail that writes to `name`, beside mounts of {point: source}."""
+    script = "".join(f'mount --bind "{top}/{s}" "{top}/{p}" && ' for p, s in mounts.items())
+    files = [f"{top}/real/conf/visruntime.toml"] if mode == "used" else []
+    command = f"cat {top}/{name}; echo EVIL >> {top}/{name}"
+    given = json.dumps([str(top), mode, rules, command, files])
+    ran = subprocess.run(
+        [*UNSHARE, "sh", "-c", f'{script}exec "$@"', "sh", sys.executable, "-c", OPEN, given],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return json.loads(ran.stdout)
+
+
+@pytest.mark.parametrize(
+    ("mode", "name"),
+    [
+        ("imported", "lib/site-packages/module.py"),
+        ("used", "conf/visruntime.toml"),
+        ("asked", "ro/file"),
+    ],
+)
+def test_what_is_read_only_is_not_writable_by_a_second_mount(
+    tree: Path, mode: str, name: str
+) -> None:
+    """Packages, files in use and read grants may not be written by another path."""
+    rules: dict[str, Any] = {"write": [f"{tree}/alias"]}
+    if mode == "asked":
+        rules = {"write": [str(tree)], "read": [f"{tree}/real/ro"]}
+    # Control: without the mount the jail opens, and with it the name leads to the file.
+    assert isinstance(opened(tree, {}, mode, rules, "plain"), list)
+    free = {"write": [f"{tree}/alias"]}
+    shown, errors, _ = opened(tree, {"alias": "real"}, "none", free, f"alias/{name}")
+    assert (shown, errors) == ("genuine\n", "")
+    assert (tree / "real" / name).read_text() == "genuine\nEVIL\n"
+    message = opened(tree, {"alias": "real"}, mode, rules, f"alias/{name}")
+    assert isinstance(message, str), message
+    assert "second mount" in message
+    assert f"{tree}/alias" in message
+    # The fix that the message names: the other path is denied as well.
+    fixed = rules | {"deny_write": [f"{tree}/alias/{name.rpartition('/')[0]}"]}
+    _, errors, _ = opened(tree, {"alias": "real"}, mode, fixed, f"alias/{name}")
+    assert "Read-only file system" in errors
+
+
+@pytest.mark.parametrize(
+    ("source", "point", "name"),
+    [("real/.env", "plain", "plain"), ("real/.ssh", "keys", "keys/used")],
+)
+def test_a_secret_is_hidden_by_all_its_mounts(
+    tree: Path, source: str, point: str, name: str
+) -> None:
+    """A second mount that gives a secret another name may not show it, unless revealed."""
+    (tree / name).touch()
+    rules: dict[str, Any] = {"write": [str(tree)]}
+    shown, errors, _ = opened(tree, {point: source}, "none", rules, name)
+    assert shown == ""
+    assert errors.count("Permission denied") == 2
+    revealed = rules | {"reveal": [f"{tree}/{source}", f"{tree}/{point}"]}
+    assert opened(tree, {point: source}, "none", revealed, name)[0] == "genuine\n"
