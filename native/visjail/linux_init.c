@@ -240,6 +240,7 @@ static int is_helper(const vj_setup *setup, long pid) {
 _Noreturn static void leave(const vj_setup *setup, int signals, int code) {
     int on_host = setup->plan->backend == VJ_BACKEND_LANDLOCK;
     for (int turn = 0; on_host && turn < END_TURNS; turn++) {
+        vj_tree_kill_all();
         vj_tree_kill((vj_spared){0}, turn == 0);
         long pid;
         do {
@@ -268,6 +269,20 @@ static void reap_keepers(const vj_setup *setup, int signals) {
     }
 }
 
+// Without a pid namespace the processes of the jail are told from the host's by a domain.
+// That it holds is tried on the host's process, which else could be signalled.
+static void keep_to_own_jail(const vj_setup *setup) {
+    if (setup->plan->backend != VJ_BACKEND_LANDLOCK) return;
+    long before = sys(SYS_pidfd_send_signal, VJ_FD_HOST, 0, 0, 0);
+    long result = vj_landlock_scope_signals();
+    if (result < 0) vj_setup_fail(setup, VJ_STAGE_LANDLOCK, result);
+    long after = sys(SYS_pidfd_send_signal, VJ_FD_HOST, 0, 0, 0);
+    if (before != 0 || after != -EPERM) {
+        vj_setup_fail(setup, VJ_STAGE_SUPERVISOR, before != 0 ? before : -EIO);
+    }
+    vj_tree_in_scope();
+}
+
 _Noreturn static void supervise(vj_setup *setup) {
     uint64_t child_signal = 1ull << (SIGCHLD - 1);
     sys(SYS_rt_sigprocmask, SIG_BLOCK, &child_signal, 0, SIGNAL_SET_SIZE);
@@ -284,6 +299,7 @@ _Noreturn static void supervise(vj_setup *setup) {
         .flags = setup->shared_memory ? VJ_READY_SHARED_MEMORY : 0,
     };
     vj_watch_prepare(setup);
+    keep_to_own_jail(setup);
     int32_t answers[VJ_ANSWERS_MAX];
     uint32_t count = vj_canaries_try(setup, answers);
     ready.data_size = count * (uint32_t)sizeof *answers;
