@@ -108,6 +108,8 @@ REFUSED_ON_THE_HOST = (
 """Answered with EPERM as well where a jail has no namespaces of its own."""
 
 PRIO_USER, IOPRIO_WHO_USER = 2, 3
+SCHED_OTHER = 0
+PR_FUTEX_HASH = 78
 
 UNSUPPORTED = ("clone3", "io_setup", "openat2", "memfd_secret")
 """Answered with ENOSYS, for which programs have another way.
@@ -306,18 +308,38 @@ def shared_memory_rules(*, on_the_host: bool) -> list[Rule]:
     return rules
 
 
-def host_process_rules() -> list[Rule]:
-    """Refuse to change how another process of the same user is scheduled."""
+def scheduling_rules(*, on_the_host: bool) -> list[Rule]:
+    """Refuse to change how another process is scheduled.
+
+    The kernel asks for nothing but the same uid, which the jail's supervisors have: behind
+    enough busy programs they could neither end a run nor die themselves. A thread of the
+    caller is named by a number like any process. What must work there is left: its processors,
+    which take nobody's turn away, and the ordinary policy, which pthread_create sets where
+    it is asked to, and which favours nobody.
+    """
+    other = above(0, 0)
+    ordinary_passes = () if on_the_host else (above(1, SCHED_OTHER),)
     rules = [
-        Rule(name, errno.EPERM, (above(0, 0),))
-        for name in ("sched_setaffinity", "sched_setparam", "sched_setscheduler", "sched_setattr")
+        Rule("sched_setscheduler", errno.EPERM, (other, *ordinary_passes)),
+        Rule("sched_setparam", errno.EPERM, (other,)),
+        Rule("sched_setattr", errno.EPERM, (other,)),
     ]
+    if on_the_host:
+        rules.append(Rule("sched_setaffinity", errno.EPERM, (other,)))
     for name, user in (("setpriority", PRIO_USER), ("ioprio_set", IOPRIO_WHO_USER)):
         rules += [
             Rule(name, errno.EPERM, (above(1, 0),)),
             Rule(name, errno.EPERM, (equals(0, user),)),
         ]
     return rules
+
+
+def futex_hash_rules() -> list[Rule]:
+    """Answer PR_FUTEX_HASH as a kernel without it does (before Linux 6.16).
+
+    A process takes up to 128 MiB by it that are counted in no size of a process.
+    """
+    return [Rule("prctl", errno.EINVAL, (equals(0, PR_FUTEX_HASH),))]
 
 
 def host_socket_rules(variant: str) -> list[Rule]:
@@ -462,6 +484,8 @@ def rules_of(variant: str) -> list[Rule]:
     rules += [rule for rule in file_mode_rules() if rule.syscall not in refused]
     rules += device_rules()
     rules += other_process_rules()
+    rules += scheduling_rules(on_the_host=on_the_host)
+    rules += futex_hash_rules()
     rules += core_size_rules()
     rules += [Rule("fcntl", errno.EPERM, (equals(1, code),)) for code in FILE_FCNTLS]
     rules += shared_memory_rules(on_the_host=on_the_host)
@@ -479,7 +503,7 @@ def rules_of(variant: str) -> list[Rule]:
         rules.append(Rule("setsockopt", 0, (equals(1, SOL_SOCKET), equals(2, SO_REUSEADDR))))
     if not on_the_host:
         return rules + socket_rules(variant)
-    return rules + host_process_rules() + host_socket_rules(variant)
+    return rules + host_socket_rules(variant)
 
 
 def answer(

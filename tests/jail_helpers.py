@@ -66,7 +66,9 @@ X86 = dict(mount=165, umount2=166, unshare=272, clone=56, clone3=435, openat2=43
     renameat2=316, fchmodat2=452, chmod=90, fchmod=91, fchmodat=268, open=2, openat=257,
     creat=85, mkdir=83, mkdirat=258, mknod=133, mknodat=259, ioctl=16, iopl=172, ioperm=173,
     execveat=322, io_setup=206, memfd_create=319, tkill=200, tgkill=234, rt_sigqueueinfo=129,
-    sched_setaffinity=203, setpriority=141, lsm_get_self_attr=459, nonexistent=1000)
+    sched_setaffinity=203, setpriority=141, lsm_get_self_attr=459, nonexistent=1000,
+    sched_setscheduler=144, sched_setparam=142, sched_setattr=314, ioprio_set=251, prctl=157,
+    semget=64, msgget=68)
 ARM = dict(mount=40, umount2=39, unshare=97, clone=220, clone3=435, openat2=437, setns=268,
     pivot_root=41, open_tree=428, move_mount=429, mount_setattr=442, fsopen=430, bpf=280,
     keyctl=219, add_key=217, ptrace=117, process_vm_readv=270, process_vm_writev=271,
@@ -77,7 +79,9 @@ ARM = dict(mount=40, umount2=39, unshare=97, clone=220, clone3=435, openat2=437,
     kcmp=272, name_to_handle_at=264, open_by_handle_at=265, fanotify_init=262,
     renameat2=276, fchmodat2=452, fchmod=52, fchmodat=53, openat=56, mkdirat=34, mknodat=33,
     ioctl=29, execveat=281, memfd_create=279, tkill=130, tgkill=131, rt_sigqueueinfo=138,
-    sched_setaffinity=122, setpriority=140, lsm_get_self_attr=459, nonexistent=1000)
+    sched_setaffinity=122, setpriority=140, lsm_get_self_attr=459, nonexistent=1000,
+    sched_setscheduler=119, sched_setparam=118, sched_setattr=274, ioprio_set=30, prctl=167,
+    semget=190, msgget=186)
 NUMBERS = X86 if os.uname().machine == "x86_64" else ARM
 
 def result(name, *arguments):

@@ -365,6 +365,39 @@ BARE_UNTOUCHED = sorted(
 )
 
 
+@every_program
+def test_scheduling_of_others(arch: str, variant: str) -> None:
+    """Nobody but the caller (pid 0) is given another priority, policy or class."""
+    idle, batch, ordinary, reset = 5, 3, 0, 0x40000000
+    for pid in (1, 4242, 1 << 40, 0xFFFFFFFF):
+        for name in ("sched_setparam", "sched_setattr"):
+            assert ask(arch, variant, name, pid) == refused(errno.EPERM)
+        for policy in (idle, batch, 1, 2, 6, reset, HIGH):
+            assert ask(arch, variant, "sched_setscheduler", pid, policy) == refused(errno.EPERM)
+        # What pthread_create asks for; it favours nobody.
+        passes = ALLOW if variant.startswith("network") else refused(errno.EPERM)
+        assert ask(arch, variant, "sched_setscheduler", pid, ordinary) == passes
+        assert ask(arch, variant, "sched_setaffinity", pid) == passes
+    for name in ("sched_setparam", "sched_setattr", "sched_setaffinity"):
+        assert ask(arch, variant, name, 0) == ALLOW
+    for policy in (idle, batch, ordinary):
+        assert ask(arch, variant, "sched_setscheduler", 0, policy) == ALLOW
+    for name, kinds in (("setpriority", (0, 1, 2)), ("ioprio_set", (1, 2, 3))):
+        for kind in kinds:
+            assert ask(arch, variant, name, kind, 4242) == refused(errno.EPERM)
+            own = refused(errno.EPERM) if kind == kinds[-1] else ALLOW
+            assert ask(arch, variant, name, kind, 0) == own
+            assert ask(arch, variant, name, kind | HIGH, 0) == own
+
+
+@every_program
+def test_hash_of_waits(arch: str, variant: str) -> None:
+    """PR_FUTEX_HASH is unknown, and other options pass."""
+    for option in (78, 78 | HIGH):
+        assert ask(arch, variant, "prctl", option, 1, 16) == refused(errno.EINVAL)
+    assert {ask(arch, variant, "prctl", option) for option in (1, 4, 15, 38, 77, 79)} == {ALLOW}
+
+
 @without_namespaces
 def test_what_landlock_does_not_see_is_refused(arch: str, variant: str) -> None:
     """Without namespaces no file's attributes, IPC object or other process is changed."""

@@ -81,7 +81,6 @@ typedef struct {
     uint64_t shared_memory_pages;
     uint32_t groups;
     uint32_t counters;
-    uint32_t page_bytes;
     ...;
 } vj_tree_limits;
 typedef struct {

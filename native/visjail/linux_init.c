@@ -243,15 +243,14 @@ static int has_no_child(void) {
     return pid == -ECHILD;
 }
 
-// The end of pid 1 is the end of its namespace. Where there is none, the keepers and
-// what they have started are ended one by one. Mostly only keepers are left, and every
-// process of the host need not be looked at for that; whatever else there was is then
-// a child of this process, which goes on until it has none.
+// The end of pid 1 is the end of its namespace. Where there is none, one signal ends the
+// keepers and what they have started, and every process of the host need not be looked
+// at for that; where no scope holds it, they are ended one by one.
 _Noreturn static void leave(const vj_setup *setup, int signals, int code) {
     int on_host = setup->plan->backend == VJ_BACKEND_LANDLOCK;
     for (int turn = 0; on_host && turn < END_TURNS; turn++) {
-        int only_keepers = turn == 0 && vj_tree_kill_leaves();
-        if (!only_keepers) vj_tree_kill((vj_spared){0}, turn == 0);
+        int all = vj_tree_kill_all();
+        if (!all || turn > 0) vj_tree_kill((vj_spared){0}, turn == all);
         if (has_no_child()) break;
         struct pollfd wait = {.fd = signals, .events = POLLIN};
         struct __kernel_timespec timeout = {.tv_nsec = END_WAIT_NS};
@@ -276,6 +275,20 @@ static void reap_keepers(const vj_setup *setup, int signals) {
     }
 }
 
+// Without a pid namespace the processes of the jail are told from the host's by a domain.
+// That it holds is tried on the host's process, which else could be signalled.
+static void keep_to_own_jail(const vj_setup *setup) {
+    if (setup->plan->backend != VJ_BACKEND_LANDLOCK) return;
+    long before = sys(SYS_pidfd_send_signal, VJ_FD_HOST, 0, 0, 0);
+    long result = vj_landlock_scope_signals();
+    if (result < 0) vj_setup_fail(setup, VJ_STAGE_LANDLOCK, result);
+    long after = sys(SYS_pidfd_send_signal, VJ_FD_HOST, 0, 0, 0);
+    if (before != 0 || after != -EPERM) {
+        vj_setup_fail(setup, VJ_STAGE_SUPERVISOR, before != 0 ? before : -EIO);
+    }
+    vj_tree_in_scope();
+}
+
 _Noreturn static void supervise(vj_setup *setup) {
     uint64_t child_signal = 1ull << (SIGCHLD - 1);
     sys(SYS_rt_sigprocmask, SIG_BLOCK, &child_signal, 0, SIGNAL_SET_SIZE);
@@ -292,6 +305,7 @@ _Noreturn static void supervise(vj_setup *setup) {
         .flags = setup->shared_memory ? VJ_READY_SHARED_MEMORY : 0,
     };
     vj_watch_prepare(setup);
+    keep_to_own_jail(setup);
     int32_t answers[VJ_ANSWERS_MAX];
     uint32_t count = vj_canaries_try(setup, answers);
     ready.data_size = count * (uint32_t)sizeof *answers;

@@ -115,6 +115,8 @@ int vj_memory_is_bounded(const vj_setup *setup);
 int vj_memory_is_over(const vj_setup *setup, vj_memory *memory);
 
 void vj_landlock_prepare(vj_setup *setup);
+// From now on the caller signals nobody but what it starts (Landlock ABI 6).
+long vj_landlock_scope_signals(void);
 void vj_seccomp_install(const vj_setup *setup);
 // Hand the calls of the plan's clauses to a listener; its descriptor, or -errno.
 long vj_seccomp_trap(const vj_setup *setup);

@@ -272,6 +272,13 @@ static uint64_t follow_supervisor(const vj_setup *setup, long supervisor) {
     return 1ull << (SIGTERM - 1);
 }
 
+// In a domain of its own, a keeper ends its run at one moment, and cannot meet another.
+static void keep_to_own_run(const vj_setup *setup, long supervisor) {
+    if (setup->plan->backend != VJ_BACKEND_LANDLOCK) return;
+    long result = vj_landlock_scope_signals();
+    if (result < 0 || sys(SYS_kill, supervisor, 0) != -EPERM) vj_exit_process(1);
+}
+
 static void serve(vj_keeper *keeper, int channel, uint64_t end_signal) {
     const vj_setup *setup = keeper->setup;
     vj_request request = {0};
@@ -304,6 +311,7 @@ static void serve(vj_keeper *keeper, int channel, uint64_t end_signal) {
 
 _Noreturn void vj_keeper_run(const vj_setup *setup, int channel, long supervisor) {
     uint64_t end_signal = follow_supervisor(setup, supervisor);
+    keep_to_own_run(setup, supervisor);
     uint64_t watched = 1ull << (SIGCHLD - 1) | end_signal;
     // Without it descendants would slip away to pid 1.
     if (sys(SYS_prctl, PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0) vj_exit_process(1);

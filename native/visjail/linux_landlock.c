@@ -129,6 +129,13 @@ static long least_abi(const vj_setup *setup) {
     return LONG_MAX;
 }
 
+long vj_landlock_scope_signals(void) {
+    struct ruleset_attributes attributes = {.scoped = SCOPE_SIGNAL};
+    VJ_AUTO_FD ruleset =
+        (int)sys(SYS_landlock_create_ruleset, &attributes, sizeof attributes, 0);
+    return ruleset < 0 ? ruleset : sys(SYS_landlock_restrict_self, ruleset, 0);
+}
+
 void vj_landlock_prepare(vj_setup *setup) {
     setup->ruleset = -1;
     setup->outer_ruleset = -1;

@@ -73,6 +73,9 @@ static void count_death(vj_keeper *keeper, long pid, int status,
         resident = &member->resident_kib;
         member->status = status;
         member->pid = 0;
+        // Whoever was first: the keeper may have got its turn too late.
+        if (member->deadline && !member->stop && vj_clock() >= member->deadline)
+            member->stop = VJ_STOP_TIMEOUT;
         break;
     }
     *user += microseconds(&usage->ru_utime);

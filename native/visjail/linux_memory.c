@@ -20,6 +20,7 @@
 #include <sys/mman.h>
 
 #define SHARED_BYTES 4096u
+#define STATUS_BYTES 16384u
 #define WATCH_NS     10000000ull
 
 // A measurement is followed by a pause of this many times its length.
@@ -42,17 +43,16 @@ struct vj_watch {
 };
 
 typedef struct {
-    uint64_t resident;     // sum of the resident sizes
+    uint64_t resident;     // sum of the resident sizes, with what is swapped out
     uint64_t proportional; // each shared page divided among those that have it
     int exactly;           // whether the second is wanted
-    uint64_t page_bytes;
 } memory_sums;
 
 // ---- numbers in files --------------------------------------------------------
 
 static uint64_t number_at(const char *text, const char *end) {
     uint64_t number = 0;
-    while (text < end && *text == ' ') text++;
+    while (text < end && (*text == ' ' || *text == '\t')) text++;
     while (text < end && *text >= '0' && *text <= '9') {
         number = number * 10 + (uint64_t)(*text++ - '0');
     }
@@ -146,27 +146,24 @@ static long read_of(int proc, const char *process, const char *name, char *text,
     return file < 0 ? file : sys(SYS_read, file, text, size);
 }
 
-static uint64_t resident_pages(int proc, const char *process) {
-    char text[128];
-    long size = read_of(proc, process, "/statm", text, sizeof text);
-    long at = 0;
-    while (at < size && text[at] != ' ') at++; // behind the size of the address space
-    return size > 0 ? number_at(text + at, text + size) : 0;
-}
-
 static long add_process(int proc, const char *process, void *context) {
     memory_sums *sums = context;
-    uint64_t resident = resident_pages(proc, process) * sums->page_bytes;
-    sums->resident += resident;
+    // The groups of the caller stand in it before the sizes.
+    static char text[STATUS_BYTES];
+    long size = read_of(proc, process, "/status", text, sizeof text);
+    uint64_t resident = named_number(text, size, "VmRSS:");
+    uint64_t swapped = named_number(text, size, "VmSwap:");
+    // A page for each 2 MiB of the address space that was ever looked at.
+    uint64_t tables = named_number(text, size, "VmPTE:");
+    sums->resident += (resident + swapped + tables) * 1024;
     if (!sums->exactly) return 0;
-    char text[2048];
-    long size = read_of(proc, process, "/smaps_rollup", text, sizeof text);
+    size = read_of(proc, process, "/smaps_rollup", text, sizeof text);
     // A guest can close this file to others, not the one above.
-    if (size <= 0) {
-        sums->proportional += resident;
-    } else {
-        sums->proportional += named_number(text, size, "Pss:") * 1024;
+    if (size > 0) {
+        resident = named_number(text, size, "Pss:");
+        swapped = named_number(text, size, "SwapPss:");
     }
+    sums->proportional += (resident + swapped + tables) * 1024;
     return 0;
 }
 
@@ -176,11 +173,11 @@ static void measure(const vj_setup *setup) {
     if (start < __atomic_load_n(&watch->next, __ATOMIC_RELAXED)) return;
     __atomic_store_n(&watch->next, start + WATCH_NS, __ATOMIC_RELAXED);
     const vj_tree_limits *tree = &setup->plan->tree;
-    memory_sums sums = {.page_bytes = tree->page_bytes};
+    memory_sums sums = {0};
     vj_tree_each(add_process, &sums);
     uint64_t sum = sums.resident;
     if (sum > tree->watch_bytes) {
-        sums = (memory_sums){.exactly = 1, .page_bytes = tree->page_bytes};
+        sums = (memory_sums){.exactly = 1};
         vj_tree_each(add_process, &sums);
         sum = sums.proportional;
     }

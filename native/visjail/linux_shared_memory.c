@@ -1,7 +1,7 @@
-// A limit on System V shared memory, which belongs to no process.
+// Limits on System V shared memory, semaphores and messages, which belong to no process.
 //
-// kernel.shmall is per ipc namespace, and may be written by uid 0 of the user
-// namespace that owns it. The jail's own has no uid 0, so the ipc namespace is made
+// kernel.shmall, sem and msgmni are per ipc namespace, and may be written by uid 0 of the
+// user namespace that owns it. The jail's own has no uid 0, so the ipc namespace is made
 // by a helper in a user namespace below, where the caller is uid 0, and joined.
 
 #include "linux_init.h"
@@ -11,6 +11,13 @@
 #include <linux/sched.h>
 #include <signal.h>
 #include <sys/wait.h>
+
+// Per set, in all, per call, sets: at 64 bytes each, half a MiB. As they are, the kernel
+// lets a guest take 64 GiB.
+static const char SEMAPHORES[] = "8192 8192 500 256\n";
+// Of 16 KiB or 16,384 messages without content, a MiB with what the kernel keeps for
+// them.
+#define MESSAGE_QUEUES 16
 
 static int write_number(const char *path, const char *before, uint64_t number,
                         const char *behind) {
@@ -25,7 +32,9 @@ static int write_number(const char *path, const char *before, uint64_t number,
 // In the helper: become uid 0, set the limit, and wait to be ended.
 _Noreturn static void serve(uint32_t user, uint64_t pages) {
     if (write_number("/proc/self/uid_map", "0 ", user, " 1\n") &&
-        write_number("/proc/sys/kernel/shmall", "", pages, "\n")) {
+        write_number("/proc/sys/kernel/shmall", "", pages, "\n") &&
+        vj_write_text("/proc/sys/kernel/sem", SEMAPHORES, sizeof SEMAPHORES - 1) == 0 &&
+        write_number("/proc/sys/kernel/msgmni", "", MESSAGE_QUEUES, "\n")) {
         sys(SYS_kill, sys(SYS_getpid), SIGSTOP);
     }
     vj_exit_process(1);

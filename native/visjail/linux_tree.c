@@ -11,9 +11,8 @@
 #include <linux/time_types.h>
 #include <signal.h>
 
-#define TREE_MAX      16384 // processes looked at in one pass
+#define TREE_MAX      65536 // processes looked at in one pass, of the host's too
 #define STOP_PASSES   64
-#define LEAVES_MAX    32
 #define STILL_TURNS   300
 #define STILL_WAIT_NS 1000000
 
@@ -28,6 +27,7 @@ typedef struct {
     int pid;
     int parent;
     long started; // in ticks since the boot: with the pid, one process for ever
+    unsigned char judged;
     unsigned char descendant;
     unsigned char signalled;
     unsigned char stopped; // in state T, when it was first seen
@@ -127,33 +127,41 @@ static int is_spared(vj_spared spared, int pid) {
     return 0;
 }
 
-// Mark all processes that descend from `root`.
-static void mark_descendants(tree *table, int root, vj_spared spared) {
-    int changed = 1;
-    while (changed) {
-        changed = 0;
-        for (uint32_t i = 0; i < table->count; i++) {
-            tree_entry *entry = &table->entries[i];
-            if (entry->descendant) continue;
-            int inside = entry->parent == root && !is_spared(spared, entry->pid);
-            for (uint32_t j = 0; !inside && j < table->count; j++) {
-                inside = table->entries[j].descendant &&
-                         table->entries[j].pid == entry->parent;
-            }
-            if (inside) entry->descendant = 1;
-            if (inside) changed = 1;
-        }
-    }
-}
-
-static const tree_entry *find_entry(const tree *table, int pid) {
-    for (uint32_t i = 0; i < table->count; i++) {
-        if (table->entries[i].pid == pid) return &table->entries[i];
+// The kernel lists processes by their number, and every table keeps that order.
+static tree_entry *find_entry(tree *table, int pid) {
+    uint32_t from = 0, end = table->count;
+    while (from < end) {
+        uint32_t middle = from + (end - from) / 2;
+        if (table->entries[middle].pid == pid) return &table->entries[middle];
+        if (table->entries[middle].pid < pid) from = middle + 1;
+        else end = middle;
     }
     return 0;
 }
 
-static const tree *look(vj_spared spared) {
+// Mark all processes that descend from `root`.
+// Each climbs up to the first that is judged already, so that none is climbed twice.
+static void mark_descendants(tree *table, int root, vj_spared spared) {
+    for (uint32_t i = 0; i < table->count; i++) {
+        tree_entry *at = &table->entries[i];
+        int inside = 0;
+        // Not for ever: while the table was read, numbers may have been used again.
+        for (uint32_t steps = 0; at && steps < table->count; steps++) {
+            inside = at->judged ? at->descendant
+                                : at->parent == root && !is_spared(spared, at->pid);
+            if (at->judged || at->parent == root) break;
+            at = find_entry(table, at->parent);
+        }
+        at = &table->entries[i];
+        while (at && !at->judged) {
+            at->judged = 1;
+            at->descendant = inside != 0;
+            at = at->parent == root ? 0 : find_entry(table, at->parent);
+        }
+    }
+}
+
+static tree *look(vj_spared spared) {
     static tree table;
     table.count = 0;
     vj_tree_each(add_entry, &table);
@@ -181,43 +189,19 @@ long vj_tree_children(int *pids, uint32_t most) {
     return count;
 }
 
-// The children of a process with one thread, as the kernel lists them (Linux 3.5,
-// CONFIG_PROC_CHILDREN). Of what changes meanwhile it may leave something out.
-static long read_children(int pid, int *pids, uint32_t most) {
-    char path[64], line[512];
-    vj_text text = {.data = path, .capacity = sizeof path};
-    vj_text_string(&text, "/proc/");
-    vj_text_number(&text, (uint64_t)pid, 10);
-    vj_text_string(&text, "/task/");
-    vj_text_number(&text, (uint64_t)pid, 10);
-    vj_text_string(&text, "/children");
-    VJ_AUTO_FD file = (int)sys(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
-    long size = file < 0 ? file : sys(SYS_read, file, line, sizeof line);
-    if (size < 0) return size;
-    if (size == (long)sizeof line) return -E2BIG;
-    long count = 0;
-    for (long at = 0; at < size; at++) {
-        if (count == most) return -E2BIG;
-        pids[count++] = (int)field(line, size, &at, 0);
-    }
-    return count;
-}
-
-int vj_tree_kill_leaves(void) {
-    int pids[LEAVES_MAX], below[1];
-    long count = read_children((int)sys(SYS_getpid), pids, LEAVES_MAX);
-    for (long i = 0; i < count; i++) {
-        if (read_children(pids[i], below, 1) != 0) return 0;
-    }
-    // Until they are waited for, their numbers are nobody else's.
-    for (long i = 0; i < count; i++) sys(SYS_kill, pids[i], SIGKILL);
-    return count > 0;
-}
-
-static int on_host;
+static int on_host, in_scope;
 
 void vj_tree_on_host(void) {
     on_host = 1;
+}
+
+void vj_tree_in_scope(void) {
+    in_scope = 1;
+}
+
+int vj_tree_kill_all(void) {
+    if (in_scope) sys(SYS_kill, -1, SIGKILL);
+    return in_scope;
 }
 
 // The descriptor is one process, and its start time says which.
@@ -286,8 +270,13 @@ uint32_t vj_tree_kill(vj_spared spared, int first) {
     static tree stopped;
     stopped.count = 0;
     if (first) killed.count = 0;
-    stop(&stopped, spared);
-    return signal_tree(&killed, spared, SIGKILL);
+    int all = in_scope && !spared.count && !spared.only;
+    // One after the other is a race, which whoever forks and ends at once may win.
+    if (all) sys(SYS_kill, -1, SIGSTOP);
+    else stop(&stopped, spared);
+    uint32_t fresh = signal_tree(&killed, spared, SIGKILL);
+    if (all) vj_tree_kill_all();
+    return fresh;
 }
 
 static int all_stand_still(vj_spared spared) {
@@ -300,7 +289,7 @@ static int all_stand_still(vj_spared spared) {
 
 // Of an earlier time what was seen of these processes counts no more.
 static void forget_descendants(tree *known, vj_spared spared) {
-    const tree *now = look(spared);
+    tree *now = look(spared);
     uint32_t count = 0;
     for (uint32_t i = 0; i < known->count; i++) {
         const tree_entry *entry = find_entry(now, known->entries[i].pid);
@@ -319,6 +308,7 @@ void vj_tree_suspend(vj_spared spared) {
         struct __kernel_timespec moment = {.tv_nsec = STILL_WAIT_NS};
         sys(SYS_nanosleep, &moment, 0);
     }
+    vj_tree_hold(spared); // what was there, and what it had run
 }
 
 void vj_tree_resume(vj_spared spared) {
@@ -398,8 +388,9 @@ uint32_t vj_tree_hold(vj_spared spared) {
         entry.ran = what_it_ran(entry.pid);
         int is_same = before && before->started == entry.started;
         // A signal takes a moment to arrive, and for ever where the process never gets
-        // its turn. One that has had it goes on because it was continued.
-        if (!entry.stopped && is_same && before->ran != entry.ran) running++;
+        // its turn. One that has run since the last look was continued, also where it has
+        // stopped itself again; one that is new was forked by such a one.
+        if (!is_same || before->ran != entry.ran) running++;
         if (!entry.stopped) send(&entry, SIGSTOP);
         next.entries[next.count++] = entry;
     }

@@ -19,15 +19,19 @@ void vj_tree_forget(void);
 // of the host. Each signal then goes by descriptor.
 void vj_tree_on_host(void);
 
+// Each signal of this process goes to its own descendants only, by the kernel's word
+// (vj_landlock_scope_signals): signals to all that it may signal then reach them all.
+void vj_tree_in_scope(void);
+
+// Kill all that the caller may signal, at one moment: the kernel lets nobody be forked
+// meanwhile. Only where vj_tree_in_scope has been called; else it does nothing and
+// returns 0.
+int vj_tree_kill_all(void);
+
 // Stop all descendants of the caller, then send each SIGKILL. Stopping first keeps
 // a fork bomb from growing while it is being counted. Returns how many were not
 // yet killed by an earlier call; the `first` of several calls remembers none.
 uint32_t vj_tree_kill(vj_spared spared, int first);
-
-// Send SIGKILL to all children of the caller, if none of them has children. Returns 0,
-// with nothing sent, where one has, or where the kernel does not tell. Each has one
-// thread.
-int vj_tree_kill_leaves(void);
 
 // Whether any descendant is left that has not ended.
 int vj_tree_is_left(vj_spared spared);

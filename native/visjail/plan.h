@@ -156,8 +156,6 @@ typedef struct {
     uint64_t shared_memory_pages; // kernel.shmall of the jail; 0: as it is
     uint32_t groups;              // cgroups to join, at VJ_FD_GROUPS
     uint32_t counters;            // VJ_COUNTERS, or 0: there is no memory cgroup
-    uint32_t page_bytes;          // size of a page of this machine
-    uint32_t reserved;
 } vj_tree_limits;
 
 typedef struct {

@@ -35,10 +35,11 @@ from jail_helpers import (
 from visruntime.errors import CommandTimeout, JailClosed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 CRASH_ROUNDS = 1000 if os.environ.get("VIS_FULL") else 60
 PR_SET_CHILD_SUBREAPER = 36
+LONGEST_END = 1.5  # seconds; it takes 0.05, and 0.2 by one signal after the other
 CALM = 1.0  # seconds until nothing of a jail may be left
 
 DAEMONS = """
@@ -587,15 +588,28 @@ for number in range(600): # once each: a signal that waits when the stop comes i
     pause = (ctypes.c_long * 4)(0, 0, after // 1000, after % 1000 * 1000000)
     assert libc.timer_settime(timer, 0, pause, None) == 0
 print("ready", flush=True)
-while True: time.sleep(0.02)
 """
+GOES_ON = {
+    "sleeps": "while True: time.sleep(0.02)",
+    # Whoever looks at it finds it stopped.
+    "stops itself": """
+while True:
+    end = time.monotonic() + 0.003
+    while time.monotonic() < end: pass
+    os.kill(os.getpid(), signal.SIGSTOP)
+""",
+}
 
 
-@pytest.mark.parametrize("backend", backends())
-def test_a_run_that_has_itself_continued_is_ended(backend: str) -> None:
+@pytest.mark.parametrize(
+    ("backend", "way"),
+    [*((backend, "sleeps") for backend in backends()), ("namespaces", "stops itself")],
+)
+def test_a_run_that_has_itself_continued_is_ended(backend: str, way: str) -> None:
     """A suspended run must not go on by a timer that sends it SIGCONT."""
+    text = PRELUDE + RESUMES + GOES_ON[way]
     with jail_by(backend) as jail:
-        with spawn(jail, [PYTHON, "-IBS", "-c", PRELUDE + RESUMES], stdout=-1) as process:
+        with spawn(jail, [PYTHON, "-IBS", "-c", text], stdout=-1) as process:
             assert process.stdout.readline() == b"ready\n"
             process.suspend()
             assert process.wait(28) != 0
@@ -610,3 +624,61 @@ def test_a_run_that_has_itself_continued_is_ended(backend: str) -> None:
             process.resume()
             time.sleep(0.1)
             assert process.poll() is None
+
+
+CHAINS = """
+#define _GNU_SOURCE
+#include <time.h>
+#include <unistd.h>
+static long seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec;
+}
+int main(void) {
+    long end = seconds() + 6;
+    for (int number = 0; number < 60; number++) {
+        if (fork()) continue;
+        while (seconds() < end) {
+            if (fork() > 0) _exit(0);
+        }
+        _exit(0);
+    }
+    write(1, "ready\\n", 6);
+    pause();
+}
+"""
+
+
+def chains(program: Path) -> int:
+    """Return how many processes of this machine run *program*."""
+    found = 0
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            found += program.name in Path(f"/proc/{name}/comm").read_text()
+    return found
+
+
+@pytest.mark.parametrize("backend", backends())
+@pytest.mark.parametrize("end", ["kill", "close"])
+def test_chains_of_short_lives_end(
+    backend: str, end: str, workspace: Path, tool: Callable[[str], str]
+) -> None:
+    """Processes that each start the next and end at once must not outrun who ends them."""
+    program = workspace / f"chain-{os.getpid()}"
+    command = [tool("cc"), "-O1", "-w", "-x", "c", "-", "-o", str(program)]
+    subprocess.run(command, input=CHAINS, text=True, check=True)
+    with jail_by(backend, read=[str(workspace)]) as jail:
+        process = spawn(jail, [str(program)], stdout=-1)
+        with process.stdout:
+            assert process.stdout.readline() == b"ready\n"
+        time.sleep(0.2)
+        assert chains(program) > 0
+        start = time.monotonic()
+        if end == "kill":
+            process.kill()
+            assert process.wait() == -signal.SIGKILL
+        else:
+            jail.close()
+        assert time.monotonic() - start < LONGEST_END
+        assert chains(program) == 0

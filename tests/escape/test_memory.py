@@ -65,6 +65,14 @@ def files():
         for _ in range(TAKEN // MIB): file.write(bytes(MIB))
 def paced():
     for _ in range(TAKEN // MIB): held.append(bytearray(MIB)); touch(held[-1]); time.sleep(0.002)
+def tables():
+    # A page of tables for each 2 MiB that is read, and no page of its own.
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, *[ctypes.c_size_t] * 5]
+    reach, huge = TAKEN * 512, 2 * MIB
+    start = libc.mmap(None, reach, 1, 0x4022, 2**64 - 1, 0)
+    libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(reach), 15)
+    for at in range(start, start + reach, huge): ctypes.c_char.from_address(at).value
 def children():
     for _ in range(6):
         if os.fork() == 0:
@@ -72,8 +80,8 @@ def children():
     for _ in range(6): os.wait()
 held = []
 """
-BY_CGROUP = ("anonymous", "shared", "memfd", "buffers", "files", "children")
-BY_WATCH = ("anonymous", "shared", "paced", "children")
+BY_CGROUP = ("anonymous", "shared", "memfd", "buffers", "files", "children", "tables")
+BY_WATCH = ("anonymous", "shared", "paced", "children", "tables")
 
 
 def take(jail: Jail, way: str) -> CommandResult:
@@ -194,6 +202,52 @@ answer(segment())
             errno.EACCES,
         )
     assert outside(text) == 0
+
+
+SETS = """
+def made(name, *arguments):
+    # How many sets of semaphores, or queues of messages, until the kernel takes no more.
+    numbers = []
+    while len(numbers) < 300:
+        number = result(name, 0, *arguments, 0o1600)
+        if number < 0: break
+        numbers.append(number)
+    for number in numbers:
+        libc.semctl(number, 0, 0, 0) if name == "semget" else libc.msgctl(number, 0, None)
+    return len(numbers)
+answer([made("semget", 4000), made("semget", 20), made("msgget")])
+"""
+
+
+@pytest.mark.parametrize("way", ["watch", "process"])
+def test_semaphores_and_queues_of_no_process_are_bounded(way: str) -> None:
+    """What semaphores and messages hold, 64 GiB by default, must not pass by the limit."""
+    with Jail(JailPolicy(limits=Limits(memory=LIMIT, memory_by=way))) as jail:  # type: ignore[arg-type]
+        assert inside(jail, SETS) == [2, 256, 16]
+        for setting in ("sem", "msgmni", "msgmnb"):
+            path = f"/proc/sys/kernel/{setting}"
+            assert inside(jail, f"answer(opened({path!r}, os.O_WRONLY))") in (
+                errno.EROFS,
+                errno.EACCES,
+            )
+    assert outside(SETS) == [300, 300, 300]
+
+
+def test_no_table_of_waits_is_made() -> None:
+    """PR_FUTEX_HASH, by which a process gets 128 MiB that nothing counts, must not be there."""
+    text = """answer([call("prctl", 78, 2, 0, 0, 0), call("prctl", 78, 1, 16, 0, 0),
+                      call("prctl", 38, 1, 0, 0, 0)])"""
+    with Jail(JailPolicy()) as jail:
+        assert inside(jail, text) == [errno.EINVAL, errno.EINVAL, 0]
+    answers = outside(text)
+    assert answers[2] == 0
+    if release() >= (6, 16):
+        assert answers[:2] == [0, 0]
+
+
+def release() -> tuple[int, ...]:
+    """Return the first two numbers of the kernel's release."""
+    return tuple(int(part) for part in os.uname().release.split(".")[:2])
 
 
 @pytest.mark.skipif(own_memory_cgroup() is None, reason="this process has no cgroup to divide")

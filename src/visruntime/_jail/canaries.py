@@ -30,6 +30,8 @@ CANARIES: tuple[tuple[str, frozenset[int]], ...] = (
     ("make a Unix socket", frozenset({errno.EAFNOSUPPORT})),
     ("change the mode of a device", frozenset({errno.EPERM})),
     ("read /proc", frozenset({errno.EACCES})),
+    ("idle the supervisor", frozenset({errno.EPERM})),
+    ("renice the supervisor", frozenset({errno.EPERM})),
 )
 """Name and the errnos that mean "held", in the order of native/visjail/linux_canary.c."""
 

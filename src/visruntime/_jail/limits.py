@@ -79,7 +79,6 @@ class HeldLimits:
             "groups": len(leaf.members) if leaf is not None else 0,
             "counters": len(leaf.counters) if leaf is not None else 0,
             "memory_bytes": limits.memory or 0 if "memory" in by_leaf else 0,
-            "page_bytes": page,
         }
         self.environment = _environment(limits)
 

@@ -23,12 +23,12 @@ X86_64 = dict(mount=165, unshare=272, clone=56, execve=59, execveat=322, openat=
     process_vm_readv=310, pidfd_getfd=438, kcmp=312, add_key=248, keyctl=250, io_uring_setup=425,
     userfaultfd=323, fanotify_init=300, name_to_handle_at=303, perf_event_open=298, bpf=321,
     open_tree=428, listmount=458, renameat2=316, socket=41, fchmodat=268, ioctl=16, linkat=265,
-    mknodat=259, prlimit64=302)
+    mknodat=259, prlimit64=302, setpriority=141)
 AARCH64 = dict(mount=40, unshare=97, clone=220, execve=221, execveat=281, openat=56, ptrace=117,
     process_vm_readv=270, pidfd_getfd=438, kcmp=272, add_key=217, keyctl=219, io_uring_setup=425,
     userfaultfd=282, fanotify_init=262, name_to_handle_at=264, perf_event_open=241, bpf=280,
     open_tree=428, listmount=458, renameat2=276, socket=198, fchmodat=53, ioctl=29, linkat=37,
-    mknodat=33, prlimit64=261)
+    mknodat=33, prlimit64=261, setpriority=140)
 NUMBERS = X86_64 if os.uname().machine == "x86_64" else AARCH64
 
 def raw(name, *arguments):

@@ -43,7 +43,8 @@ ATTEMPTS = (
         "by_call(lambda: raw('kcmp', os.getpid(), os.getpid(), 1, 0, 0),"
         " lambda: raw('kcmp', -1, -1, 99, 0, 0))"),
     Attempt("processes.priority", "change its priority",
-        "on_process(lambda: os.setpriority(os.PRIO_PROCESS, S.victim, 19))"),
+        "by_call(lambda: os.setpriority(os.PRIO_PROCESS, S.victim, 19),"
+        " lambda: raw('setpriority', 99, S.victim, 0))"),
     Attempt("processes.affinity", "bind it to processors",
         "on_process(lambda: os.sched_setaffinity(S.victim, os.sched_getaffinity(0)))"),
     Attempt("processes.limits", "read and change its limits (prlimit)",
