@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -590,3 +592,23 @@ def test_input_is_written_once_whoever_else_looks(jail: Jail) -> None:
             for thread in threads:
                 thread.join()
             assert output.split()[0].decode() == hashlib.sha256(data).hexdigest()
+
+
+def test_objects_that_are_collected_in_any_order_free_nothing_twice() -> None:
+    """A cycle's finalizers come in any order; the heap of the host must survive it."""
+    code = (
+        "import gc, visruntime as vr\n"
+        "from visruntime.runtime import Runtime\n"
+        "for turn in range(6):\n"
+        "    with Runtime(vr.JailPolicy()) as original:\n"
+        "        original.run('1'); copy = original.fork(); copy.run('1')\n"
+        "    jail = vr.Jail(vr.JailPolicy()); process = jail.spawn(['sleep', '60'])\n"
+        "    jail.mine = process.mine = [jail, process, jail._handle, process._run]\n"
+        "    if turn % 2: del jail, process, copy, original; gc.collect()\n"
+        "print('end')\n"
+    )
+    environment = {**os.environ, "PYTHONMALLOC": "malloc", "MALLOC_PERTURB_": "165"}
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment
+    )
+    assert (result.returncode, result.stdout, result.stderr) == (0, "end\n", "")

@@ -25,7 +25,7 @@ LAYERS = {
     "jail": ("jail", "_jail", "network", "events"),
     "base": (
         "_arguments", "errors", "policy", "_policy", "config", "_config", "protocol", "_host",
-        "_native", "_tls_certificates",
+        "_native", "_owned", "_tls_certificates",
     ),
 }  # fmt: skip
 ORDER = list(LAYERS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import errno
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from packages_helpers import make_project, make_source, make_wheel, require_uv
 
 import visruntime as vr
 from visruntime._packages.tree import LOCKED, assemble
+from visruntime._packages.uv import find_uv
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -545,6 +547,28 @@ def test_a_planted_link_names_no_source(wheels: Path, tmp_path: Path) -> None:
         vr.Environment.from_project(beside, wheelhouse=wheels)
     with pytest.raises(vr.PolicyError, match=r"uv: .*could have made it"):
         resolved(wheels, "tinyb", uv=uv).build()
+
+
+def test_no_uv_from_a_write_grant_is_run(wheels: Path, tmp_path: Path) -> None:
+    """A guest could have put it there: it would get the index and make what others are given."""
+    real = require_uv()
+    grant = tmp_path / "grant"
+    grant.mkdir()
+    copy = grant / "uv"
+    shutil.copy(real, copy)
+    link = tmp_path / "bin"
+    link.symlink_to(grant)
+    policy = vr.JailPolicy(write=[grant])
+    for named in (copy, grant / ".." / "grant" / "uv"):
+        with pytest.raises(vr.PolicyError, match="inside the write grant"):
+            vr.Runtime(policy, environment=resolved(wheels, "tinyb", uv=named))
+    assert find_uv(copy) == str(copy)  # without that grant it is as good as any
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", f"{grant}:{link}:{os.path.dirname(real)}")
+        patch.delenv("UV", raising=False)
+        assert find_uv() == str(copy)
+        found = find_uv(None, [str(grant)])
+        assert not found.startswith(str(grant))
 
 
 def test_a_wheel_that_is_a_dangling_link(wheels: Path) -> None:

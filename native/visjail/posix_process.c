@@ -211,12 +211,18 @@ void vj_jail_close(vj_jail *jail) {
     pthread_mutex_unlock(&jail->end);
 }
 
-void vj_jail_free(vj_jail *jail) {
-    if (!jail) return;
-    vj_jail_close(jail);
+// Hosts with a garbage collector free a jail and its runs in any order.
+static void leave(vj_jail *jail) {
+    if (atomic_fetch_sub(&jail->users, 1) != 1) return;
     pthread_mutex_destroy(&jail->lock);
     pthread_mutex_destroy(&jail->end);
     free(jail);
+}
+
+void vj_jail_free(vj_jail *jail) {
+    if (!jail) return;
+    vj_jail_close(jail);
+    leave(jail);
 }
 
 int vj_jail_alive(vj_jail *jail) {
@@ -438,6 +444,7 @@ static vj_status make_run(vj_jail *jail, int channel, vj_run **out, vj_error *er
         return vj_fail(error, VJ_NO_MEMORY, VJ_STAGE_HOST, ENOMEM, "out of memory");
     }
     run->jail = jail;
+    atomic_fetch_add(&jail->users, 1);
     run->owner = getpid();
     run->channel = channel;
     pthread_mutex_init(&run->lock, NULL);
@@ -640,5 +647,6 @@ void vj_run_free(vj_run *run) {
     close_slot(&run->channel);
     pthread_mutex_destroy(&run->lock);
     pthread_mutex_destroy(&run->ordering);
+    leave(run->jail);
     free(run);
 }

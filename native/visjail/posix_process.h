@@ -12,7 +12,8 @@
 #include "visjail.h"
 
 struct vj_jail {
-    pid_t owner; // the process that opened it
+    pid_t owner;       // the process that opened it
+    atomic_uint users; // who has it, and its runs: the last one gives back the memory
     atomic_bool closed;
     pthread_mutex_t end;  // over `process`; taken before the other lock
     int process;          // pidfd of pid 1
@@ -25,7 +26,7 @@ struct vj_jail {
 };
 
 struct vj_run {
-    vj_jail *jail; // outlives the run
+    vj_jail *jail; // counts this run among its users
     pid_t owner;   // the process that started it
     int channel;
     uint64_t limit_ns;        // of time, from its adoption on; of an expected program

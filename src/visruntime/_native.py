@@ -11,6 +11,7 @@ import struct
 from itertools import accumulate
 
 from visruntime import _viscore
+from visruntime._owned import Owned
 from visruntime._visjail import ffi, lib
 from visruntime.guest import values
 
@@ -77,6 +78,10 @@ class NativeError(Exception):
         self.stage = stage
         self.errno = errno
         self.index = index
+
+
+def _gone() -> NativeError:
+    return NativeError("closed", "host", 0, -1, "it has been given back")
 
 
 def _check(status: int, error: Any) -> None:
@@ -475,7 +480,7 @@ def is_private_key(content: bytes) -> bool:
 # ---- jails and runs ------------------------------------------------------------
 
 
-class JailHandle:
+class JailHandle(Owned):
     """One open jail.
 
     ``info`` holds pid, landlock_abi, guest_id, identity, and shared_memory (whether System V
@@ -490,7 +495,7 @@ class JailHandle:
         disables_userns: it has --disable-userns.
     """
 
-    __slots__ = ("_jail", "answers", "info", "ports")
+    __slots__ = ("answers", "info", "ports")
 
     def __init__(
         self,
@@ -506,11 +511,9 @@ class JailHandle:
         name = ffi.new("char[]", os.fsencode(bubblewrap))
         options = ffi.new("vj_jail_options *")
         options.bubblewrap = name
-        options.follows_links = follows_links
-        options.disables_userns = disables_userns
+        options.follows_links, options.disables_userns = follows_links, disables_userns
         groups = options.groups
-        groups.count = len(members)
-        groups.counter_count = len(counters)
+        groups.count, groups.counter_count = len(members), len(counters)
         groups.counters[0 : len(counters)] = list(counters)
         groups.members[0 : len(members)] = list(members)
         jail, info = ffi.new("vj_jail **"), ffi.new("vj_jail_info *")
@@ -519,7 +522,7 @@ class JailHandle:
             os.fsencode(init_path), options, plan, len(plan), jail, info, error
         )
         _check(status, error)
-        self._jail = ffi.gc(jail[0], lib.vj_jail_free)
+        super().__init__(jail[0], lib.vj_jail_free, _gone)
         self.info = {
             "pid": info.pid,
             "landlock_abi": info.landlock_abi,
@@ -532,17 +535,17 @@ class JailHandle:
 
     def close(self) -> None:
         """End everything in the jail and wait for it. Idempotent."""
-        lib.vj_jail_close(self._jail)
+        if self.is_held:
+            lib.vj_jail_close(self.pointer)
 
     def alive(self) -> bool:
         """Tell whether the jail's pid 1 lives."""
-        return bool(lib.vj_jail_alive(self._jail))
+        return self.is_held and bool(lib.vj_jail_alive(self.pointer))
 
     def terminal(self) -> tuple[int, int]:
         """Return the descriptors of a new pseudo-terminal: master, slave."""
-        master, slave = ffi.new("int *"), ffi.new("int *")
-        error = ffi.new("vj_error *")
-        _check(lib.vj_jail_terminal(self._jail, master, slave, error), error)
+        master, slave, error = ffi.new("int *"), ffi.new("int *"), ffi.new("vj_error *")
+        _check(lib.vj_jail_terminal(self.pointer, master, slave, error), error)
         return master[0], slave[0]
 
     def start(
@@ -594,32 +597,29 @@ class JailHandle:
         spawn.numbers = numbers
         run, pid = ffi.new("vj_run **"), ffi.new("int32_t *")
         error = ffi.new("vj_error *")
-        _check(lib.vj_run_start(self._jail, spawn, run, pid, error), error)
-        return RunHandle(self, run[0], pid[0])
+        _check(lib.vj_run_start(self.pointer, spawn, run, pid, error), error)
+        return RunHandle(run[0], pid[0])
 
 
-class Capture:
+class Capture(Owned):
     """The first and the last bytes of a stream, *limit* in all. Takes *descriptor*."""
 
-    __slots__ = ("_capture",)
+    __slots__ = ()
 
     def __init__(self, descriptor: int, limit: int) -> None:
         capture = lib.vj_capture_new(descriptor, limit)
         if capture == ffi.NULL:
             raise MemoryError
-        self._capture = ffi.gc(capture, lib.vj_capture_free)
+        super().__init__(capture, lib.vj_capture_free, _gone)
 
     def value(self) -> bytes:
         """Return the bytes that were kept."""
-        size = lib.vj_capture_size(self._capture)
-        if not size:
-            return b""
-        kept: bytes = ffi.buffer(lib.vj_capture_bytes(self._capture), size)[:]
-        return kept
+        size = lib.vj_capture_size(self.pointer)
+        return bytes(ffi.buffer(lib.vj_capture_bytes(self.pointer), size)) if size else b""
 
     def total(self) -> int:
         """Return how many bytes came in all."""
-        return int(lib.vj_capture_total(self._capture))
+        return int(lib.vj_capture_total(self.pointer))
 
 
 class TerminalReader:
@@ -646,11 +646,9 @@ class TerminalReader:
         status = lib.vj_terminal_read(
             self._descriptor, wakeup, deadline, buffer, self.SIZE, size, error
         )
-        if status == lib.VJ_CLOSED:
-            return None
-        if status not in (lib.VJ_TIMED_OUT, lib.VJ_INTERRUPTED):
+        if status not in (lib.VJ_CLOSED, lib.VJ_TIMED_OUT, lib.VJ_INTERRUPTED):
             _check(status, error)
-        return bytes(self._buffer[: size[0]])
+        return None if status == lib.VJ_CLOSED else bytes(self._buffer[: size[0]])
 
 
 _MEASURED = (
@@ -659,14 +657,13 @@ _MEASURED = (
 )
 
 
-class RunHandle:
+class RunHandle(Owned):
     """One run. Freeing it ends the run if it has not ended."""
 
-    __slots__ = ("_input", "_input_descriptor", "_input_offset", "_jail", "_run", "pid")
+    __slots__ = ("_input", "_input_descriptor", "_input_offset", "pid")
 
-    def __init__(self, jail: JailHandle, run: Any, pid: int) -> None:
-        self._jail = jail  # outlives the run
-        self._run = ffi.gc(run, lib.vj_run_free)
+    def __init__(self, run: Any, pid: int) -> None:
+        super().__init__(run, lib.vj_run_free, _gone)
         self._input = b""
         self._input_offset = ffi.new("uint64_t *")
         self._input_descriptor = ffi.new("int *", -1)
@@ -675,13 +672,13 @@ class RunHandle:
     def expect(self, timeout_ns: int) -> RunHandle:
         """Return a run for a program that this one is about to fork, for `adopt`."""
         run, error = ffi.new("vj_run **"), ffi.new("vj_error *")
-        _check(lib.vj_run_expect(self._run, timeout_ns, run, error), error)
-        return RunHandle(self._jail, run[0], 0)
+        _check(lib.vj_run_expect(self.pointer, timeout_ns, run, error), error)
+        return RunHandle(run[0], 0)
 
     def adopt(self, process: int) -> None:
         """Take the process of a pidfd, which the keeper must have inherited, as the program."""
         pid, error = ffi.new("int32_t *"), ffi.new("vj_error *")
-        _check(lib.vj_run_adopt(self._run, process, pid, error), error)
+        _check(lib.vj_run_adopt(self.pointer, process, pid, error), error)
         self.pid = pid[0]
 
     def feed(self, data: bytes, descriptor: int) -> None:
@@ -709,13 +706,13 @@ class RunHandle:
         deadline = -1 if for_ever else max(0, int((timeout or 0) * 1e9))
         while True:
             status = lib.vj_run_communicate(
-                self._run,
+                self.pointer,
                 ffi.from_buffer(self._input),
                 len(self._input),
                 self._input_offset,
                 self._input_descriptor if feed else ffi.new("int *", -1),
-                ffi.NULL if output is None else output._capture,
-                ffi.NULL if errors is None else errors._capture,
+                ffi.NULL if output is None else output.pointer,
+                ffi.NULL if errors is None else errors.pointer,
                 deadline,
                 result,
                 error,
@@ -734,17 +731,19 @@ class RunHandle:
 
     def signal(self, number: int) -> None:
         """Send a signal to the direct child."""
-        lib.vj_run_signal(self._run, number)
+        if self.is_held:
+            lib.vj_run_signal(self.pointer, number)
 
     def kill(self) -> None:
         """Order the end of the whole run."""
-        lib.vj_run_kill(self._run)
+        if self.is_held:
+            lib.vj_run_kill(self.pointer)
 
     def suspend(self, *, suspended: bool) -> None:
         """Stop every process of the run, or continue them; done when it returns."""
         error = ffi.new("vj_error *")
-        _check(lib.vj_run_suspend(self._run, suspended, error), error)
+        _check(lib.vj_run_suspend(self.pointer, suspended, error), error)
 
     def descriptor(self) -> int:
         """Return a descriptor that becomes readable when the run has ended."""
-        return int(lib.vj_run_descriptor(self._run))
+        return int(lib.vj_run_descriptor(self.pointer))

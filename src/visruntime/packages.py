@@ -291,7 +291,7 @@ class Environment:
             with store.locked(key, self._timeout):
                 found = folder = store.find(key)
                 if folder is None:
-                    folder, report = self._make(store, key, interpreter, version)
+                    folder, report = self._make(store, key, interpreter, version, write)
         with open(os.path.join(folder, LOCKED), encoding="utf-8", errors="replace") as file:
             locked = file.read()
         return BuiltEnvironment(
@@ -346,7 +346,12 @@ class Environment:
         return hashlib.sha256(text.encode()).hexdigest()[:40]
 
     def _make(
-        self, store: Store, key: str, interpreter: Interpreter, version: tuple[int, int, int]
+        self,
+        store: Store,
+        key: str,
+        interpreter: Interpreter,
+        version: tuple[int, int, int],
+        write: Sequence[str],
     ) -> tuple[str, EnforcementReport | None]:
         report, locked = None, b""
         with store.staging(key) as staging:
@@ -360,7 +365,7 @@ class Environment:
                     self._request,
                     self._sources,
                     interpreter,
-                    uv=find_uv(self._uv),
+                    uv=find_uv(self._uv, write),
                     seconds=self._timeout,
                     limits=self._limits,
                     progress=self._progress,

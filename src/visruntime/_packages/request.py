@@ -40,6 +40,7 @@ _OPEN = re.compile(r"# /// ([a-zA-Z0-9-]+)")
 _CLOSE = "# ///"
 _HASH = re.compile(r"\s--hash[=\s]")
 _CONTROL = re.compile("[\0-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
+_VARIABLE = re.compile(r"\$\{")
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 _EXPORT = ("--frozen", "--no-emit-local", "--no-header", "--no-annotate")
 
@@ -100,7 +101,13 @@ def of_project(
     table = _toml(project, os.path.join(folder, "pyproject.toml"))
     about = table.get("project")
     wanted = about.get("requires-python") if isinstance(about, dict) else None
-    paths = _sources(_toml(lock, os.path.join(folder, "uv.lock")), folder)
+    locked = _toml(lock, os.path.join(folder, "uv.lock"))
+    if _VARIABLE.search(str(locked)):
+        raise _error(
+            f"{folder}/uv.lock names a variable of the environment (${{...}}), which uv would put "
+            "in; that of the build holds the password of the index: lock the project anew"
+        )
+    paths = _sources(locked, folder)
     chosen = [*(("--extra", name) for name in _named(extras, "extras"))]
     chosen += [("--group", name) for name in _named(groups, "groups")]
     return Request(
@@ -128,6 +135,11 @@ def of_requirements(lines: Iterable[str], *, label: str, add: str) -> Request:
             raise _error(
                 f"{label}: {line[:60]!a} is an option of pip, which a list of requirements cannot "
                 "have here: name the wheelhouse or the index where the environment is made"
+            )
+        if _VARIABLE.search(line):
+            raise _error(
+                f"{label}: {line[:60]!a} names a variable of the environment, which uv would put "
+                "in; that of the build holds the password of the index: write the value itself"
             )
         if not _NAME.match(line):
             raise _error(

@@ -6,13 +6,14 @@ import os
 import sys
 
 from visruntime._policy.links import named_path
+from visruntime._policy.paths import is_within
 from visruntime._policy.values import Secret
 from visruntime.elf import Program
 from visruntime.errors import PolicyError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 __all__ = [
     "DEFAULT_INDEX",
@@ -78,10 +79,14 @@ def credentials(address: str) -> set[str]:
     return found - {""}
 
 
-def find_uv(given: str | os.PathLike[str] | None = None) -> str:
+def find_uv(given: str | os.PathLike[str] | None = None, write: Sequence[str] = ()) -> str:
     """Return the real path of uv: *given*, or the first program of that name that is found.
 
-    It runs in the build's jail only.
+    It runs in the build's jail only. There it sees the index with its password and makes what
+    others are given too, so none from a write grant is taken.
+
+    Args:
+        write: the folders and files that guests may write.
 
     Raises:
         PolicyError: there is none; the message says how to get it. Or *given* is reached through a
@@ -89,7 +94,7 @@ def find_uv(given: str | os.PathLike[str] | None = None) -> str:
     """
     if given is not None:
         path = named_path("uv", given)
-        problem = _problem(path)
+        problem = _written(os.fspath(given), path, write) or _problem(path)
         if problem:
             raise PolicyError(f"environment: uv={given!s}: {problem}", field="environment")
         return path
@@ -98,7 +103,7 @@ def find_uv(given: str | os.PathLike[str] | None = None) -> str:
         path = os.path.realpath(candidate)
         if not os.path.isfile(path):
             continue
-        problem = _problem(path)
+        problem = _written(candidate, path, write) or _problem(path)
         if not problem:
             return path
         tried.append(f"{candidate}: {problem}")
@@ -108,6 +113,17 @@ def find_uv(given: str | os.PathLike[str] | None = None) -> str:
         "with uv=",
         field="environment",
     )
+
+
+def _written(name: str, path: str, write: Sequence[str]) -> str:
+    """Say that a guest could have made the file, or a link on the way to it."""
+    trees = [*write, *map(os.path.realpath, write)]
+    folder = os.path.realpath(os.path.dirname(os.path.abspath(name)))
+    for place in (path, os.path.abspath(name), os.path.join(folder, os.path.basename(name))):
+        for tree in trees:
+            if is_within(place, tree):
+                return f"it lies inside the write grant {tree}, so a guest may have made it"
+    return ""
 
 
 def _problem(path: str) -> str:

@@ -6,7 +6,7 @@ import os
 from contextlib import contextmanager, suppress
 
 from visruntime._host.files import open_regular
-from visruntime._jail.mounts import Aliases, host_mounts
+from visruntime._jail.mounts import Aliases, host_mounts, mount_table
 from visruntime._policy.links import real_path
 from visruntime._policy.paths import resolve_beside
 from visruntime.cli.messages import Refusal, clean, code_of
@@ -148,7 +148,7 @@ def plain(value: object) -> Any:
 def _open(path: str, policy: JailPolicy) -> int:
     option = f"--report {path}"
     real = real_path(resolve_beside(path, os.getcwd(), option))
-    for name in (real, *Aliases(host_mounts()).second_mounts(real)):
+    for name in (real, *Aliases(host_mounts(mount_table())).second_mounts(real)):
         decision = policy.why("write", name)
         if decision and decision.rule is not None and decision.rule.origin != "private":
             raise Refusal(

@@ -139,6 +139,9 @@ def relay_pipes(process: JailProcess, tail: Tail | None = None) -> None:
     outputs: dict[int, _Output] = {}
     for source, target in ((process.stdout, 1), (process.stderr, 2)):
         assert source is not None
+        # Whoever has the pipe too may be quicker: what poll(2) saw may be gone. The end that
+        # reads is ours alone, and so is this flag of it.
+        os.set_blocking(source.fileno(), False)
         outputs[source.fileno()] = _Output(source, target, tail if target == 2 else None)
     os.set_blocking(feed.fileno(), False)
     waiting = b""
@@ -227,7 +230,9 @@ class _Output:
 
     def move(self) -> bool:
         """Carry one piece; return whether more can come."""
-        piece = _read(self._source.fileno()) or b""
+        piece = _read(self._source.fileno())
+        if piece is None:
+            return True
         # Nobody reads ours any more: close the guest's too, so that it learns the usual way.
         alive = self._show(piece, last=not piece) and bool(piece)
         if not alive:
