@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 ROWS: dict[str, Callable[[], Any]] = {
     "1": starts.command_in_an_open_jail,
     "2": starts.new_jail,
+    "2b": starts.new_jail_of_the_same_policy,
     "3": starts.new_jail_without_namespaces,
     "4": starts.python_in_an_open_jail,
     "5": starts.worker,

@@ -44,6 +44,21 @@ def new_jail() -> Iterator[Row]:
 
 
 @contextlib.contextmanager
+def new_jail_of_the_same_policy() -> Iterator[Row]:
+    """Measure the same where one policy is opened again and again."""
+    plain = bubblewrapped(TRUE)
+    if not plain:
+        raise LookupError("bubblewrap is not installed")
+    same = policy()
+
+    def ours() -> None:
+        with vr.Jail(same) as jail:
+            jail.run([TRUE], check=True)
+
+    yield Row("2b", "new jail of the same policy / bubblewrap", 0.65, ours, plain["bubblewrap"], {})
+
+
+@contextlib.contextmanager
 def new_jail_without_namespaces() -> Iterator[Row]:
     """Measure the same with the back end that has Landlock and the filter alone."""
     # What it cannot hold is left out of the policy, as its users have to.

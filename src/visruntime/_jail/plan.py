@@ -290,7 +290,7 @@ def _make_plan(
     )
     found = plan.masked or plan.secrets or plan.protected or plan.wall.names
     if key is not None and not found and (system_roots is None or system_roots.is_plain):
-        remember(policy, key, Remembered(plan.copy(), system_roots, looks, table, guest_id))
+        remember(policy, key, Remembered(plan, system_roots, looks, table, guest_id))
     return plan
 
 

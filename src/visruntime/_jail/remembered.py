@@ -70,7 +70,7 @@ def accounts(home: str, user: int) -> tuple[tuple[str, str], ...]:
 class Remembered:
     """A plan of a policy without grants, and what was seen when it was made."""
 
-    __slots__ = ("_etc", "_guest_id", "_links", "_mounts", "_plain", "_plan", "_seen")
+    __slots__ = ("_etc", "_guest_id", "_links", "_looks", "_mounts", "_plan", "_seen")
 
     def __init__(
         self,
@@ -85,11 +85,13 @@ class Remembered:
         self._mounts = mounts
         self._etc = roots.names if roots is not None else None
         self._links = list(roots.links.items()) if roots is not None else []
-        self._seen = [(path, _seen(status)) for path, status in looks.items()]
-        self._plain = [(kind, path) for kind, path in plan.host_rules]
+        self._looks = looks
+        self._seen: list[tuple[str, Seen | None]] = []  # made when it is first needed
 
     def still_holds(self) -> bool:
         """Repeat every look, and tell whether each shows what it showed."""
+        seen = self._seen or [(path, _seen(status)) for path, status in self._looks.items()]
+        self._seen = seen
         try:
             if self._etc is not None and os.listdir("/etc") != self._etc:
                 return False
@@ -98,9 +100,9 @@ class Remembered:
         except OSError:
             return False
         return (
-            all(_look(path) == seen for path, seen in self._seen)
+            all(_look(path) == before for path, before in seen)
             and mount_table() == self._mounts
-            and not bound_elsewhere(self._plain)
+            and not bound_elsewhere(self._plan.host_rules)
         )
 
     def plan(self) -> JailPlan:
