@@ -173,6 +173,8 @@ def test_a_build_that_fails(tmp_path: Path, index: str, monkeypatch: pytest.Monk
     with pytest.raises(vr.EnvironmentNotBuilt, match="has ") as caught:
         environment.build()
     said = "\n".join([str(caught.value), caught.value.output, *lines])
-    assert caught.value.output.count("has ***") == 2
-    for hidden in (TEXT, "hunter2", index):
+    # Which index it was, its user is to see; who asked there, nobody.
+    assert caught.value.output.count("has http://***@") == 2
+    assert f"has http://***@{index}" in caught.value.output
+    for hidden in (TEXT, "hunter2", "me:"):
         assert hidden not in said

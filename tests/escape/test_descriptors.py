@@ -88,7 +88,7 @@ def test_a_passed_descriptor_has_its_number(workspace: Path) -> None:
 @pytest.mark.parametrize("number", [-1, 0, 2, 16, 1000])
 def test_a_number_out_of_range_is_refused(jail: Jail, number: int) -> None:
     """A number that is a stream's or too high must be refused by name."""
-    with pytest.raises(ValueError, match=f"pass_fds: {number} "):
+    with pytest.raises(ValueError, match=rf"pass_fds: .*3 to 15, not {number}"):
         spawn(jail, ["true"], pass_fds={number: 0})
 
 
