@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 
 from visruntime._native import decode, encode
 from visruntime.guest import values
-from visruntime.guest.values import Handle, Record
+from visruntime.guest.values import Handle, Record, Repr
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,14 +109,27 @@ def keys(draw: st.DrawFn) -> Any:
 
 def extend_value(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     """Return what holds any value."""
+    tables = st.dictionaries(keys(), inner, max_size=3)
+    factories = st.sampled_from([None, list, dict, set, int, float, str, bytes, bool, tuple])
+    lengths = st.none() | st.integers(3, 1 << 40)
     return (
         st.lists(inner, max_size=5)
+        | tables.map(collections.OrderedDict)
+        | st.builds(collections.deque, st.lists(inner, max_size=3), lengths)
+        | st.builds(collections.defaultdict, factories, tables)
         | st.dictionaries(keys(), inner, max_size=5)
         | st.lists(inner, max_size=3).map(tuple)
     )
 
 
-leaf_values = keys() | st.sets(keys(), max_size=5) | st.binary(max_size=20).map(bytearray)
+counters = st.dictionaries(keys(), st.integers(), max_size=3).map(collections.Counter)
+leaf_values = (
+    keys()
+    | st.sets(keys(), max_size=5)
+    | st.binary(max_size=20).map(bytearray)
+    | st.builds(Repr, texts, texts)
+    | counters
+)
 all_values = st.recursive(leaf_values, extend_value, max_leaves=20)
 
 
@@ -130,10 +143,12 @@ def same(left: Any, right: Any) -> bool:
     """Whether two values are equal and of equal types all the way down."""
     if type(left) is not type(right) or bool(left != right):
         return False
-    if isinstance(left, (list, tuple)):
-        return all(map(same, left, right))
+    if isinstance(left, (list, tuple, collections.deque)):
+        lengths = (getattr(each, "maxlen", None) for each in (left, right))
+        return all(map(same, left, right)) and len(set(lengths)) == 1
     if isinstance(left, dict):
-        return all(map(same, left.items(), right.items()))
+        made_by = [getattr(each, "default_factory", None) for each in (left, right)]
+        return all(map(same, left.items(), right.items())) and made_by[0] is made_by[1]
     if isinstance(left, (dt.datetime, dt.time)):
         return left.fold == right.fold and same(left.tzinfo, right.tzinfo)
     if isinstance(left, dt.timezone):
@@ -277,7 +292,8 @@ def test_subclasses_of_int_float_str_cross_as_their_base() -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        collections.OrderedDict(a=1),
+        collections.ChainMap(),
+        type("O", (collections.OrderedDict,), {})(a=1),
         type("L", (list,), {})(),
         type("B", (bytes,), {})(),
         object(),
@@ -293,6 +309,75 @@ def test_other_types_are_refused(value: Any) -> None:
     """No other type is flattened silently: the error names the path and the type."""
     with pytest.raises(TypeError, match=r"cannot encode value\[0\]\['k'\]: no encoding for type"):
         encode([{"k": value}])
+
+
+def test_collections_keep_what_they_are() -> None:
+    """The order, the length and what makes missing values stay; a factory of another's does not."""
+    ordered = collections.OrderedDict(a=1, b=2)
+    ordered.move_to_end("a")
+    assert list(decode(encode(ordered)).items()) == [("b", 2), ("a", 1)]
+    assert decode(encode(collections.deque([1, 2], 2))).maxlen == 2
+    lists = decode(encode(collections.defaultdict(list)))
+    lists["x"].append(1)
+    assert lists == {"x": [1]}
+    assert decode(encode(collections.Counter(a=-2)))["missing"] == 0
+
+    class Lists(list[int]):
+        pass
+
+    Lists.__name__ = "list"
+    for factory in (Lists, lambda: 1, object, eval):
+        with pytest.raises(TypeError, match="a defaultdict whose factory is none of"):
+            encode(collections.defaultdict(factory))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        b"\x04\x04\x14\0\0\0\0\x01",  # no such kind
+        b"\x04\x00\x10\0\0\0\0\x01",  # a list as OrderedDict
+        b"\x04\x02\x14\0\0\0\0\x01",  # a dict as deque
+        b"\x04\x00\x14\0\0\0\0\x04\x01",  # an OrderedDict with a length
+        b"\x04\x02\x10\1\0\0\0\x01\x04\x00",  # more than the deque holds
+        b"\x04\x02\x10\0\0\0\0\x04\xff",  # a negative length
+        b"\x04\x03\x14\0\0\0\0\x0a\4\0\0\0eval",  # a builtin that is no factory
+        b"\x04\x03\x14\0\0\0\0\x10\0\0\0\0",  # no name
+        b"\x03\x14\0\0\0\0\x01",  # True as the kind
+    ],
+)
+def test_odd_collections_are_refused(fields: bytes) -> None:
+    """A collection has one of four kinds, data of its kind, and calls nothing else."""
+    with pytest.raises(ValueError, match="fields that its type does not allow"):
+        decode(V + b"\x30" + fields)
+
+
+def test_bytes_that_lie_beside() -> None:
+    """Long bytes are offered to reduce(), but not in keys; a blob without its buffer is refused."""
+    asked = []
+
+    def reduce(value: Any) -> tuple[Any, ...] | None:
+        asked.append(type(value))
+        return None
+
+    value = [b"x" * 99, b"x" * 100, bytearray(100), {b"y" * 100: 1}]
+    assert decode(encode(value, reduce=reduce, beside=99)) == value
+    assert asked == [bytes, bytearray]
+    for data in (b"\x2c\x04\x01\x04\x09", head(0x0B, 1) + b"x"):
+        with pytest.raises(ValueError, match="fields that its type does not allow"):
+            decode(V + b"\x31\x04\x00" + data)
+
+
+def test_reprs_are_no_text_and_no_keys() -> None:
+    """What stands for an object is of a type of its own; as a key it could be another's double."""
+    got = decode(encode([object()], default=lambda _: (None, "object", "<it>")))
+    assert got == [Repr("object", "<it>")]
+    assert got != ["<it>"]
+    assert "\x1b" not in repr(Repr("a\x1b", "b\x1b[2J"))
+    with pytest.raises(TypeError, match="no key in a key"):
+        encode({object(): 1}, default=lambda _: (None, "t", "r"))
+    for bad in ((1, "r"), ("t", 1), ("t" * 1025, "r"), ("t", "r" * 8193)):
+        with pytest.raises(ValueError, match="must be a str"):
+            Repr(*bad)
 
 
 def test_time_zone_with_rules_is_refused() -> None:
@@ -311,7 +396,15 @@ def test_default_makes_handles() -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    [None, (1, "t"), ("1", "t", "r"), (1, "t" * 1025, "r"), (1, "t", "r" * 8193), (1, b"t", "r")],
+    [
+        None,
+        (1, "t"),
+        (None, "t"),
+        ("1", "t", "r"),
+        (1, "t" * 1025, "r"),
+        (1, "t", "r" * 8193),
+        (1, b"t", "r"),
+    ],
 )
 def test_default_with_a_wrong_answer(answer: Any) -> None:
     """A default() that answers with something else is an error, not a strange handle."""
@@ -451,7 +544,9 @@ SAMPLE = encode(
      frozenset("x"),
      {"k": [()]}, range(3), dt.datetime(2020, 1, 2, tzinfo=dt.timezone(dt.timedelta(hours=1), "X")),
      dt.time(1), dt.date(1, 1, 1), decimal.Decimal("1.5"), fractions.Fraction(1, 3), uuid.UUID(int=1),
-     pathlib.PurePosixPath("/a"), Color.RED, Handle(1, "t", "r")]
+     pathlib.PurePosixPath("/a"), Color.RED, Handle(1, "t", "r"), Repr("t", "r"),
+     collections.OrderedDict(a=1), collections.Counter("a"), collections.deque([1], 3),
+     collections.defaultdict(list, {1: [2]}), collections.defaultdict(None)]
 )  # fmt: skip
 
 
@@ -463,7 +558,7 @@ def has_set(value: Any) -> bool:
         return any(map(has_set, value)) or any(map(has_set, value.values()))
     if isinstance(value, Record):
         return has_set(dict(value.fields))
-    return isinstance(value, (list, tuple)) and any(map(has_set, value))
+    return isinstance(value, (list, tuple, collections.deque)) and any(map(has_set, value))
 
 
 def assert_refused_or_canonical(data: bytes) -> None:
@@ -501,7 +596,7 @@ def test_random_bytes(data: bytes) -> None:
     assert_refused_or_canonical(V + data)
 
 
-@pytest.mark.parametrize("tag", [0, *range(0x0D, 0x10), *range(0x15, 0x20), *range(0x2F, 0x100)])
+@pytest.mark.parametrize("tag", [0, *range(0x0D, 0x10), *range(0x15, 0x20), *range(0x32, 0x100)])
 def test_unknown_tags(tag: int) -> None:
     """No unknown tag means anything."""
     with pytest.raises(ValueError, match="an unknown tag at byte 1"):
@@ -575,6 +670,17 @@ def test_colliding_keys() -> None:
     keys = b"".join(encode(i * modulus)[1:] for i in range(count))
     with pytest.raises(ValueError, match="keys that collide on purpose"):
         decode(V + head(0x12, count) + keys)
+
+
+def test_collections_with_colliding_keys() -> None:
+    """To fill a collection costs what filling its dict has cost, and it counts."""
+    modulus = (1 << 61) - 1
+    pairs = b"".join(encode(i * modulus)[1:] + b"\x01" for i in range(3000))
+    table = head(0x14, 3000) + pairs
+    assert len(decode(V + table)) == 3000
+    many = head(0x10, 60) + (b"\x30\x04\x00" + table + b"\x01") * 60
+    with pytest.raises(ValueError, match="keys that collide on purpose"):
+        decode(V + many)
 
 
 @pytest.mark.parametrize("wrapped", [False, True])

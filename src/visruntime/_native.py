@@ -36,6 +36,7 @@ __all__ = [
     "find_secret",
     "fits",
     "is_private_key",
+    "make_intake",
     "map_memory",
     "plan_path",
     "search",
@@ -43,7 +44,8 @@ __all__ = [
 
 values.install(_viscore)
 
-encode, decode, map_memory = _viscore.encode, _viscore.decode, _viscore.map_memory
+encode, decode = _viscore.encode, _viscore.decode
+map_memory, make_intake = _viscore.map_memory, _viscore.make_intake
 
 BINARY_DIRECTORY = os.path.dirname(os.path.abspath(_viscore.__file__))
 """Where the compiled modules are, and in ``bin`` below it the executables."""

@@ -73,6 +73,8 @@ class TrustedRuntime(RuntimeSession):
         stdin: int | str | None = None,
         output: int | None = DEFAULT_OUTPUT,
         preload: Iterable[str] | None = None,
+        unknown: Literal["handle", "repr", "error"] = "handle",
+        types: Iterable[type] | Mapping[str, type] = (),
     ) -> None:
         """Find the interpreter; the worker itself starts with the first call.
 
@@ -90,12 +92,15 @@ class TrustedRuntime(RuntimeSession):
                 `type_text` types; ``"empty"`` by default.
             output: bytes of stdout and of stderr kept of one run; ``None`` for all.
             preload: as for `Runtime`.
+            unknown: as for `Runtime`.
+            types: as for `Runtime`.
 
         Raises:
             PolicyError: the interpreter cannot be a worker, or *ca* cannot be used; the
                 message says why.
         """
         super().__init__()
+        self._choose_values(unknown, types)
         refuse_built(environment, python)
         self._tls = TlsSettings(tls_strict, ca)
         added = self._tls.variables(env or {}, os.environ if env is None else {})
@@ -136,6 +141,8 @@ class Runtime(RuntimeSession):
         ctypes: bool = True,
         native_modules: Literal["read-only", "anywhere"] = "read-only",
         preload: Iterable[str] | None = None,
+        unknown: Literal["handle", "repr", "error"] = "handle",
+        types: Iterable[type] | Mapping[str, type] = (),
     ) -> None:
         """Open the jail; the worker itself starts with the first call.
 
@@ -164,6 +171,14 @@ class Runtime(RuntimeSession):
                 and each worker of this runtime is a copy of it, made in a few milliseconds:
                 the first, the one after `reset`, and the one after a worker that was ended.
                 Numeric libraries get one thread. All copies share the hash secret.
+            unknown: what becomes of values that are no data, in results and in arguments of host
+                functions: a ``"handle"``, which names the object for later calls; a ``"repr"``
+                (`Repr`), which is text; or an ``"error"`` of the guest, ``visruntime.ValueNotData``,
+                that names the type and its place.
+            types: dataclasses, enums and named tuples of yours, or a dict of them by the names that
+                the guest's have. Records of those names become instances, if their fields have the
+                names, and the types, of the class; else the run has the error
+                ``visruntime.ValueMismatch``. The constructors of these classes get a guest's data.
 
         Raises:
             PolicyError: the interpreter cannot be a worker, or *ca* cannot be used, under
@@ -172,6 +187,7 @@ class Runtime(RuntimeSession):
             JailUnavailable: this machine cannot enforce the policy; nothing was started.
         """
         super().__init__()
+        self._choose_values(unknown, types)
         self._stdin = check_stdin(stdin)
         from visruntime.jail import Jail
         from visruntime.policy import JailPolicy

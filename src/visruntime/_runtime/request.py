@@ -6,10 +6,12 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from visruntime.guest.limits import UNKNOWN
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Ask", "names", "run_request", "text"]
+__all__ = ["Ask", "check_unknown", "names", "run_request", "text"]
 
 Ask = Callable[[str, bool], "str | None"]
 """Answers a prompt of the guest; told whether it is for a password. ``None`` is end of file."""
@@ -26,6 +28,7 @@ def run_request(
     *,
     isolation: str,
     tasks: str,
+    unknown: str | None,
 ) -> tuple[dict[str, Any], Ask | None]:
     """Build the request for one run; with who answers its questions for input.
 
@@ -67,7 +70,16 @@ def run_request(
         request["around"] = around
     if tasks == "cancel":
         request["tasks"] = tasks
+    if unknown is not None:
+        request["unknown"] = check_unknown(unknown)
     return request, ask
+
+
+def check_unknown(word: str) -> str:
+    """Check what is to become of values that are no data."""
+    if word not in UNKNOWN:
+        raise ValueError(f'unknown: {word!r} is not "handle", "repr" or "error"')
+    return word
 
 
 def text(value: object, name: str) -> str:

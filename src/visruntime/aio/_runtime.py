@@ -102,6 +102,7 @@ class _AsyncSession:
         stdin: str | bytes | Ask | None = None,
         isolation: str = "session",
         tasks: str = "keep",
+        unknown: str | None = None,
         on_output: Callable[[str, bytes], object] | None = None,
         on_event: Callable[[RunEvent], object] | None = None,
     ) -> RunResult:
@@ -124,6 +125,7 @@ class _AsyncSession:
             "stdin": stdin,
             "isolation": isolation,
             "tasks": tasks,
+            "unknown": unknown,
         }
         async with self._calling() as (runtime, portal, call):
             if on_output is not None:
@@ -146,6 +148,7 @@ class _AsyncSession:
         stdin: str | bytes | Ask | None = None,
         isolation: str = "session",
         tasks: str = "keep",
+        unknown: str | None = None,
     ) -> AsyncIterator[AsyncRun]:
         """Run *code* while the block of this context manager does something else.
 
@@ -163,6 +166,7 @@ class _AsyncSession:
             "stdin": stdin,
             "isolation": isolation,
             "tasks": tasks,
+            "unknown": unknown,
         }
         async with self._calling() as (runtime, _, call):
             handle = await self._wait(call, lambda: runtime.start(code, **options), discard=_end)

@@ -22,3 +22,8 @@ QUIET = ("clear", "expose")
 """Requests in which the guest is to ask its host for nothing; no result would count it."""
 MAX_ERROR_NAME = 200
 """Characters of the name of the exception that ended the start-up files."""
+BESIDE_BYTES = 1024 * 1024
+"""Plain bytes up to this size cross in the frame, which holds 64 of them: as many as there may be
+buffers."""
+UNKNOWN = ("handle", "repr", "error")
+"""What becomes of a value that is no data; the first is what happens unasked."""
