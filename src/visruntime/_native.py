@@ -11,6 +11,7 @@ import struct
 from itertools import accumulate
 
 from visruntime import _viscore
+from visruntime._viscore import decode, encode, make_intake, map_memory
 from visruntime._visjail import ffi, lib
 from visruntime.guest import values
 
@@ -43,9 +44,6 @@ __all__ = [
 ]
 
 values.install(_viscore)
-
-encode, decode = _viscore.encode, _viscore.decode
-map_memory, make_intake = _viscore.map_memory, _viscore.make_intake
 
 BINARY_DIRECTORY = os.path.dirname(os.path.abspath(_viscore.__file__))
 """Where the compiled modules are, and in ``bin`` below it the executables."""
