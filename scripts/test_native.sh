@@ -21,7 +21,7 @@ for test in "${tests[@]}"; do
         exit 1
     fi
     program=$out/$(basename "$test" .c)
-    "${CC:-cc}" -std=gnu11 -g -O1 -fno-omit-frame-pointer -Wall -Wextra -Werror \
+    "${CC:-cc}" -std=gnu11 -D_GNU_SOURCE -g -O1 -fno-omit-frame-pointer -Wall -Wextra -Werror \
         -fsanitize=address,undefined -fno-sanitize-recover=all \
         -Inative/visjail -Inative/vispython -o "$program" "$test" "${sources[@]}"
     ASAN_OPTIONS=detect_leaks=1:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 "$program"

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from runtime_helpers import runtime
 
 from visruntime import _native
+from visruntime._worker import lending
 from visruntime._worker import values as _worker_values
 from visruntime.errors import GuestError, ProtocolViolation
 from visruntime.guest import arrays
@@ -180,6 +181,25 @@ def test_without_numpy_the_host_gets_an_array_of_its_own() -> None:
 # ---- hostile guests ----
 
 
+@pytest.fixture
+def shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lend memory from the first byte on, as is done where much has been copied already."""
+    monkeypatch.setattr(lending, "MAX_COPIED", 0)
+
+
+@pytest.mark.usefixtures("shared")
+def test_what_is_not_copied_lies_in_memory_of_the_guest(runtime: AnyRuntime) -> None:
+    """Beyond what the host copies arrays arrive all the same, and nobody can change them."""
+    runtime.exec("import numpy\nx = numpy.arange(500_000)")
+    value = runtime.eval("[x, x + 1, b'x' * 2_000_000]")
+    assert value[0][-1] == 499_999
+    assert value[1][-1] == 500_000
+    assert not value[0].flags.writeable
+    assert value[2] == b"x" * 2_000_000
+    assert type(value[2]) is bytes
+
+
+@pytest.mark.usefixtures("shared")
 @pytest.mark.parametrize(
     ("code", "why"),
     [
@@ -202,6 +222,7 @@ def test_memory_that_was_not_sealed_is_a_violation(
     assert descriptors() <= before + 1
 
 
+@pytest.mark.usefixtures("shared")
 def test_memory_that_nobody_has_paid_for_is_refused(runtime: AnyRuntime) -> None:
     """A buffer with holes would be filled, at the host's expense, where the host reads it."""
     runtime.exec(ASK)
@@ -214,16 +235,19 @@ def test_an_array_is_no_key(runtime: AnyRuntime) -> None:
     """To hash one reads all of it; both ends refuse, whatever is called an array."""
     runtime.exec(ASK)
     assert type(runtime.eval("{'a': {named(1, 9): 1}}")).__name__ == "Handle"
-    for tag in (0x2C, 0x2D, 0x2E):
+    for tag in range(0x2C, 0x32):
         key = (
             bytes((tag,))
             + {
                 0x2C: b"\x04\x01\x04\x09",
                 0x2D: b"\x0a\x03\0\0\0|i1\x11\1\0\0\0\x04\x01\x0b\1\0\0\0x",
                 0x2E: b"\x0b\0\0\0\0",
+                0x2F: b"\x0a\0\0\0\0\x0a\0\0\0\0",
+                0x30: b"\x04\x02\x10\0\0\0\0\x01",
+                0x31: b"\x04\0\x2c\x04\x01\x04\x09",
             }[tag]
         )
-        with pytest.raises(ValueError, match="an array in a key"):
+        with pytest.raises(ValueError, match="no key in a key"):
             _native.decode(b"\x01\x14\1\0\0\0" + key + b"\x01")
 
 
@@ -244,7 +268,7 @@ def test_a_run_gets_no_more_than_it_may(
     runtime: AnyRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The bound of bytes is one of the run, not of each answer."""
-    monkeypatch.setattr(_worker_values, "MAX_BYTES", 3_000_000)
+    monkeypatch.setattr(_worker_values, "MAX_BYTES", 3_000_000)  # in the host's direction
     runtime.expose("give", lambda: numpy.ones(100_000))
     runtime.exec("import numpy")
     assert runtime.eval("len([give() for _ in range(3)])") == 3
@@ -253,6 +277,7 @@ def test_a_run_gets_no_more_than_it_may(
     assert "in one run" in result.error.message
 
 
+@pytest.mark.usefixtures("shared")
 def test_a_writable_mapping_keeps_memory_from_being_sealed(runtime: AnyRuntime) -> None:
     """The kernel refuses the seal while somebody could write: EBUSY."""
     runtime.exec(ASK)
@@ -275,14 +300,15 @@ def test_memory_of_one_run_is_bounded(runtime: AnyRuntime) -> None:
     """More buffers, or more bytes of them, than one run may have are an error of the guest."""
     runtime.exec(ASK)
     before = descriptors()
-    for code in (f"borrow({_worker_values.MAX_BYTES} + 1)", "[borrow(4096) for _ in range(99)]"):
+    for code in (f"borrow({lending.MAX_BYTES} + 1)", "[borrow(4096) for _ in range(99)]"):
         result = runtime.run(code)
         assert result.error is not None
-        assert "large arrays" in result.error.message
+        assert "large values" in result.error.message
     assert runtime.eval("borrow(4096)[0]") > 0
     assert descriptors() <= before
 
 
+@pytest.mark.usefixtures("shared")
 def test_memory_is_lent_only_during_a_run(runtime: AnyRuntime) -> None:
     """A number from an earlier run names nothing."""
     runtime.exec(ASK)
@@ -294,7 +320,7 @@ def test_memory_is_lent_only_during_a_run(runtime: AnyRuntime) -> None:
 def test_more_large_arrays_than_go_along_with_a_frame_are_refused(runtime: AnyRuntime) -> None:
     """The host gets an error before anything is sent, and the session lives on."""
     runtime.set("here", 1)
-    with pytest.raises(ValueError, match="large arrays"):
+    with pytest.raises(ValueError, match="large values"):
         runtime.set("x", [numpy.ones(10_000)] * 65)
     assert runtime.eval("here") == 1
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import os
+import select
 import time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -110,12 +111,12 @@ def call(payload: bytes) -> None:
     """Answer a CALLBACK frame."""
     callbacks = Callbacks()
     callbacks.add("f", lambda *_, **__: None)
-    callbacks.answer(payload, WAITER, lambda *_: None, WorkerValues())
+    callbacks.answer(payload, WAITER, lambda *_: None, WorkerValues(select.poll()))
 
 
 def lend(payload: bytes) -> None:
     """Answer a BUFFER frame."""
-    values = WorkerValues()
+    values = WorkerValues(select.poll())
     values.lend(payload)
     values.end_run()
 
@@ -141,7 +142,7 @@ def tell(payload: bytes) -> None:
 
 def reply(payload: bytes) -> None:
     """Take a RESULT frame as a run does."""
-    exchange = Exchange(WorkerValues().decode)
+    exchange = Exchange(WorkerValues(select.poll()).decode)
     exchange._state, exchange.run_number = "running", 1
     ((_, claim),) = exchange.receive(FrameEncoder(GUEST_TYPES).frame(RESULT, payload))
     claims = _claims(claim, lambda _errno, _path: None)
@@ -151,7 +152,7 @@ def reply(payload: bytes) -> None:
 
 def failure(payload: bytes) -> None:
     """Take the description of an error by itself."""
-    claim = WorkerValues().decode(payload)
+    claim = WorkerValues(select.poll()).decode(payload)
     _ = GuestFailure.from_claim(claim, lambda _errno, _path: None).traceback
 
 
@@ -159,7 +160,7 @@ def start(state: str, kind: int) -> Callable[[bytes], None]:
     """Return what takes the one frame of that kind which may come in *state*."""
 
     def take(payload: bytes) -> None:
-        exchange = Exchange(WorkerValues().decode)
+        exchange = Exchange(WorkerValues(select.poll()).decode)
         exchange._state = state
         exchange.receive(FrameEncoder(GUEST_TYPES).frame(kind, payload))
 
@@ -185,11 +186,11 @@ FRAMES: dict[str, tuple[Callable[[bytes], None], Any]] = {
 def test_a_part_of_any_type_is_taken_or_a_violation(name: str) -> None:
     """No value of a guest in any part of a frame may raise what the host does not expect."""
     take, right = FRAMES[name]
-    take(WorkerValues().encode(right))  # the control
+    take(WorkerValues(select.poll()).encode(right))  # the control
     violations = 0
     for value in variants(right):
         try:
-            take(WorkerValues().encode(value))
+            take(WorkerValues(select.poll()).encode(value))
         except ProtocolViolation:
             violations += 1
     assert violations > len(HOSTILE) // 2
@@ -199,11 +200,11 @@ def test_a_part_of_any_type_is_taken_or_a_violation(name: str) -> None:
 def test_a_frame_without_values_has_few_parts(name: str) -> None:
     """A part takes one byte in the frame and hundreds in memory: 50 MiB of a megabyte."""
     take, right = FRAMES[name]
-    take(WorkerValues().encode({**right, "x": b"x" * 1000}))  # the control
+    take(WorkerValues(select.poll()).encode({**right, "x": b"x" * 1000}))  # the control
     wide: list[Any] = [[None] * 200_000, [set()] * MAX_PARTS]
     for many in wide:
         with pytest.raises(ProtocolViolation, match="more parts than allowed"):
-            take(WorkerValues().encode({**right, "x": many}))
+            take(WorkerValues(select.poll()).encode({**right, "x": many}))
 
 
 FORGE = r"""
@@ -224,7 +225,7 @@ def frame(kind, payload):
 def test_an_array_where_a_call_is_meant_ends_the_worker(runtime: AnyRuntime) -> None:
     """In a host that has imported numpy it must not raise out of the run as an IndexError."""
     runtime.run(FORGE)
-    array = WorkerValues().encode(numpy.zeros(2))
+    array = WorkerValues(select.poll()).encode(numpy.zeros(2))
     with pytest.raises(ProtocolViolation, match="called a host function wrongly"):
         runtime.run(f"channel().sendall(frame(4, {array!r})); time.sleep(5)", timeout=5)
     assert runtime.run("1").value == 1

@@ -15,11 +15,11 @@ PUBLIC = """
 Array BuiltEnvironment BundleRefused Canary Clause CommandError CommandFailed CommandNotExecutable
 CommandNotFound CommandResult CommandTimeout ConfinementReport CrashReport Decision Denial Display
 DoctorReport Egress EnforcementReport Environment EnvironmentNotBuilt ForkRefused Grant GuestError
-HostCalls Jail JailClosed JailExecutor JailExecutorBroken JailPolicy JailProcess JailUnavailable
-LimitExceeded Limits OutputLimitExceeded PathDenied PolicyError PolicyUnsupported PoolExhausted
-ProcessInfo ProtocolViolation Rule RunEvent RunHandle RunResult Rung Runtime RuntimePool Secret
-Stop Table TerminalPreview TerminalSession Timeouts TrustedRuntime Usage Violation VisRuntimeError
-WorkerDied WorkerPaused check_confinement doctor
+Handle HostCalls Jail JailClosed JailExecutor JailExecutorBroken JailPolicy JailProcess
+JailUnavailable LimitExceeded Limits OutputLimitExceeded PathDenied PolicyError PolicyUnsupported
+PoolExhausted ProcessInfo ProtocolViolation Record Repr Rule RunEvent RunHandle RunResult Rung
+Runtime RuntimePool Secret Stop Table TerminalPreview TerminalSession Timeouts TrustedRuntime Usage
+Violation VisRuntimeError WorkerDied WorkerPaused check_confinement doctor
 """.split()
 
 HEAVY = ("asyncio", "argparse", "dataclasses", "inspect", "sqlite3", "typing", "re", "hashlib")

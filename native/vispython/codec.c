@@ -7,9 +7,9 @@ _Static_assert(sizeof(Py_ssize_t) == 8, "limits are written for 64-bit sizes");
 _Static_assert(sizeof(double) == 8, "floats cross as IEEE 754 binary64");
 
 // RANGE DATE TIME DATETIME TIMEDELTA TIMEZONE DECIMAL FRACTION UUID PATH RECORD HANDLE
-// BUFFER ARRAY TABLE
-const unsigned char codec_arity[COMPOSITE_COUNT] = {3, 3, 6, 9, 3, 2, 1, 2,
-                                                    1, 1, 3, 3, 2, 3, 1};
+// BUFFER ARRAY TABLE REPR COLLECTION BLOB
+const unsigned char codec_arity[COMPOSITE_COUNT] = {3, 3, 6, 9, 3, 2, 1, 2, 1,
+                                                    1, 3, 3, 2, 3, 1, 2, 3, 2};
 
 Py_ssize_t codec_path_parts(PyObject *text) {
     if (!PyUnicode_CheckExact(text)) return 0;
@@ -56,6 +56,8 @@ static int read_option(PyObject *name, PyObject *value, int encoding,
         options->max_depth = (int)depth;
         return 0;
     }
+    if (encoding && PyUnicode_CompareWithASCIIString(name, "beside") == 0)
+        return read_limit(value, "beside", CODEC_LARGEST_BYTES, &options->beside);
     if (encoding && PyUnicode_CompareWithASCIIString(name, "default") == 0) {
         if (value != Py_None && !PyCallable_Check(value)) {
             PyErr_SetString(PyExc_TypeError, "default must be callable or None");
@@ -95,6 +97,7 @@ static int read_arguments(PyObject *const *args, Py_ssize_t count, PyObject *nam
     *options = (struct codec_options){
         .max_bytes = CODEC_DEFAULT_BYTES,
         .max_nodes = CODEC_DEFAULT_NODES,
+        .beside = CODEC_LARGEST_BYTES,
         .max_depth = CODEC_DEFAULT_DEPTH,
     };
     Py_ssize_t named = names == NULL ? 0 : PyTuple_Size(names);
@@ -154,10 +157,11 @@ static PyMethodDef codec_methods[] = {
     {"encode", (PyCFunction)(void (*)(void))encode, METH_FASTCALL | METH_KEYWORDS,
      PyDoc_STR(
          "encode(value, /, *, max_bytes=67108864, max_depth=64, max_nodes=1000000,\n"
-         "       default=None, reduce=...) -> bytes\n\n"
+         "       default=None, reduce=..., beside=4294967295) -> bytes\n\n"
          "Encode a value. TypeError: a type that does not cross, unless default(value)\n"
-         "returns (id, type name, repr). ValueError: a cycle or a limit. reduce: for\n"
-         "this call instead of the one that was bound.")},
+         "returns (id, type name, repr); with None as id it stands for no object.\n"
+         "ValueError: a cycle or a limit. reduce: for this call instead of the one that\n"
+         "was bound; it is asked about bytes and bytearrays longer than beside, too.")},
     {"decode", (PyCFunction)(void (*)(void))decode, METH_FASTCALL | METH_KEYWORDS,
      PyDoc_STR(
          "decode(data, /, *, max_bytes=67108864, max_depth=64, max_nodes=1000000,\n"

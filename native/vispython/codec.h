@@ -48,11 +48,16 @@ enum codec_tag {
 // complete values; Python builds and takes apart the objects (guest/values.py, same
 // order).
 #define COMPOSITE_FIRST  0x20
-#define COMPOSITE_COUNT  15
+#define COMPOSITE_COUNT  18
 #define COMPOSITE_PATH   0x29
 #define COMPOSITE_HANDLE 0x2B
-// From here on composites are large and cannot be keys: to hash one reads all of it.
-#define COMPOSITE_LARGE 0x2C
+// From here on composites cannot be keys: to hash a large one reads all of it, two
+// objects may have one repr, and collections can change.
+#define COMPOSITE_NO_KEY 0x2C
+#define COMPOSITE_REPR   0x2F
+// Its builder fills another dict with the same keys, which takes as long as the first
+// time.
+#define COMPOSITE_COLLECTION 0x30
 extern const unsigned char codec_arity[COMPOSITE_COUNT];
 
 struct codec_state {
@@ -69,6 +74,8 @@ struct codec_state {
 struct codec_options {
     Py_ssize_t max_bytes;
     Py_ssize_t max_nodes;
+    // Bytes and bytearrays of more than so many bytes are shown to reduce (encode only).
+    Py_ssize_t beside;
     int max_depth;
     PyObject *fallback; // borrowed; NULL if unknown types are refused (encode only)
     PyObject *reduce;   // borrowed; for this call instead of the state's (encode only)

@@ -353,8 +353,8 @@ static PyObject *read_composite(struct reader *reader, int tag, int depth) {
     PyObject *builders = reader->options->builders;
     if (builders == NULL) builders = reader->state->builders;
     if (builders == NULL) return fail(reader, where, "a type that is not bound");
-    if (tag >= COMPOSITE_LARGE && reader->keys_open > 0)
-        return fail(reader, where, "an array in a key");
+    if (tag >= COMPOSITE_NO_KEY && reader->keys_open > 0)
+        return fail(reader, where, "a type that is no key in a key");
     Py_ssize_t arity = codec_arity[tag - COMPOSITE_FIRST];
     if (arity > reader->nodes_left) return fail(reader, where, "more parts than allowed");
     reader->nodes_left -= arity;
@@ -368,8 +368,15 @@ static PyObject *read_composite(struct reader *reader, int tag, int depth) {
     }
     reader->nodes_left -= extra;
     PyObject *builder = PyTuple_GetItem(builders, tag - COMPOSITE_FIRST);
+    int refills = tag == COMPOSITE_COLLECTION;
+    long long before = refills ? cpu_time() : 0;
     PyObject *value = builder == NULL ? NULL : PyObject_CallObject(builder, fields);
     Py_DECREF(fields);
+    if (value != NULL && refills &&
+        work_allowed(reader, cpu_time() - before, where) < 0) {
+        Py_DECREF(value);
+        return NULL;
+    }
     if (value == NULL && PyErr_ExceptionMatches(PyExc_Exception) &&
         !PyErr_ExceptionMatches(PyExc_MemoryError)) {
         PyErr_Clear();

@@ -404,8 +404,8 @@ static int write_composite(struct writer *writer, PyObject *value, PyObject *par
         PyErr_SetString(PyExc_TypeError, "reduce() returned a wrong tag or field count");
         return -1;
     }
-    if (tag >= COMPOSITE_LARGE && writer->keys_open > 0)
-        return refuse(PyExc_TypeError, "an array in a key", at);
+    if (tag >= COMPOSITE_NO_KEY && writer->keys_open > 0)
+        return refuse(PyExc_TypeError, "a type that is no key in a key", at);
     if (enter(writer, value, at, depth) < 0 || write_tag(writer, (int)tag) < 0) return -1;
     if (tag == COMPOSITE_PATH &&
         count_parts(writer, codec_path_parts(PyTuple_GetItem(parts, 1))) < 0)
@@ -420,15 +420,17 @@ static int write_composite(struct writer *writer, PyObject *value, PyObject *par
 
 static int valid_handle(PyObject *parts) {
     if (!PyTuple_CheckExact(parts) || PyTuple_Size(parts) != 3) return 0;
+    PyObject *number = PyTuple_GetItem(parts, 0);
     PyObject *name = PyTuple_GetItem(parts, 1);
     PyObject *text = PyTuple_GetItem(parts, 2);
-    if (!PyLong_CheckExact(PyTuple_GetItem(parts, 0)) || !PyUnicode_CheckExact(name) ||
-        !PyUnicode_CheckExact(text))
+    if ((!PyLong_CheckExact(number) && number != Py_None) ||
+        !PyUnicode_CheckExact(name) || !PyUnicode_CheckExact(text))
         return 0;
     return PyUnicode_GetLength(name) <= CODEC_LARGEST_TYPE_NAME &&
            PyUnicode_GetLength(text) <= CODEC_LARGEST_REPR;
 }
 
+// What default() says of a value: HANDLE with a number, REPR without one.
 static int write_handle(struct writer *writer, PyObject *value, const struct step *at,
                         int depth) {
     PyObject *parts =
@@ -437,12 +439,16 @@ static int write_handle(struct writer *writer, PyObject *value, const struct ste
     int status = -1;
     if (!valid_handle(parts)) {
         PyErr_Format(PyExc_TypeError,
-                     "default() must return (int, str of at most %d, str of at most %d)",
+                     "default() must return (int or None, str of at most %d, str of at "
+                     "most %d)",
                      CODEC_LARGEST_TYPE_NAME, CODEC_LARGEST_REPR);
+    } else if (PyTuple_GetItem(parts, 0) == Py_None && writer->keys_open > 0) {
+        refuse(PyExc_TypeError, "a type that is no key in a key", at);
     } else if (enter(writer, value, at, depth) == 0) {
+        int named = PyTuple_GetItem(parts, 0) != Py_None;
         struct step here = {.up = at, .container = value, .index = -1};
-        status = write_tag(writer, COMPOSITE_HANDLE);
-        for (Py_ssize_t i = 0; status == 0 && i < 3; i++)
+        status = write_tag(writer, named ? COMPOSITE_HANDLE : COMPOSITE_REPR);
+        for (Py_ssize_t i = named ? 0 : 1; status == 0 && i < 3; i++)
             status = write_value(writer, PyTuple_GetItem(parts, i), &here, depth + 1);
     }
     Py_DECREF(parts);
@@ -502,6 +508,25 @@ static int write_other(struct writer *writer, PyObject *value, const struct step
     return refuse_type(value, at);
 }
 
+static int write_octets(struct writer *writer, PyObject *value) {
+    if (PyBytes_CheckExact(value)) return write_bytes(writer, value);
+    return write_block(writer, TAG_BYTEARRAY, PyByteArray_AsString(value),
+                       PyByteArray_Size(value));
+}
+
+// Bytes that are large enough to lie beside the encoding, if reduce() can place them.
+static int write_large(struct writer *writer, PyObject *value, const struct step *at,
+                       int depth) {
+    PyObject *reduce = writer->options->reduce;
+    if (reduce == NULL || writer->keys_open > 0) return write_octets(writer, value);
+    PyObject *parts = PyObject_CallFunctionObjArgs(reduce, value, NULL);
+    if (parts == NULL) return -1;
+    int status = parts == Py_None ? write_octets(writer, value)
+                                  : write_composite(writer, value, parts, at, depth);
+    Py_DECREF(parts);
+    return status;
+}
+
 static int write_value(struct writer *writer, PyObject *value, const struct step *at,
                        int depth) {
     if (count_parts(writer, 1) < 0) return -1;
@@ -511,11 +536,12 @@ static int write_value(struct writer *writer, PyObject *value, const struct step
     if (value == Py_True) return write_tag(writer, TAG_TRUE);
     if (value == Py_False) return write_tag(writer, TAG_FALSE);
     if (PyFloat_CheckExact(value)) return write_float(writer, value);
-    if (PyBytes_CheckExact(value)) return write_bytes(writer, value);
     if (PyComplex_CheckExact(value)) return write_complex(writer, value);
-    if (PyByteArray_CheckExact(value))
-        return write_block(writer, TAG_BYTEARRAY, PyByteArray_AsString(value),
-                           PyByteArray_Size(value));
+    if (PyBytes_CheckExact(value) || PyByteArray_CheckExact(value)) {
+        if (PyObject_Length(value) > writer->options->beside)
+            return write_large(writer, value, at, depth);
+        return write_octets(writer, value);
+    }
     int is_dict = PyDict_CheckExact(value);
     int is_list = PyList_CheckExact(value);
     int is_tuple = PyTuple_CheckExact(value);

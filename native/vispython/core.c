@@ -14,7 +14,7 @@ struct core_state *core_state_of(PyObject *module) {
 
 static int core_exec(PyObject *module) {
     if (codec_setup(module, &core_state_of(module)->codec) < 0) return -1;
-    if (memory_setup(module) < 0) return -1;
+    if (memory_setup(module) < 0 || transfer_setup(module) < 0) return -1;
     return vis_worker_setup(module);
 }
 
@@ -22,6 +22,7 @@ static int core_traverse(PyObject *module, visitproc visit, void *arg) {
     struct core_state *state = core_state_of(module);
     if (state == NULL) return 0;
     Py_VISIT(state->memory_type);
+    Py_VISIT(state->intake_type);
     return codec_traverse(&state->codec, visit, arg);
 }
 
@@ -29,6 +30,7 @@ static int core_clear(PyObject *module) {
     struct core_state *state = core_state_of(module);
     if (state == NULL) return 0;
     Py_CLEAR(state->memory_type);
+    Py_CLEAR(state->intake_type);
     codec_clear(&state->codec);
     return 0;
 }

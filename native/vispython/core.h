@@ -13,6 +13,7 @@
 struct core_state {
     struct codec_state codec;
     PyObject *memory_type;
+    PyObject *intake_type;
 };
 
 // The state of the module object `module`; never NULL while the module is alive.
@@ -20,6 +21,9 @@ struct core_state *core_state_of(PyObject *module);
 
 // memory.c: add its functions; -1 with an exception on failure.
 int memory_setup(PyObject *module);
+
+// transfer.c: the same.
+int transfer_setup(PyObject *module);
 
 // Also what the loader gives to PyImport_AppendInittab.
 PyMODINIT_FUNC PyInit__viscore(void);

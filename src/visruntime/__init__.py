@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     )
     from visruntime.events import Canary, Clause, EnforcementReport, Usage, Violation
     from visruntime.executor import JailExecutor, JailExecutorBroken
+    from visruntime.guest.arrays import Array, Table
+    from visruntime.guest.values import Handle, Record, Repr
     from visruntime.jail import CommandResult, Jail, JailProcess
     from visruntime.packages import BuiltEnvironment, Environment
     from visruntime.policy import Decision, Egress, Grant, JailPolicy, Limits, Rule, Secret
@@ -85,6 +87,7 @@ __all__ = [
     "ForkRefused",
     "Grant",
     "GuestError",
+    "Handle",
     "HostCalls",
     "Jail",
     "JailClosed",
@@ -102,6 +105,8 @@ __all__ = [
     "PoolExhausted",
     "ProcessInfo",
     "ProtocolViolation",
+    "Record",
+    "Repr",
     "Rule",
     "RunEvent",
     "RunHandle",
@@ -127,6 +132,7 @@ __all__ = [
 
 _HOMES = {
     "guest.arrays": ("Array", "Table"),
+    "guest.values": ("Handle", "Record", "Repr"),
     "_callbacks.budget": ("HostCalls",),
     "_runtime.stop": ("Rung", "Stop"),
     "_runtime.timeouts": ("Timeouts",),

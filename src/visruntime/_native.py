@@ -12,6 +12,7 @@ from itertools import accumulate
 
 from visruntime import _viscore
 from visruntime._owned import Owned
+from visruntime._viscore import decode, encode, make_intake, map_memory
 from visruntime._visjail import ffi, lib
 from visruntime.guest import values
 
@@ -37,14 +38,13 @@ __all__ = [
     "find_secret",
     "fits",
     "is_private_key",
+    "make_intake",
     "map_memory",
     "plan_path",
     "search",
 ]
 
 values.install(_viscore)
-
-encode, decode, map_memory = _viscore.encode, _viscore.decode, _viscore.map_memory
 
 BINARY_DIRECTORY = os.path.dirname(os.path.abspath(_viscore.__file__))
 """Where the compiled modules are, and in ``bin`` below it the executables."""

@@ -193,6 +193,8 @@ class Callbacks:
         exposed = None
         try:
             spending.begin(len(payload) + values.take_moved())
+            if values.mismatch is not None:
+                raise TypeError(values.mismatch)
             exposed = self._functions.get(name)
             if exposed is None:
                 raise NameError(f"the host exposes no function {name[:100]!r}")

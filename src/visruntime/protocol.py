@@ -49,7 +49,7 @@ from visruntime.guest.frames import (
     FrameError,
     encode_frame,
 )
-from visruntime.guest.values import Handle, Record
+from visruntime.guest.values import Handle, Record, Repr
 
 __all__ = [
     "BUFFER",
@@ -86,6 +86,7 @@ __all__ = [
     "FrameError",
     "Handle",
     "Record",
+    "Repr",
     "encode_frame",
 ]
 

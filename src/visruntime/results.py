@@ -115,6 +115,9 @@ class GuestFailure:
     those of an ``OSError``; ``explanation`` is the host's own: what the policy says of them.
     ``violation`` is the same as data. ``interrupted`` says that the host's interrupt ended the run,
     ``cancelled`` that it did so by cancelling the task that the run was waiting in.
+
+    ``visruntime.ValueMismatch`` is said by the host: a record of the value is not like the class of
+    ``types=`` that it names. ``visruntime.ValueNotData`` is the guest's answer to ``unknown="error"``.
     """
 
     __slots__ = (
@@ -163,6 +166,13 @@ class GuestFailure:
             return cls(claim, explain)  # type: ignore[arg-type]
         except (KeyError, TypeError, ValueError) as problem:
             raise ProtocolViolation(f"the worker described an error wrongly: {problem}") from None
+
+    @classmethod
+    def of_mismatch(cls, message: str) -> GuestFailure:
+        """Build the one for a record that is not like the class of ``types=`` that it names."""
+        claim: dict[str, Any] = {"type": "visruntime.ValueMismatch", "message": message[:MAX_TEXT]}
+        nothing: dict[str, Any] = dict.fromkeys(("cause", "context", "errno", "path"))
+        return cls(claim | nothing | {"notes": (), "frames": (), "exceptions": ()}, lambda *_: None)
 
     def __repr__(self) -> str:
         return printable(f"GuestFailure({self.type_name}: {self.message})")

@@ -79,6 +79,8 @@ class TrustedRuntime(RuntimeSession):
         stdin: int | str | None = None,
         output: int | None = DEFAULT_OUTPUT,
         preload: Iterable[str] | None = None,
+        unknown: Literal["handle", "repr", "error"] = "handle",
+        types: Iterable[type] | Mapping[str, type] = (),
     ) -> None:
         """Find the interpreter; the worker itself starts with the first call.
 
@@ -99,12 +101,15 @@ class TrustedRuntime(RuntimeSession):
                 reads on in the same file.
             output: bytes of stdout and of stderr kept of one run; ``None`` for all.
             preload: as for `Runtime`.
+            unknown: as for `Runtime`.
+            types: as for `Runtime`.
 
         Raises:
             PolicyError: the interpreter cannot be a worker, or *ca* cannot be used; the
                 message says why.
         """
         super().__init__()
+        self._choose_values(unknown, types)
         if output is not None:
             check_whole(output, "output", 1)
         env = None if env is None else variables(env)
@@ -152,6 +157,8 @@ class Runtime(RuntimeSession):
         ctypes: bool = True,
         native_modules: Literal["read-only", "anywhere"] = "read-only",
         preload: Iterable[str] | None = None,
+        unknown: Literal["handle", "repr", "error"] = "handle",
+        types: Iterable[type] | Mapping[str, type] = (),
     ) -> None:
         """Open the jail; the worker itself starts with the first call.
 
@@ -185,6 +192,14 @@ class Runtime(RuntimeSession):
                 Numeric libraries get one thread. All copies share the hash secret. Not with
                 ``processes=False``: the filter that refuses processes refuses copies, too. Nor
                 with ``stdin="pty"``, which would be one terminal for all of them.
+            unknown: what becomes of values that are no data, in results and in arguments of host
+                functions: a ``"handle"``, which names the object for later calls; a ``"repr"``
+                (`Repr`), which is text; or an ``"error"`` of the guest, ``visruntime.ValueNotData``,
+                that names the type and its place.
+            types: dataclasses, enums and named tuples of yours, or a dict of them by the names that
+                the guest's have. Records of those names become instances, if their fields have the
+                names, and the types, of the class; else the run has the error
+                ``visruntime.ValueMismatch``. The constructors of these classes get a guest's data.
 
         Raises:
             PolicyError: the interpreter cannot be a worker, or *ca* cannot be used, under
@@ -193,6 +208,7 @@ class Runtime(RuntimeSession):
             JailUnavailable: this machine cannot enforce the policy; nothing was started.
         """
         super().__init__()
+        self._choose_values(unknown, types)
         self._stdin = check_stdin(stdin)
         from visruntime.jail import Jail
         from visruntime.policy import JailPolicy

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from visruntime._callbacks.run import Call
+    from visruntime._runtime.known_types import KnownTypes
     from visruntime._runtime.stop import Stop
     from visruntime._worker.exchange import Event
     from visruntime._worker.start import Process, Start
@@ -164,11 +165,11 @@ class Worker:
         self._pauses = Pauses()
         self.ended_by_host = False
         self.hello: dict[str, Any] = {}
-        self._values = WorkerValues()
+        self._poll = select.poll()
+        self._values = WorkerValues(self._poll)
         decode = self._values.decode
         self._exchange = Exchange(decode) if original is None else original.of_copy(decode)
         self._is_located = False
-        self._poll = select.poll()
         self._late = [Late(), Late()]
         self._owned: list[int] = []
         self._process: Process | None = None
@@ -218,6 +219,15 @@ class Worker:
         """The process; it exists from construction on."""
         assert self._process is not None
         return self._process
+
+    def set_types(self, types: KnownTypes | None) -> None:
+        """Choose the classes that records of this worker become."""
+        self._values.types = types
+
+    def take_mismatch(self) -> str | None:
+        """Say, once, what was wrong with a record of such a class in the last reply."""
+        found, self._values.mismatch = self._values.mismatch, None
+        return found
 
     @property
     def run_number(self) -> int:
@@ -315,7 +325,7 @@ class Worker:
                         rest = rest[self._send_some(rest) :]
                         deadline = time.monotonic() - self.paused_seconds() + SEND_SECONDS
                     elif descriptor != self.process.pidfd:
-                        self._read_stream(descriptor)
+                        self._read_other(descriptor)
                 if self.process.has_ended():
                     raise BrokenPipeError
                 if time.monotonic() - self.paused_seconds() > deadline:
@@ -323,12 +333,15 @@ class Worker:
         finally:
             self._poll.modify(self._channel, select.POLLIN)
 
-    def _read_stream(self, descriptor: int) -> None:
+    def _read_other(self, descriptor: int) -> None:
+        """Read output, or some of a large value."""
         for stream in self.streams:
             if stream.descriptor == descriptor:
                 self.last_output = time.monotonic()
                 if not stream.read():
                     self._poll.unregister(descriptor)
+                return
+        self._values.read(descriptor)
 
     def _step(self, limit: AnyLimit) -> list[Event]:
         """Wait for something to happen and take it in; return what the worker said."""
@@ -341,7 +354,7 @@ class Worker:
             elif descriptor == self.process.pidfd:
                 ended = True
             else:
-                self._read_stream(descriptor)
+                self._read_other(descriptor)
         if channel_ready:
             try:
                 if not self._is_located:
@@ -532,7 +545,7 @@ class Worker:
                         if self.process.has_ended():
                             self._raise_died("the worker ended")
                     elif descriptor != call.fileno():
-                        self._read_stream(descriptor)
+                        self._read_other(descriptor)
                     elif not call.done:
                         os.eventfd_read(descriptor)  # somebody asks to look at the limits
         finally:

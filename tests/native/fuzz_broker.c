@@ -88,7 +88,7 @@ static slot slots[DESCRIPTORS_MAX];
 static fuzz_input *drawn;
 static int serves;     // nothing fails before that
 static int has_failed; // anything, in this call
-static int is_gone;    // the guest, when it was asked for
+static int guest_gone; // the guest, when it was asked for
 static uint32_t node_count;
 static int was_asked;    // for the guest, since it was last looked at
 static uint32_t answers; // to the notification at hand
@@ -312,7 +312,7 @@ static long control(long request_number, void *argument) {
     case SECCOMP_IOCTL_NOTIF_ID_VALID:
         FUZZ_CHECK(*(uint64_t *)argument == current_id);
         was_asked = fuzz_below(drawn, 32) != 0;
-        is_gone |= !was_asked;
+        guest_gone |= !was_asked;
         return was_asked ? 0 : -ENOENT;
     case SECCOMP_IOCTL_NOTIF_SEND: {
         const struct seccomp_notif_resp *answer = argument;
@@ -518,7 +518,7 @@ static void serve_one(service *state) {
     draw_call();
     was_asked = 0;
     has_failed = 0;
-    is_gone = 0;
+    guest_gone = 0;
     answers = 0;
     continued = 0;
     uint32_t waiting = state->waiting_count;
@@ -528,7 +528,7 @@ static void serve_one(service *state) {
         reply(&state->shared, current_id, call->act(&state->shared, &current));
     }
     int number = current.data.nr;
-    FUZZ_CHECK(answers == 1 || (answers == 0 && (is_gone || has_failed)));
+    FUZZ_CHECK(answers == 1 || (answers == 0 && (guest_gone || has_failed)));
     uint32_t flags = state->shared.setup->plan->flags;
     int is_never_let =
         number == SYS_connect || (number == SYS_bind && !(flags & VJ_PLAN_BROKER_NAMES));

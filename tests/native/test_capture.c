@@ -8,7 +8,6 @@
 // random limits. What is kept must be exactly the head and the tail of what was written,
 // the total must count all of it, and input must be fed whole, also when the writer has
 // chosen packet mode. AddressSanitizer watches the ring.
-#define _GNU_SOURCE // O_DIRECT
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

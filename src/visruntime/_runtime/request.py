@@ -7,12 +7,13 @@ from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
 
 from visruntime._arguments import check_mapping, check_path, check_text, check_texts, check_word
+from visruntime.guest.limits import UNKNOWN
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
 
-__all__ = ["Ask", "check_name", "names", "run_request", "variables"]
+__all__ = ["Ask", "check_name", "check_unknown", "names", "run_request", "variables"]
 
 Ask = Callable[[str, bool], "str | None"]
 """Answers a prompt of the guest; told whether it is for a password. ``None`` is end of file."""
@@ -29,6 +30,7 @@ def run_request(
     *,
     isolation: str,
     tasks: str,
+    unknown: str | None,
 ) -> tuple[dict[str, Any], Ask | None]:
     """Build the request for one run; with who answers its questions for input.
 
@@ -68,6 +70,8 @@ def run_request(
         request["around"] = around
     if tasks == "cancel":
         request["tasks"] = tasks
+    if unknown is not None:
+        request["unknown"] = check_unknown(unknown)
     return request, ask
 
 
@@ -80,6 +84,13 @@ def check_name(name: object, argument: str) -> str:
             f"{argument}: {name} is a keyword of Python, so no code could use the name"
         )
     return name
+
+
+def check_unknown(word: str) -> str:
+    """Check what is to become of values that are no data."""
+    if word not in UNKNOWN:
+        raise ValueError(f'unknown: {word!r} is not "handle", "repr" or "error"')
+    return word
 
 
 def names(inputs: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -127,6 +127,9 @@ class Run:
         streams = self.worker.streams
         stdout, stderr = (stream.capture.take() for stream in streams)
         claims: dict[str, Any] = {} if reply is None else _claims(reply, self._explain)
+        mismatch = self.worker.take_mismatch()
+        if mismatch is not None and claims.get("error") is None:
+            claims["value"], claims["error"] = None, GuestFailure.of_mismatch(mismatch)
         denials, denials_dropped = self.feed.denials.all((reply or {}).get("denials"))
         violations, violations_dropped = bounded(
             (

@@ -18,8 +18,9 @@ from visruntime._callbacks.budget import Budget
 from visruntime._runtime.control import WorkerControl
 from visruntime._runtime.events import Feed, RunEvent
 from visruntime._runtime.handle import RunHandle
+from visruntime._runtime.known_types import known_types
 from visruntime._runtime.missing import explain_missing
-from visruntime._runtime.request import check_name, names, run_request
+from visruntime._runtime.request import check_name, check_unknown, names, run_request
 from visruntime._runtime.run import Run
 from visruntime._runtime.timeouts import as_timeouts
 from visruntime._worker.confinement import WorkerConfinement
@@ -36,6 +37,7 @@ from visruntime.errors import (
     WorkerDied,
     WorkerPaused,
 )
+from visruntime.guest.limits import UNKNOWN
 from visruntime.results import GuestFailure
 from visruntime.worker import Worker
 
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from visruntime._policy.values import Limits
+    from visruntime._runtime.known_types import KnownTypes
     from visruntime._runtime.reload import Reloaded
     from visruntime._runtime.request import Ask
     from visruntime._runtime.shared import Shared
@@ -71,6 +74,8 @@ class RuntimeSession(WorkerControl):
     _tls: TlsSettings
     _shared: Shared
     _confinement = WorkerConfinement(native_modules="anywhere")
+    _unknown = UNKNOWN[0]
+    _types: KnownTypes | None = None
 
     def __init__(self) -> None:
         self._callbacks = Callbacks()
@@ -109,6 +114,7 @@ class RuntimeSession(WorkerControl):
         stdin: str | bytes | Ask | None = None,
         isolation: str = "session",
         tasks: str = "keep",
+        unknown: str | None = None,
         on_output: OutputSink | None = None,
         on_event: EventSink | None = None,
     ) -> RunResult:
@@ -132,6 +138,7 @@ class RuntimeSession(WorkerControl):
                 ``__main__`` of its own, which ends with it.
             tasks: what happens to asyncio tasks that are left at the end: ``"keep"`` (they go on
                 when the session awaits again) or ``"cancel"``; ``result.tasks`` names them.
+            unknown: what becomes of values that are no data, in this run; as `Runtime`.
             on_output: gets output as it comes, in this thread.
             on_event: gets each `RunEvent` as it comes, in this thread; the result is the last.
 
@@ -145,7 +152,10 @@ class RuntimeSession(WorkerControl):
             TypeError: an input cannot cross.
         """
         request, ask = run_request(
-            code, inputs, filename, argv, cwd, env, stdin, isolation=isolation, tasks=tasks
+            *(code, inputs, filename, argv, cwd, env, stdin),
+            isolation=isolation,
+            tasks=tasks,
+            unknown=unknown,
         )
         check_switch(check, "check")
         for name, sink in (("on_output", on_output), ("on_event", on_event)):
@@ -173,6 +183,7 @@ class RuntimeSession(WorkerControl):
         stdin: str | bytes | Ask | None = None,
         isolation: str = "session",
         tasks: str = "keep",
+        unknown: str | None = None,
     ) -> RunHandle:
         """Begin to run *code* and return while it runs; the arguments are those of :meth:`run`.
 
@@ -185,7 +196,10 @@ class RuntimeSession(WorkerControl):
                 :meth:`RunHandle.result`.
         """
         request, ask = run_request(
-            code, inputs, filename, argv, cwd, env, stdin, isolation=isolation, tasks=tasks
+            *(code, inputs, filename, argv, cwd, env, stdin),
+            isolation=isolation,
+            tasks=tasks,
+            unknown=unknown,
         )
         timeouts = self._timeouts if timeout is None else as_timeouts(timeout)
         handle = RunHandle(self._callbacks, ask)
@@ -450,6 +464,7 @@ class RuntimeSession(WorkerControl):
 
     def _become_copy(self, worker: Worker) -> None:
         """Replace what a copied runtime must not share with its original."""
+        worker.set_types(self._types)
         self._worker = worker
         self._lock = threading.Lock()
         self._callbacks = self._callbacks.copy()
@@ -494,6 +509,10 @@ class RuntimeSession(WorkerControl):
 
     # How they work.
 
+    def _choose_values(self, unknown: str, types: Iterable[type] | Mapping[str, type]) -> None:
+        self._unknown = check_unknown(unknown)
+        self._types = known_types(types)
+
     @contextmanager
     def _exclusive(self) -> Iterator[None]:
         self.refuse_in_callback()
@@ -526,6 +545,7 @@ class RuntimeSession(WorkerControl):
             return self._worker
         zygote = self._shared.zygote
         worker = self._start_worker() if zygote is None else zygote.worker()
+        worker.set_types(self._types)
         self._worker = worker
         self._confinement.check(worker.hello)
         if self._callbacks.names:
@@ -569,6 +589,8 @@ class RuntimeSession(WorkerControl):
 
     def _perform(self, request: dict[str, Any], timeouts: Timeouts | None, feed: Feed) -> RunResult:
         """Make one request; the caller holds the runtime."""
+        if self._unknown != UNKNOWN[0]:
+            request.setdefault("unknown", self._unknown)
         try:
             worker = self._live_worker()
             worker.refuse_paused()

@@ -118,7 +118,7 @@ def _adopt(copy: Worker, expected: Expected, limit: Limit) -> Process:
             if descriptor == channel:
                 waiting = False
             else:
-                copy._read_stream(descriptor)
+                copy._read_other(descriptor)
     try:
         pid = copy._peek_sender()
     except ConnectionResetError:

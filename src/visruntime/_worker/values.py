@@ -1,77 +1,69 @@
-"""Values of one worker, and the memory in which large ones lie beside the frames.
+"""Values of one worker, and what of them crosses beside the frames.
 
-No descriptor ever comes from a guest. What the host has for a worker goes along with the frame, in
-sealed memory; for what a worker has, the host makes the memory, lends it to the worker, and looks at
-its seals afterwards, at its own descriptor. So nothing that a guest made is closed, mapped or read
-by the host, and nothing that it reads can change or shrink under it.
+What the host has for a worker goes along with the frame, in sealed memory. What a worker has comes
+through what it is lent; see `visruntime._worker.lending`.
 """
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import sys
 from typing import TYPE_CHECKING, Any
 
 from visruntime import _native
+from visruntime._runtime.known_types import Mismatch
 from visruntime._worker.claims import read_dict
+from visruntime._worker.lending import ALL_SEALS, MAX_BYTES, Lending, make_memory
 from visruntime.errors import ProtocolViolation
-from visruntime.guest.arrays import Array, convert_array, reduce_array, reduce_stored
+from visruntime.guest.arrays import Array, convert_array, reduce_array, reduce_octets, reduce_stored
+from visruntime.guest.limits import BESIDE_BYTES
 from visruntime.guest.values import BUILDERS, reduce_value
 
 if TYPE_CHECKING:
+    import select
     from collections.abc import Callable, Sequence
+
+    from visruntime._runtime.known_types import KnownTypes
 
 __all__ = ["WorkerValues"]
 
-MAX_LENT = 64
-"""Buffers that a worker may have lent at one time."""
-MAX_BYTES = 2 << 30
-"""Bytes of all buffers of one run, in each direction."""
 MAX_SENT = 64
 """Buffers that go along with one frame."""
-_NOEXEC_SEAL = 8
-"""MFD_NOEXEC_SEAL of Linux 6.3."""
-_SIZE_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
-_ALL_SEALS = _SIZE_SEALS | fcntl.F_SEAL_WRITE
-
-
-def _make_memory(size: int) -> int:
-    """Make memory of *size* bytes, for good, that nothing can be executed from."""
-    flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
-    try:
-        descriptor = os.memfd_create("visruntime", flags | _NOEXEC_SEAL)
-    except OSError as error:
-        if error.errno != errno.EINVAL:
-            raise
-        descriptor = os.memfd_create("visruntime", flags)
-    try:
-        os.ftruncate(descriptor, size)
-        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SIZE_SEALS)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
 
 
 class WorkerValues:
-    """Encodes for one worker and decodes what it says, one run at a time."""
+    """Encodes for one worker and decodes what it says, one run at a time.
 
-    __slots__ = ("_builders", "_last", "_lent", "_lent_bytes", "_moved", "_outgoing", "_sent_bytes")
+    ``types`` are the classes that records become, and ``mismatch`` says what was wrong with one of
+    those that was decoded last.
+    """
 
-    def __init__(self) -> None:
-        self._lent: dict[int, int] = {}
-        self._lent_bytes = 0
-        self._last = 0
+    __slots__ = (
+        *("_builders", "_kept", "_lending", "_moved", "_outgoing", "_plain_builders"),
+        *("_sent_bytes", "_used", "mismatch", "types"),
+    )
+
+    def __init__(self, poll: select.poll) -> None:
+        """Begin; *poll* is that of whoever calls `read` for what is ready."""
+        self._lending = Lending(poll)
         self._outgoing: list[int] = []
         self._sent_bytes = 0
         self._moved = 0
-        self._builders: tuple[Callable[..., Any], ...] = (
+        self._used: dict[int, memoryview] = {}
+        self._kept: dict[int, memoryview] = {}
+        self.types: KnownTypes | None = None
+        self.mismatch: str | None = None
+        self._plain_builders: tuple[Callable[..., Any], ...] = (
             *BUILDERS[:12],
             self._take,
             _build_array,
-            BUILDERS[14],
+            *BUILDERS[14:],
+        )
+        self._builders = (
+            *self._plain_builders[:10],
+            self._build_record,
+            *self._plain_builders[11:],
         )
 
     # Host to guest.
@@ -84,7 +76,7 @@ class WorkerValues:
         """
         self.drop_outgoing()
         try:
-            return _native.encode(value, reduce=self._reduce)
+            return _native.encode(value, reduce=self._reduce, beside=BESIDE_BYTES)
         except BaseException:
             self.drop_outgoing()
             raise
@@ -107,6 +99,8 @@ class WorkerValues:
     def _reduce(self, value: Any) -> tuple[Any, ...] | None:
         parts = reduce_stored(value)
         if parts is None:
+            parts = reduce_octets(value, self._store)
+        if parts is None:
             parts = reduce_array(value, self._store)
         return reduce_value(value) if parts is None else parts
 
@@ -114,15 +108,15 @@ class WorkerValues:
         size = len(data)
         if len(self._outgoing) >= MAX_SENT or self._sent_bytes + size > MAX_BYTES:
             raise ValueError(
-                f"cannot encode: more than {MAX_SENT} large arrays at once, or {MAX_BYTES} bytes "
+                f"cannot encode: more than {MAX_SENT} large values at once, or {MAX_BYTES} bytes "
                 "of them in one run"
             )
         self._sent_bytes += size
         self._moved += size
-        descriptor = _make_memory(size)
+        descriptor = make_memory(size)
         self._outgoing.append(descriptor)
         memoryview(_native.map_memory(descriptor, size, "w"))[:] = data  # and unmapped again
-        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _ALL_SEALS)
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, ALL_SEALS)
         return len(self._outgoing) - 1, size
 
     # Guest to host.
@@ -135,55 +129,67 @@ class WorkerValues:
         """
         number, size = _read_wish(payload)
         self.drop_outgoing()
-        if len(self._lent) >= MAX_LENT or self._lent_bytes + size > MAX_BYTES:
-            message = f"more than {MAX_LENT} large arrays, or {MAX_BYTES} bytes of them, in one run"
-            return _answer(number, None, ("ValueError", message, {}))
         try:
-            descriptor = _make_memory(size)
-            try:
-                self._outgoing.append(os.dup(descriptor))
-            except BaseException:
-                os.close(descriptor)
-                raise
+            lent, descriptor = self._lending.lend(size)
+        except (ValueError, MemoryError) as problem:
+            return _answer(number, None, (type(problem).__name__, str(problem), {}))
         except OSError as problem:
             return _answer(number, None, ("OSError", problem.strerror or "", {}))
-        self._last += 1
-        self._lent[self._last] = descriptor
-        self._lent_bytes += size
-        return _answer(number, self._last, None)
+        self._outgoing.append(descriptor)
+        return _answer(number, lent, None)
+
+    def read(self, descriptor: int) -> bool:
+        """Read what is ready of a value that is under way; False if it is something else."""
+        return self._lending.read(descriptor)
 
     def _take(self, number: Any, size: Any) -> memoryview:
-        """Return the bytes of a buffer that was lent, once the guest can change them no more."""
         if type(number) is not int or type(size) is not int:
             raise ValueError("not a buffer")
-        descriptor = self._lent.pop(number)
-        try:
-            seals = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS)
-            status = os.fstat(descriptor)
-            if seals & _ALL_SEALS != _ALL_SEALS or status.st_size != size:
-                raise ValueError("not sealed, or of another size")
-            # A page that is not there yet would be made, and paid for, where it is read first.
-            if status.st_blocks * 512 < size:
-                raise ValueError("not filled")
+        data = self._kept.pop(number, None)
+        if data is None:
+            data = self._lending.take(number, size)
             self._moved += size
-            return memoryview(_native.map_memory(descriptor, size, "r"))
-        finally:
-            os.close(descriptor)
+        if self.types is not None:
+            self._used[number] = data
+        return data
+
+    def _build_record(self, kind: Any, type_name: Any, fields: Any) -> Any:
+        record = BUILDERS[10](kind, type_name, fields)
+        if self.types is None:
+            return record
+        try:
+            return self.types.build(record)
+        except Mismatch as problem:
+            self.mismatch = self.mismatch or str(problem)
+            return record
 
     def decode(self, payload: bytes) -> Any:
-        """Decode what the worker says.
+        """Decode what the worker says; records of known types become those.
 
         Raises:
             ValueError: it is malformed.
         """
-        return _native.decode(payload, builders=self._builders)
+        self.mismatch = None
+        try:
+            return _native.decode(payload, builders=self._builders)
+        except ValueError as problem:
+            if self.types is None:
+                raise
+            # Two records may be one key once they are objects: that is no fault of the encoding.
+            reason = self.mismatch or str(problem)
+            self._kept, self._used = self._used, {}
+            value = _native.decode(payload, builders=self._plain_builders)
+            self.mismatch = reason
+            return value
+        finally:
+            self._kept.clear()
+            self._used.clear()
 
     def end_run(self) -> None:
         """Give back what was lent and not used."""
         self.drop_outgoing()
-        self._lent_bytes = self._sent_bytes = self._moved = 0
-        while self._lent:
-            os.close(self._lent.popitem()[1])
+        self._sent_bytes = self._moved = 0
+        self._lending.end_run()
 
 
 def _build_array(dtype: Any, shape: Any, data: Any) -> Any:

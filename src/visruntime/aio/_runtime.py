@@ -104,6 +104,7 @@ class _AsyncSession:
         stdin: str | bytes | Ask | None = None,
         isolation: str = "session",
         tasks: str = "keep",
+        unknown: str | None = None,
         on_output: Callable[[str, bytes], object] | None = None,
         on_event: Callable[[RunEvent], object] | None = None,
     ) -> RunResult:
@@ -126,6 +127,7 @@ class _AsyncSession:
             "stdin": stdin,
             "isolation": isolation,
             "tasks": tasks,
+            "unknown": unknown,
         }
         async with self._calling() as (runtime, portal, call):
             for name, sink in (("on_output", on_output), ("on_event", on_event)):
@@ -147,6 +149,7 @@ class _AsyncSession:
         stdin: str | bytes | Ask | None = None,
         isolation: str = "session",
         tasks: str = "keep",
+        unknown: str | None = None,
     ) -> AsyncIterator[AsyncRun]:
         """Run *code* while the block of this context manager does something else.
 
@@ -164,6 +167,7 @@ class _AsyncSession:
             "stdin": stdin,
             "isolation": isolation,
             "tasks": tasks,
+            "unknown": unknown,
         }
         async with self._calling() as (runtime, _, call):
             handle = await self._wait(call, lambda: runtime.start(code, **options), discard=_end)

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import sys
 
+from .limits import BESIDE_BYTES
+
 TYPE_CHECKING = False  # typing costs a worker's start-up more than this module does
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,12 +25,14 @@ __all__ = [
     "convert_table",
     "item_size",
     "reduce_array",
+    "reduce_octets",
     "reduce_stored",
 ]
 
 BUFFER = 0x2C
 ARRAY = 0x2D
 TABLE = 0x2E
+BLOB = 0x31
 
 MAX_DIMENSIONS = 32
 INLINE_BYTES = 32 * 1024
@@ -229,6 +233,22 @@ def reduce_array(value: Any, store: Store) -> tuple[Any, ...] | None:
     if pandas is not None and isinstance(value, pandas.DataFrame):
         return _reduce_frame(value, store)
     return None
+
+
+def reduce_octets(value: Any, store: Store) -> tuple[Any, ...] | None:
+    """Take apart large bytes and bytearrays, and memoryviews of bytes; None for anything else."""
+    kind = type(value)
+    if kind is memoryview:
+        if value.format not in ("B", "b", "c") or value.ndim != 1 or not value.contiguous:
+            return None
+        if len(value) <= BESIDE_BYTES:
+            return (None, bytes(value))
+    elif kind not in (bytes, bytearray):
+        return None
+    try:
+        return (BLOB, int(kind is bytearray), _Stored(*store(memoryview(value).cast("B"))))
+    except ValueError:  # so many buffers are out that these go with the frame
+        return (None, bytes(value)) if kind is memoryview else None
 
 
 def _reduce_ndarray(numpy: Any, value: Any, store: Store) -> tuple[Any, ...] | None:

@@ -1,4 +1,4 @@
-"""Large values of a worker: into memory that the host lends, and out of what the host sent."""
+"""Large values of a worker: into a pipe or memory of the host, and out of what the host sent."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import posix
 
 import _viscore as core  # type: ignore[import-not-found]
 
-from .arrays import reduce_array, reduce_stored
+from .arrays import reduce_array, reduce_octets, reduce_stored
 from .frames import BUFFER
 from .values import CONVERTING_BUILDERS
 
@@ -18,24 +18,35 @@ if TYPE_CHECKING:
 
 _F_ADD_SEALS = 1033
 _SEAL_WRITE = 0x8
+_TYPE_BITS = 0o170000
+_PIPE = 0o010000
 
 
 def reduce(value: object, session: Session) -> tuple[Any, ...] | None:
-    """Take apart an array or table; its bytes go into memory of the host."""
+    """Take apart an array, a table or large bytes; the bytes go to the host beside the frames."""
 
     def store(data: memoryview) -> tuple[int, int]:
         number, (descriptor,) = session.ask_host(BUFFER, {"size": len(data)})
         try:
-            memoryview(core.map_memory(descriptor, len(data), "w"))[:] = data  # and unmapped again
-            import fcntl
-
-            fcntl.fcntl(descriptor, _F_ADD_SEALS, _SEAL_WRITE)
+            if posix.fstat(descriptor).st_mode & _TYPE_BITS == _PIPE:
+                core.pour(descriptor, data)
+            else:
+                _fill(descriptor, data)
         finally:
             posix.close(descriptor)
         return number, len(data)
 
     parts = reduce_stored(value)
+    if parts is None:
+        parts = reduce_octets(value, store)
     return reduce_array(value, store) if parts is None else parts
+
+
+def _fill(descriptor: int, data: memoryview) -> None:
+    memoryview(core.map_memory(descriptor, len(data), "w"))[:] = data  # and unmapped again
+    import fcntl
+
+    fcntl.fcntl(descriptor, _F_ADD_SEALS, _SEAL_WRITE)
 
 
 def decode(payload: bytes, descriptors: tuple[int, ...]) -> Any:

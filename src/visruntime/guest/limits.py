@@ -24,3 +24,8 @@ MAX_ERROR_NAME = 200
 """Characters of the name of the exception that ended the start-up files."""
 NO_THREAD = 123
 """Exit code of a worker for which the kernel made no thread (native/vispython has 120 to 122)."""
+BESIDE_BYTES = 1024 * 1024
+"""Plain bytes up to this size cross in the frame, which holds 64 of them: as many as there may be
+buffers."""
+UNKNOWN = ("handle", "repr", "error")
+"""What becomes of a value that is no data; the first is what happens unasked."""

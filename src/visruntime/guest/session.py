@@ -13,7 +13,8 @@ from .describe import ErrorDescriber, bounded_repr, exit_code, type_name
 from .frames import BUFFER, CALLBACK, CALLBACK_REPLY, INPUT
 from .imports import PACKAGE
 from .interrupts import VisInterrupt
-from .values import Handle, reduce_value
+from .limits import BESIDE_BYTES
+from .values import MAX_TYPE_NAME, Handle, reduce_value
 
 TYPE_CHECKING = False  # typing costs a start more than this module does
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ _TOP_LEVEL_AWAIT = 0x2000
 _COROUTINE = 0x80
 _LIBRARIES = ("numpy", "pyarrow", "pandas", f"{PACKAGE}.arrays")
 """While none of them is loaded there are no arrays."""
+_OCTETS = (bytes, bytearray, memoryview)
 MAX_SOURCES = 256
 """Sources of earlier runs that are kept for tracebacks."""
 MAX_HANDLES = 10_000
@@ -45,6 +47,12 @@ class HostError(Exception):
     __module__ = "visruntime"
     type_name = ""
     data: dict[str, object] = {}  # noqa: RUF012 (each error gets its own)
+
+
+class ValueNotData(TypeError):
+    """A value holds what is no data, and the host wants neither handles nor reprs."""
+
+    __module__ = "visruntime"
 
 
 class HostFunction:
@@ -74,6 +82,7 @@ class Session:
         self.sources: dict[str, list[str]] = {}
         self.running = False
         self.asks = False
+        self.unknown = "handle"
         self.last_display = 0
         self.undo: list[Callable[[], object]] = []
         self._handles: dict[int, object] = {}
@@ -372,28 +381,20 @@ class Session:
         self._handles[self._last_handle] = value
         if len(self._handles) > MAX_HANDLES:
             del self._handles[next(iter(self._handles))]
-        return self._last_handle, type_name(type(value)), bounded_repr(value)
+        return self._last_handle, _short_name(value), bounded_repr(value)
 
     def encode_success(self, request: dict[str, Any], value: object, tasks: list[str]) -> bytes:
-        """Encode the reply for *value*; what cannot cross is replaced by a handle."""
-        reply = {
-            "id": request["id"],
-            "value": value,
-            "error": None,
-            "exit_code": None,
-            "tasks": tasks,
-            "trips": core.trip_counts(),
-            "denials": self._refused(),
-        }
+        """Encode the reply for *value*; what cannot cross becomes what the host has chosen."""
+        reply = self._reply(request, tasks)
+        reply["value"] = value
+        data_only = bool(request.get("data_only"))
         try:
-            if request.get("data_only"):
-                data: bytes = core.encode(reply, reduce=self._reduce)
-                return data
-            return self._encode(reply)
+            return self._encode(reply, data_only=data_only)
         except (ValueError, TypeError, OverflowError, RecursionError) as problem:
-            if request.get("data_only"):
-                refusal = TypeError(f"the result does not cross as data: {problem}")
-                return self.encode_failure(request, refusal, tasks)
+            if data_only or self.unknown == "error":
+                kind = TypeError if data_only else ValueNotData
+                reply["value"] = None
+                return self._encode_error(reply, _not_data("the result", problem, kind))
             reply["value"] = Opaque(value)
             return self._encode(reply)
 
@@ -401,45 +402,60 @@ class Session:
         self, request: dict[str, Any], exception: BaseException, tasks: list[str]
     ) -> bytes:
         """Encode the reply for an exception that ended the guest's code."""
-        code = error = None
+        reply = self._reply(request, tasks)
         if isinstance(exception, SystemExit) and request["op"] == "run":
-            code = exit_code(exception)
-        else:
-            error = ErrorDescriber(self.sources).describe(exception)
-            interrupt = exception if type(exception) is VisInterrupt else None
-            error["interrupted"] = interrupt is not None
-            error["cancelled"] = interrupt is not None and interrupt.cancelled
-        return self._encode(
-            {
-                "id": request["id"],
-                "value": None,
-                "error": error,
-                "exit_code": code,
-                "tasks": tasks,
-                "trips": core.trip_counts(),
-                "denials": self._refused(),
-            }
-        )
+            reply["exit_code"] = exit_code(exception)
+            return self._encode(reply)
+        return self._encode_error(reply, exception)
+
+    def _encode_error(self, reply: dict[str, object], exception: BaseException) -> bytes:
+        error = ErrorDescriber(self.sources).describe(exception)
+        interrupt = exception if type(exception) is VisInterrupt else None
+        error["interrupted"] = interrupt is not None
+        error["cancelled"] = interrupt is not None and interrupt.cancelled
+        reply["error"] = error
+        return self._encode(reply)
+
+    def _reply(self, request: dict[str, Any], tasks: list[str]) -> dict[str, object]:
+        """Begin a reply; what was counted in this run is taken, and goes with it."""
+        return {
+            "id": request["id"],
+            "value": None,
+            "error": None,
+            "exit_code": None,
+            "tasks": tasks,
+            "trips": core.trip_counts(),
+            "denials": self._refused(),
+        }
 
     def _refused(self) -> tuple[list[object], int]:
         """What the host has not been told yet; a request that asks nothing leaves it to the next."""
         taken: tuple[list[object], int] = core.denials() if self.running else ([], 0)
         return taken
 
-    def _encode(self, reply: dict[str, object]) -> bytes:
-        encoded: bytes = core.encode(reply, default=self._default, reduce=self._reduce)
+    def _encode(self, value: dict[str, object], *, data_only: bool = False) -> bytes:
+        options: dict[str, Any] = {"reduce": self._reduce, "beside": BESIDE_BYTES}
+        if not data_only and self.unknown != "error":
+            options["default"] = self._default
+        encoded: bytes = core.encode(value, **options)
         return encoded
 
     def _reduce(self, value: object) -> tuple[Any, ...] | None:
         parts = reduce_value(value)
-        if parts is None and any(name in sys.modules for name in _LIBRARIES):
+        if parts is None and (
+            type(value) in _OCTETS or any(name in sys.modules for name in _LIBRARIES)
+        ):
             from .buffers import reduce
 
             return reduce(value, self)
         return parts
 
-    def _default(self, value: object) -> tuple[int, str, str]:
-        return self.handle(value.value if type(value) is Opaque else value)
+    def _default(self, value: object) -> tuple[int | None, str, str]:
+        if type(value) is Opaque:
+            value = value.value
+        if self.unknown == "repr":
+            return None, _short_name(value), bounded_repr(value)
+        return self.handle(value)
 
     # Calls to the host.
 
@@ -454,7 +470,12 @@ class Session:
         """Send a question and wait for its answer."""
         self._last_call = number = self._last_call + 1
         # Encoding may run code of the guest, which may call the host itself.
-        data = core.encode({"id": number, **question}, default=self._default, reduce=self._reduce)
+        try:
+            data = self._encode({"id": number, **question})
+        except TypeError as problem:
+            if self.unknown != "error":
+                raise
+            raise _not_data("an argument", problem, ValueNotData) from None
         self._interrupts.enter_channel()
         try:
             with self._host:
@@ -542,6 +563,16 @@ class Opaque:
 
     def __init__(self, value: object) -> None:
         self.value = value
+
+
+def _short_name(value: object) -> str:
+    return type_name(type(value))[:MAX_TYPE_NAME]
+
+
+def _not_data(what: str, problem: Exception, kind: type[Exception]) -> Exception:
+    """Say which type is where in the value, but not where that is in a frame."""
+    text = str(problem).replace("value['value']", "value", 1).replace("value['args']", "args", 1)
+    return kind(f"{what} does not cross as data: {text}")
 
 
 def _host_error(name: str, message: str, data: dict[str, object]) -> HostError:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 else:
     MappingProxyType = type(type.__dict__)  # importing types costs more than this module does
 
-__all__ = ["BUILDERS", "Handle", "Record", "install", "reduce_value"]
+__all__ = ["BUILDERS", "Handle", "Record", "Repr", "install", "reduce_value"]
 
 RANGE: Final = 0x20
 DATE: Final = 0x21
@@ -37,6 +37,9 @@ HANDLE: Final = 0x2B
 BUFFER: Final = 0x2C
 ARRAY: Final = 0x2D
 TABLE: Final = 0x2E
+REPR: Final = 0x2F
+COLLECTION: Final = 0x30
+BLOB: Final = 0x31
 
 MAX_INT_BITS: Final = 8192
 """Bits of an int inside a range or Fraction: building those divides, in quadratic time."""
@@ -47,10 +50,14 @@ MAX_ZONE_NAME: Final = 200
 MAX_TYPE_NAME: Final = 1024
 """Characters of a type name in a `Record` or `Handle`."""
 MAX_REPR: Final = 8192
-"""Characters of the repr that a `Handle` carries."""
+"""Characters of the repr that a `Handle` or a `Repr` carries."""
 
 RECORD_KINDS: Final = ("dataclass", "namedtuple", "enum")
 """The number on the wire is the index."""
+COLLECTIONS: Final = ("OrderedDict", "Counter", "deque", "defaultdict")
+"""Those of the module of that name; the number on the wire is the index."""
+FACTORIES: Final = ("bool", "bytes", "dict", "float", "int", "list", "set", "str", "tuple")
+"""What a defaultdict may make its values with; the name crosses."""
 
 
 def _printable(text: str) -> str:
@@ -165,6 +172,39 @@ class Handle(_Frozen):
         return f"<Handle {self.id} {_printable(self.type_name)} {_printable(self.repr)}>"
 
 
+class Repr(_Frozen):
+    """What another object's ``repr`` said, where the rule for unknown types is ``"repr"``.
+
+    ``type_name`` and ``text``, which is cut, are the other side's claim. It is no str, so that no
+    text that a guest sends can be taken for one.
+    """
+
+    __slots__ = ("text", "type_name")
+
+    type_name: str
+    text: str
+
+    def __init__(self, type_name: str, text: str) -> None:
+        if type(type_name) is not str or len(type_name) > MAX_TYPE_NAME:
+            raise ValueError(f"type_name must be a str of at most {MAX_TYPE_NAME} characters")
+        if type(text) is not str or len(text) > MAX_REPR:
+            raise ValueError(f"text must be a str of at most {MAX_REPR} characters")
+        put = object.__setattr__
+        put(self, "type_name", type_name)
+        put(self, "text", text)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Repr):
+            return NotImplemented
+        return (self.type_name, self.text) == (other.type_name, other.text)
+
+    def __hash__(self) -> int:
+        return hash((Repr, self.type_name, self.text))
+
+    def __repr__(self) -> str:
+        return f"<Repr {_printable(self.type_name)} {_printable(self.text)}>"
+
+
 # ---- taking apart ----
 
 
@@ -259,6 +299,33 @@ def _reduce_handle(value: Handle) -> tuple[Any, ...]:
     return (HANDLE, value.id, value.type_name, value.repr)
 
 
+def _reduce_repr(value: Repr) -> tuple[Any, ...]:
+    return (REPR, value.type_name, value.text)
+
+
+def _reduce_ordered(value: Any) -> tuple[Any, ...]:
+    return (COLLECTION, 0, dict(value.items()), None)
+
+
+def _reduce_counter(value: Any) -> tuple[Any, ...]:
+    return (COLLECTION, 1, dict(value), None)
+
+
+def _reduce_deque(value: Any) -> tuple[Any, ...]:
+    return (COLLECTION, 2, list(value), value.maxlen)
+
+
+def _reduce_defaults(value: Any) -> tuple[Any, ...]:
+    factory = value.default_factory
+    if factory is None:
+        return (COLLECTION, 3, dict(value), None)
+    name = getattr(factory, "__name__", None)
+    builtins = sys.modules["builtins"]
+    if name not in FACTORIES or getattr(builtins, name) is not factory:
+        raise TypeError(f"a defaultdict whose factory is none of {', '.join(FACTORIES)}")
+    return (COLLECTION, 3, dict(value), name)
+
+
 _REDUCERS: Final[Mapping[tuple[str, str], Callable[[Any], tuple[Any, ...]]]] = MappingProxyType(
     {
         ("builtins", "range"): _reduce_range,
@@ -272,6 +339,10 @@ _REDUCERS: Final[Mapping[tuple[str, str], Callable[[Any], tuple[Any, ...]]]] = M
         ("uuid", "UUID"): _reduce_uuid,
         ("pathlib", "PurePosixPath"): _reduce_path,
         ("pathlib", "PosixPath"): _reduce_path,
+        ("collections", "OrderedDict"): _reduce_ordered,
+        ("collections", "Counter"): _reduce_counter,
+        ("collections", "deque"): _reduce_deque,
+        ("collections", "defaultdict"): _reduce_defaults,
     }
 )
 """By the module and name under which the standard library publishes the type."""
@@ -323,6 +394,8 @@ def reduce_value(value: Any) -> tuple[Any, ...] | None:
         return _reduce_record(value)
     if kind is Handle:
         return _reduce_handle(value)
+    if kind is Repr:
+        return _reduce_repr(value)
     reducer = _reducer(kind)
     return reducer(value) if reducer is not None else _reduce_instance(value, kind)
 
@@ -425,6 +498,41 @@ def _build_record(kind: Any, type_name: Any, fields: Any) -> Record:
     return Record(RECORD_KINDS[kind], type_name, fields)
 
 
+def _build_collection(kind: Any, data: Any, more: Any) -> Any:
+    if type(kind) is not int or not 0 <= kind < len(COLLECTIONS):
+        raise ValueError("not a collection")
+    if type(data) is not (list if kind == 2 else dict):
+        raise ValueError("not the data of a collection")
+    collections = _stdlib("collections")
+    if kind == 2:
+        if more is not None and (type(more) is not int or not len(data) <= more < 1 << 63):
+            raise ValueError("not the length of a deque")
+        return collections.deque(data, more)
+    if kind == 3:
+        if more is not None and (type(more) is not str or more not in FACTORIES):
+            raise ValueError("not a factory")
+        # One of a closed list of builtin types, each of which makes an empty value.
+        factory = None if more is None else getattr(_stdlib("builtins"), more)
+        return collections.defaultdict(factory, data)
+    if more is not None:
+        raise ValueError("not a collection")
+    if kind == 0:
+        return collections.OrderedDict(data)
+    counter = collections.Counter()
+    dict.update(counter, data)  # its own would count, one by one
+    return counter
+
+
+def build_blob(kind: Any, data: Any) -> Any:
+    """Build bytes (0) or a bytearray (1) from what a buffer holds."""
+    if type(kind) is not int or not 0 <= kind <= 1 or type(data) is not memoryview:
+        raise ValueError("not bytes in a buffer")
+    if kind == 1:
+        return bytearray(data)
+    whole = data.obj
+    return whole if type(whole) is bytes and len(whole) == len(data) else bytes(data)
+
+
 def _no_buffer(*_: Any) -> NoReturn:
     raise ValueError("no buffer can come along here")
 
@@ -458,6 +566,7 @@ BUILDERS: Final[tuple[Callable[..., Any], ...]] = (
     *(_build_timezone, _build_decimal, _build_fraction, _build_uuid, _build_path),
     *(_build_record, Handle),
     *(_no_buffer, _build_array, _build_table),
+    *(Repr, _build_collection, build_blob),
 )
 """By tag, from `RANGE` on."""
 
@@ -466,6 +575,7 @@ CONVERTING_BUILDERS: Final[tuple[Callable[..., Any], ...]] = (
     *BUILDERS[:13],
     _convert_array,
     _convert_table,
+    *BUILDERS[15:],
 )
 """Those of a worker, where arrays become what its libraries make of them."""
 

@@ -112,6 +112,7 @@ def _answer(
     session: Session, interrupts: Interrupts, request: dict[str, Any], process: int
 ) -> bytes:
     session.running = request["op"] not in QUIET
+    session.unknown = request.get("unknown", "handle")
     interrupts.begin_run()
     core.begin_run(request["id"], session.running)
     operation = getattr(session, request["op"])

@@ -1,0 +1,271 @@
+"""Large arrays and bytes come through a pipe of the host's, whatever a guest does with it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy
+import pytest
+from runtime_helpers import runtime
+from test_arrays import ASK, descriptors
+
+from visruntime import _native
+from visruntime._worker import lending
+from visruntime.errors import ProtocolViolation, WorkerDied
+from visruntime.executor import JailExecutor
+from visruntime.policy import JailPolicy
+from visruntime.runtime import TrustedRuntime
+
+if TYPE_CHECKING:
+    from runtime_helpers import AnyRuntime
+
+__all__ = ["runtime"]
+
+LARGE = 3_000_001
+"""Bytes that no frame carries and no pipe holds, and no whole number of pages."""
+
+
+def test_long_bytes_cross_both_ways(runtime: AnyRuntime) -> None:
+    """Bytes and bytearrays larger than a frame holds arrive as what they were, and are no others."""
+    ours = os.urandom(LARGE)
+    runtime.set("x", [ours, bytearray(ours)])
+    runtime.exec("kinds = [type(each).__name__ for each in x]; x[1][0] ^= 1")
+    assert runtime.get("kinds") == ["bytes", "bytearray"]
+    back = runtime.get("x")
+    assert back[0] == ours
+    assert type(back[0]) is bytes
+    assert type(back[1]) is bytearray
+    assert back[1][1:] == ours[1:]
+    assert back[1][0] == ours[0] ^ 1
+    assert len(runtime.eval("bytes(70 << 20)")) == 70 << 20
+
+
+def test_a_memoryview_arrives_as_bytes(runtime: AnyRuntime) -> None:
+    """The bytes that it shows cross; what has another shape stays with the guest."""
+    for size in (10, LARGE):
+        assert runtime.eval(f"memoryview(bytearray(b'ab' * {size}))[1:]") == (b"ab" * size)[1:]
+        runtime.set("x", memoryview(b"ab" * size))
+        assert runtime.eval("type(x).__name__, len(x)") == ("bytes", 2 * size)
+    for code in ("memoryview(b'abcdefgh').cast('d')", "memoryview(bytes(100))[::2]"):
+        assert type(runtime.eval(code)).__name__ == "Handle"
+    with pytest.raises(TypeError, match="memoryview"):
+        runtime.set("x", memoryview(b"abcdefgh").cast("d"))
+
+
+def test_host_functions_take_and_return_long_bytes(runtime: AnyRuntime) -> None:
+    """Arguments and results of callbacks go the same way; they count for the budget."""
+    runtime.expose("double", lambda data: data + data)
+    result = runtime.run(f"len(double(bytes({LARGE})))")
+    assert result.value == 2 * LARGE
+    assert result.host_calls.bytes > 3 * LARGE
+
+
+def test_many_long_bytes_go_with_the_frame(runtime: AnyRuntime) -> None:
+    """Where so many are out that no more are lent, bytes cross as they always did."""
+    runtime.exec("import numpy\nx = [numpy.ones(9_000) for _ in range(63)]")
+    value = runtime.eval(f"[*x, bytes({LARGE}), b'a' * {LARGE}]")
+    assert value[-2:] == [bytes(LARGE), b"a" * LARGE]
+    runtime.set("y", [*value[:-2], bytes(LARGE), b"b" * LARGE])
+    assert runtime.eval(f"y[-1] == b'b' * {LARGE}") is True
+
+
+def test_keys_of_any_length(runtime: AnyRuntime) -> None:
+    """Long bytes as a key stay in the frame."""
+    key = bytes(LARGE)
+    runtime.set("x", {key: 1})
+    assert runtime.eval("x") == {key: 1}
+
+
+def test_what_is_changed_afterwards_does_not_show(runtime: AnyRuntime) -> None:
+    """Pages are lent to the kernel: none may still be in the pipe when the guest goes on."""
+    runtime.exec(
+        "import numpy, threading\nx = numpy.zeros(2_000_000)\ndef spoil():\n    x[:] = 7\n"
+    )
+    kept: list[Any] = []
+    runtime.expose("keep", lambda value, _: kept.append(value))
+    runtime.exec(
+        "class Spoil:\n"
+        "    def __repr__(self):\n"  # encoded after the array, and before the frame is sent
+        "        spoil()\n"
+        "        return ''\n"
+        "keep(x, Spoil())"
+    )
+    assert kept[0].sum() == 0
+    assert runtime.eval("x[0]") == 7.0
+
+
+def test_output_is_read_meanwhile(runtime: AnyRuntime) -> None:
+    """A guest that prints more than a pipe holds while it sends is not stuck."""
+    runtime.exec("import numpy, threading, sys\nx = numpy.ones(5_000_000)")
+    result = runtime.run(
+        "t = threading.Thread(target=lambda: sys.stdout.write('y' * 5_000_000))\n"
+        "t.start()\n"
+        "y = x * 2\n"
+        "t.join()\n"
+        "y"
+    )
+    assert result.value.sum() == 10_000_000
+    assert len(result.stdout) == 5_000_000
+
+
+def test_a_copy_of_a_worker_sends_large_values_too(runtime: AnyRuntime) -> None:
+    """A fork has pipes of its own, and the original's go on."""
+    runtime.exec(f"x = b'x' * {LARGE}")
+    with runtime.fork() as copy:
+        assert copy.get("x") == runtime.get("x") == b"x" * LARGE
+
+
+def test_tasks_of_an_executor_carry_long_bytes() -> None:
+    """Pickled arguments and plain results may be larger than a frame."""
+    with JailExecutor(JailPolicy(), max_workers=1, timeout=60) as executor:
+        assert executor.submit(len, bytes(70 << 20)).result() == 70 << 20
+        assert executor.submit(bytes, LARGE).result() == bytes(LARGE)
+
+
+# ---- hostile guests ----
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("n, d = borrow(99999); named(n, 99999)", "nothing written"),
+        ("n, d = borrow(99999); os.write(d, bytes(9999)); named(n, 99999)", "too little"),
+        ("n, d = borrow(99999); os.write(d, b'x'); os.close(d); named(n, 99999)", "closed"),
+        ("n, d = borrow(9999); os.write(d, bytes(9999)); named(n, 9998)", "another size"),
+        ("n, d = borrow(9999); os.write(d, bytes(9999)); [named(n, 9999)] * 2", "used twice"),
+    ],
+)
+def test_a_pipe_that_was_not_filled_is_a_violation(
+    runtime: AnyRuntime, code: str, why: str
+) -> None:
+    """What a guest says that it has written must be there, once; the host waits for nothing."""
+    runtime.exec(ASK + "import os")
+    before = descriptors()
+    with pytest.raises(ProtocolViolation, match="malformed value"):
+        runtime.run(code)
+    assert runtime.eval("1 + 1") == 2, why
+    assert descriptors() <= before + 1
+
+
+def test_more_than_was_announced_is_not_read(runtime: AnyRuntime) -> None:
+    """The host takes the size that it has lent, and closes its end."""
+    runtime.exec(ASK + "import os, time")
+    code = (
+        "n, d = borrow(9999)\n"
+        "os.write(d, b'a' * 9999 + b'more')\n"
+        "end = time.monotonic() + 20\n"
+        "refused = False\n"
+        "while not refused and time.monotonic() < end:\n"
+        "    try:\n"
+        "        os.write(d, bytes(9999))\n"
+        "    except BrokenPipeError:\n"
+        "        refused = True\n"
+        "refused, named(n, 9999)"
+    )
+    refused, data = runtime.run(code).value
+    assert refused
+    assert bytes(data) == b"a" * 9999
+
+
+def test_what_is_given_up_costs_nothing(runtime: AnyRuntime) -> None:
+    """Pipes that are never filled, closed or held end with their run."""
+    runtime.exec(ASK + "import os")
+    before = descriptors()
+    runtime.run("[os.close(borrow(1 << 20)[1]) for _ in range(60)]")
+    assert descriptors() <= before
+    runtime.run("held = [borrow(1 << 20) for _ in range(60)]")
+    assert descriptors() <= before
+    assert runtime.eval("bytes(2_000_000)") == bytes(2_000_000)
+
+
+def test_the_end_of_a_worker_that_is_sending(runtime: AnyRuntime) -> None:
+    """A worker that dies in the middle leaves nothing open, and the next one is fine."""
+    runtime.exec("1")
+    before = descriptors()
+    for code in (
+        "n, d = borrow(1 << 20); os.write(d, b'x'); os.kill(os.getpid(), 9)",
+        "os.fork() or time.sleep(9); n, d = borrow(1 << 20); os.kill(os.getpid(), 9)",
+    ):
+        with pytest.raises((WorkerDied, ProtocolViolation)):
+            runtime.run(ASK + "import os, time\n" + code)
+        assert runtime.eval("1 + 1") == 2
+        assert descriptors() <= before + 1
+
+
+def test_an_interrupt_while_a_value_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A guest that is stopped in the middle gives the value up, and its session lives on."""
+    with TrustedRuntime() as runtime:
+        runtime.exec(f"x = bytes({LARGE})")
+        with monkeypatch.context() as patched:  # a host that reads nothing
+            patched.setattr(lending.Lending, "read", lambda *_: True)
+            timer = threading.Timer(0.2, runtime.interrupt)
+            timer.start()
+            result = runtime.run("x")
+            timer.join()
+        assert result.error is not None
+        assert result.error.interrupted
+        assert runtime.get("x") == bytes(LARGE)
+
+
+def test_the_host_copies_only_so_much_in_a_run(
+    runtime: AnyRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over a bound values lie in pages of the guest: it cannot fill the host's memory."""
+    monkeypatch.setattr(lending, "MAX_COPIED", 3 * LARGE)
+    runtime.exec(ASK + "import os, stat")
+    kinds = runtime.eval(f"[stat.S_ISFIFO(os.fstat(borrow({LARGE})[1]).st_mode) for _ in range(5)]")
+    assert kinds == [True, True, True, False, False]
+    assert runtime.eval("stat.S_ISFIFO(os.fstat(borrow(9)[1]).st_mode)") is True
+    assert runtime.eval(f"[bytes({LARGE})] * 5") == [bytes(LARGE)] * 5
+
+
+# ---- the parts ----
+
+
+def test_an_intake_shows_nothing_before_it_is_full() -> None:
+    """Memory that was not written to is shown to nobody, and nothing is taken twice."""
+    reader, writer = os.pipe()
+    try:
+        intake = _native.make_intake(10)
+        os.write(writer, b"12345")
+        assert intake.read(reader) == 5
+        with pytest.raises(ValueError, match="missing"):
+            intake.take()
+        os.write(writer, b"67890 and more")
+        assert intake.read(reader) == 0
+        assert intake.read(reader) == 0
+        assert intake.take() == b"1234567890"
+        with pytest.raises(ValueError, match="taken"):
+            intake.take()
+        with pytest.raises(ValueError, match="taken"):
+            intake.read(reader)
+        os.set_blocking(reader, False)
+        os.read(reader, 99)
+        other = _native.make_intake(1)
+        with pytest.raises(BlockingIOError):
+            other.read(reader)
+        os.close(writer)
+        writer = -1
+        with pytest.raises(EOFError):
+            other.read(reader)
+        for size in (0, -1):
+            with pytest.raises(ValueError, match="positive"):
+                _native.make_intake(size)
+    finally:
+        os.close(reader)
+        if writer >= 0:
+            os.close(writer)
+
+
+def test_an_array_over_copied_bytes_is_read_only_and_aligned(runtime: AnyRuntime) -> None:
+    """Numpy takes what has come as it lies: no second copy, no write."""
+    runtime.exec("import numpy")
+    value = runtime.eval("numpy.arange(500_000, dtype='c16')")
+    assert value.flags.aligned
+    assert not value.flags.writeable
+    assert not value.flags.owndata
+    with pytest.raises(ValueError, match="read-only"):
+        value[0] = 1
+    assert numpy.asarray(value) is value
