@@ -37,6 +37,7 @@ OBJECT: tuple[Any, ...] = (3, {}, "x")
 
 RUN = {
     "code": TEXT,
+    "unknown": WORD,
     "inputs": (*MAPPING, {"a b": 1}, {"class": 1}, {3: 1}),
     "timeout": (*LIMIT, 0),
     "filename": TEXT,
@@ -60,6 +61,8 @@ WORKER = {
     "env": VARIABLES,
     "stdin": (*NUMBERS, -1, 9999),
     "preload": (*LIST, [""], ["a b"]),
+    "unknown": WORD,
+    "types": (3, "x", [3], {"a": 3}),
 }
 SIZE = {"rows": (*NUMBERS, 0, 1 << 20), "cols": (*NUMBERS, -1)}
 COMMAND: tuple[Any, ...] = (3, "true", [3], [], [b"true"], ["a\0"], None)

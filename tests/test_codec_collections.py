@@ -115,3 +115,13 @@ def test_default_with_a_wrong_answer(answer: Any) -> None:
     """A default() that answers with something else is an error, not a strange handle."""
     with pytest.raises(TypeError, match=r"default\(\) must return"):
         encode(object(), default=lambda _: answer)
+
+
+@pytest.mark.parametrize(
+    "data",
+    ["0110010000002e0c050000006111726f77", "0110010000002e0a0500000061627269656e"],
+)
+def test_a_table_has_one_encoding(data: str) -> None:
+    """A bytearray or text in the place of its bytes would be another one of the same value."""
+    with pytest.raises(ValueError, match=r"neither bytes nor a buffer|decode"):
+        decode(bytes.fromhex(data))

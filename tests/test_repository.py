@@ -112,7 +112,15 @@ def test_ci_runs_the_readme_commands() -> None:
     ci = (ROOT / ".ci" / "run").read_text()
     contributing = (ROOT / "CONTRIBUTING.md").read_text()
     assert readme.commands()[1] == "uv run pytest"
-    assert len(re.findall(r"^\s*(as_ordinary )?uv run --frozen pytest -q$", ci, re.MULTILINE)) == 2
+    parts = {}
+    for name in ("boundaries", "others"):
+        (words,) = re.findall(rf"^{name}=\((.*)\)$", ci, re.MULTILINE)
+        parts[name] = words.split()
+        command = rf"\{{ (as_ordinary )?uv run --frozen pytest -q \"\$\{{{name}\[@\]\}}\"; \}}$"
+        assert len(re.findall(command, ci, re.MULTILINE)) == 2
+    # What the one part runs, the other one leaves out, and nothing else.
+    assert parts["others"] == [f"--ignore={path}" for path in parts["boundaries"]]
+    assert all((ROOT / path).is_dir() for path in parts["boundaries"])
     for script in ("scripts/check.sh", "scripts/test_native.sh"):
         assert re.search(rf"^\s*{re.escape(script)}$", ci, re.MULTILINE), script
         assert f"`{script}`" in contributing

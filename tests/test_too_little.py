@@ -27,10 +27,6 @@ def first_value(policy: vr.JailPolicy, **options: Any) -> Any:
     [
         ({"processes": 1}, {"processes": ENOUGH_PROCESSES}),
         ({"processes": 3}, {"processes": ENOUGH_PROCESSES}),
-        (
-            {"memory": 1 << 20, "memory_by": "watch"},
-            {"memory": ENOUGH_MEMORY, "memory_by": "watch"},
-        ),
         ({"memory": 1, "memory_by": "process"}, {"memory": ENOUGH_MEMORY, "memory_by": "process"}),
         (
             {"memory": 5 << 20, "memory_by": "process"},

@@ -291,12 +291,15 @@ def test_ux_06_long_and_odd_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     work.mkdir(parents=True)
     monkeypatch.setenv("TMPDIR", str(work))
     assert len(os.fsencode(work)) > 250
-    with vr.Runtime(vr.JailPolicy(write=[work]), cwd=work, stdin="pty", preload=[]) as runtime:
-        code = "import os; open('f', 'w').write('x'); os.getcwd()"
-        assert runtime.run(code, check=True).value == str(work)
-        with runtime.fork() as copy:
-            assert copy.eval("open('f').read()") == "x"
-    assert (work / "f").read_text() == "x"
+    for options in ({"stdin": "pty"}, {"preload": []}):
+        policy = vr.JailPolicy(write=[work])
+        with vr.Runtime(policy, cwd=work, **options) as runtime:  # type: ignore[arg-type]
+            code = "import os; open('f', 'w').write('x'); os.getcwd()"
+            assert runtime.run(code, check=True).value == str(work)
+            with runtime.fork() as copy:
+                assert copy.eval("open('f').read()") == "x"
+        assert (work / "f").read_text() == "x"
+        (work / "f").unlink()
 
 
 def test_pt_01_a_workers_terminal_takes_no_pushed_byte() -> None:

@@ -3,7 +3,7 @@
 //   vispython --channel FD --control FD --core _VISCORE.so --name PYTHON [--harden]
 //             (--library LIBPYTHON --expect VERSION | --executable PYTHON) --
 //             ARGUMENTS...
-//   vispython --channel FD --control FD [--harden] -- ARGUMENTS...
+//   vispython --archive --channel FD --control FD -- ARGUMENTS...
 //   vispython --version
 //
 // The second form is for the copy in a platform archive: it starts the Python of that
@@ -16,10 +16,9 @@
 // It ends with 120 for wrong arguments and 121 when the interpreter cannot be started,
 // after one line on stderr that says why.
 #include "boot.h"
+#include "own_tree.h"
 
 #include <dlfcn.h>
-#include <glob.h>
-#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,45 +76,8 @@ static bool parse(int argc, char **argv, options *chosen) {
     bool one_way = (chosen->library && chosen->expected_version)
                        ? !chosen->executable
                        : chosen->executable != NULL;
-    bool archive = !chosen->core && !chosen->name && !chosen->library &&
-                   !chosen->expected_version && !chosen->executable;
-    return i < argc && (archive || (chosen->core && chosen->name && one_way)) &&
+    return i < argc && chosen->core && chosen->name && one_way &&
            chosen->boot.channel >= 3 && chosen->boot.control >= 3;
-}
-
-// The one file that fits `pattern` below `root`, written to `found`; NULL where there is
-// none or more than one.
-static const char *only(const char *root, const char *pattern, char found[PATH_MAX]) {
-    int length = snprintf(found, PATH_MAX, "%s/%s", root, pattern);
-    if (length < 0 || length >= PATH_MAX) return NULL;
-    glob_t files = {0};
-    bool one = glob(found, GLOB_NOSORT, NULL, &files) == 0 && files.gl_pathc == 1;
-    if (one) length = snprintf(found, PATH_MAX, "%s", files.gl_pathv[0]);
-    globfree(&files);
-    return one && length < PATH_MAX ? found : NULL;
-}
-
-// Choose the Python of the archive that this program lies in: ROOT/bin/vispython. Its
-// home is found from its own path, which argv[0] becomes, and never from where it was
-// built.
-static int choose_own(options *chosen) {
-    char root[PATH_MAX];
-    ssize_t length = readlink("/proc/self/exe", root, sizeof root - 1);
-    if (length <= 0) return refuse(121, "/proc/self/exe", "cannot be read");
-    root[length] = 0;
-    for (int level = 0; level < 2; level++) {
-        char *slash = strrchr(root, '/');
-        if (slash) *slash = 0;
-    }
-    if (strpbrk(root, "*?[\\")) // glob(3) would not take them as they are
-        return refuse(121, root, "the archive lies in a folder whose name is a pattern");
-    static char core[PATH_MAX], name[PATH_MAX], library[PATH_MAX]; // until the end
-    chosen->core = only(root, "lib/_viscore.abi3.so", core);
-    chosen->name = only(root, "python/bin/python3.[0-9]*[0-9]", name);
-    chosen->library = only(root, "python/lib/libpython3.[0-9]*.so.1.0", library);
-    if (!chosen->core || !chosen->name || !chosen->library)
-        return refuse(121, root, "is no whole archive of visruntime; name the Python");
-    return 0;
 }
 
 #define LOOK_UP(pointer, handle, symbol)                                                 \
@@ -163,19 +125,37 @@ static int run_executable(const options *chosen, char **argv) {
     return 121;
 }
 
+static int run_archive(int argc, char **argv) {
+    options chosen = {.boot = {.channel = -1, .control = -1}};
+    vis_own_tree own = {0};
+    if (argc < 7 || strcmp(argv[2], "--channel") != 0 ||
+        !parse_descriptor(argv[3], &chosen.boot.channel) ||
+        strcmp(argv[4], "--control") != 0 ||
+        !parse_descriptor(argv[5], &chosen.boot.control) || strcmp(argv[6], "--") != 0)
+        return refuse(120, "usage",
+                      "vispython --archive --channel FD --control FD -- ARGUMENTS...");
+    const char *failure = vis_find_own_tree(&own);
+    if (failure) return refuse(121, "the archive that this lies in", failure);
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+        return refuse(121, "no_new_privs", "the kernel refused it");
+    chosen.core = own.core;
+    chosen.library = own.library;
+    char *name = strdup(own.name);
+    if (!name) return refuse(121, "cannot start", "out of memory");
+    argv[6] = name;
+    return run_library(&chosen, argc - 6, argv + 6);
+}
+
 int main(int argc, char **argv) {
     options chosen = {.boot = {.channel = -1, .control = -1}};
-    if (argc == 2 && strcmp(argv[1], "--version") == 0)
+    if (argc > 1 && strcmp(argv[1], "--version") == 0)
         return puts("vispython " VIS_VERSION) < 0;
+    if (argc > 1 && strcmp(argv[1], "--archive") == 0) return run_archive(argc, argv);
     if (!parse(argc, argv, &chosen))
         return refuse(120, "usage",
                       "vispython --channel FD --control FD --core CORE --name PYTHON "
                       "[--harden] (--library LIB --expect VERSION | --executable PYTHON) "
                       "-- ARGUMENTS...");
-    if (!chosen.core) {
-        int code = choose_own(&chosen);
-        if (code) return code;
-    }
     if (chosen.harden && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         return refuse(121, "no_new_privs", "the kernel refused it");
     // Python's argument vector: its name, then what follows "--".

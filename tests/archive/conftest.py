@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,7 +66,9 @@ def python_of(tool: Callable[[str], str]) -> Callable[[str], str]:
             command, capture_output=True, text=True, check=False, env=variables, cwd="/"
         )
         managed = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
-        others = sorted(map(str, managed.glob(f"{version}.*/bin/python")))
+        others = []
+        with suppress(PermissionError):  # another user's
+            others = sorted(map(str, managed.glob(f"{version}.*/bin/python")))
         for candidate in [found.stdout.strip(), *others]:
             if candidate and os.access(candidate, os.X_OK):
                 return candidate

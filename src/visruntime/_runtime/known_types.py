@@ -6,13 +6,13 @@ fields that have the right names and types; nothing is looked up or imported bec
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from visruntime._callbacks.schema import make_check
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from visruntime._callbacks.schema import Check
     from visruntime.guest.values import Record
@@ -54,8 +54,8 @@ def known_types(types: Iterable[type] | Mapping[str, type]) -> KnownTypes | None
         TypeError: one is no dataclass, named tuple or enum, or could not be made of its fields.
         ValueError: two have one name.
     """
-    if isinstance(types, (str, type)):
-        raise TypeError(f"types: give a list of classes, not {types!r}")
+    if isinstance(types, (str, type)) or not isinstance(types, Iterable):
+        raise TypeError(f"types: give a list of classes, not {types!r:.100}")
     named = isinstance(types, Mapping)
     pairs = types.items() if isinstance(types, Mapping) else ((_name(kind), kind) for kind in types)
     builds: dict[tuple[str, str], Build] = {}

@@ -18,7 +18,7 @@ from visruntime._worker.lending import ALL_SEALS, MAX_BYTES, Lending, make_memor
 from visruntime.errors import ProtocolViolation
 from visruntime.guest.arrays import Array, convert_array, reduce_array, reduce_octets, reduce_stored
 from visruntime.guest.limits import BESIDE_BYTES
-from visruntime.guest.values import BUILDERS, reduce_value
+from visruntime.guest.values import BUILDERS, check_data, reduce_value
 
 if TYPE_CHECKING:
     import select
@@ -193,7 +193,7 @@ class WorkerValues:
 
 
 def _build_array(dtype: Any, shape: Any, data: Any) -> Any:
-    array = Array(dtype, shape, data)
+    array = Array(dtype, shape, check_data(data))
     # A guest's word is no reason to import a library.
     return convert_array(array) if "numpy" in sys.modules else array
 

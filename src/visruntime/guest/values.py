@@ -537,16 +537,23 @@ def _no_buffer(*_: Any) -> NoReturn:
     raise ValueError("no buffer can come along here")
 
 
+def check_data(data: Any) -> Any:
+    """Return *data* of an array or a table if a value has only that one encoding with it."""
+    if type(data) not in (bytes, memoryview):
+        raise ValueError("the data is neither bytes nor a buffer")
+    return data
+
+
 def _build_array(dtype: Any, shape: Any, data: Any) -> Any:
     from .arrays import Array
 
-    return Array(dtype, shape, data)
+    return Array(dtype, shape, check_data(data))
 
 
 def _build_table(data: Any) -> Any:
     from .arrays import Table
 
-    return Table(data)
+    return Table(check_data(data))
 
 
 def _convert_array(dtype: Any, shape: Any, data: Any) -> Any:
