@@ -291,9 +291,10 @@ def test_ux_06_long_and_odd_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     work.mkdir(parents=True)
     monkeypatch.setenv("TMPDIR", str(work))
     assert len(os.fsencode(work)) > 250
-    for options in ({"stdin": "pty"}, {"preload": []}):
+    choices: list[dict[str, Any]] = [{"stdin": "pty"}, {"preload": []}]
+    for options in choices:
         policy = vr.JailPolicy(write=[work])
-        with vr.Runtime(policy, cwd=work, **options) as runtime:  # type: ignore[arg-type]
+        with vr.Runtime(policy, cwd=work, **options) as runtime:
             code = "import os; open('f', 'w').write('x'); os.getcwd()"
             assert runtime.run(code, check=True).value == str(work)
             with runtime.fork() as copy:
