@@ -38,7 +38,14 @@ def borrow(size):
     number, (descriptor,) = session.ask_host(frames.BUFFER, {"size": size})
     return number, descriptor
 import _visguest.arrays as arrays
-def named(number, size): return arrays._Stored(number, size)
+import _visguest.buffers as buffers
+class Named:
+    def __init__(self, number, size): self.stored = arrays._Stored(number, size)
+def named(number, size): return Named(number, size)
+octets = arrays.reduce_octets
+def reduce_octets(value, store):
+    return (0x31, 0, value.stored) if type(value) is Named else octets(value, store)
+buffers.reduce_octets = reduce_octets
 """
 """A guest that goes to the protocol itself."""
 
@@ -249,6 +256,18 @@ def test_an_array_is_no_key(runtime: AnyRuntime) -> None:
         )
         with pytest.raises(ValueError, match="no key in a key"):
             _native.decode(b"\x01\x14\1\0\0\0" + key + b"\x01")
+
+
+def test_a_buffer_alone_is_no_value(runtime: AnyRuntime) -> None:
+    """Memory beside the frames is data of an array, a table or bytes, and of nothing else."""
+    runtime.exec(ASK + "import os")
+    for code in ("stored", "[stored]", "{'a': (stored,)}", "arrays.Table(b'x'), stored"):
+        with pytest.raises(ProtocolViolation, match="nobody's data"):
+            runtime.run(
+                "n, d = borrow(9)\nos.write(d, bytes(9))\nstored = arrays._Stored(n, 9)\n" + code
+            )
+        runtime.exec(ASK + "import os")
+    assert runtime.eval("1 + 1") == 2
 
 
 def test_what_crosses_in_memory_counts(runtime: AnyRuntime) -> None:

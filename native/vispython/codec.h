@@ -54,6 +54,10 @@ enum codec_tag {
 // From here on composites cannot be keys: to hash a large one reads all of it, two
 // objects may have one repr, and collections can change.
 #define COMPOSITE_NO_KEY 0x2C
+#define COMPOSITE_BUFFER 0x2C // only as data of the three after it that have some
+#define COMPOSITE_ARRAY  0x2D
+#define COMPOSITE_TABLE  0x2E
+#define COMPOSITE_BLOB   0x31
 #define COMPOSITE_REPR   0x2F
 // Its builder fills another dict with the same keys, which takes as long as the first
 // time.

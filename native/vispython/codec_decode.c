@@ -24,7 +24,8 @@ struct reader {
     const unsigned char *end;
     Py_ssize_t nodes_left;
     long long work_ns;
-    int keys_open; // keys that the current value is or is inside of
+    int keys_open;  // keys that the current value is or is inside of
+    int data_depth; // depth of the array, table or blob whose fields are read; 0: none
 };
 
 static PyObject *read_value(struct reader *reader, int depth);
@@ -355,10 +356,18 @@ static PyObject *read_composite(struct reader *reader, int tag, int depth) {
     if (builders == NULL) return fail(reader, where, "a type that is not bound");
     if (tag >= COMPOSITE_NO_KEY && reader->keys_open > 0)
         return fail(reader, where, "a type that is no key in a key");
+    if (tag == COMPOSITE_BUFFER &&
+        (reader->data_depth == 0 || reader->data_depth != depth - 1))
+        return fail(reader, where, "a buffer that is nobody's data");
     Py_ssize_t arity = codec_arity[tag - COMPOSITE_FIRST];
     if (arity > reader->nodes_left) return fail(reader, where, "more parts than allowed");
     reader->nodes_left -= arity;
+    int outer = reader->data_depth;
+    int has_data =
+        tag == COMPOSITE_ARRAY || tag == COMPOSITE_TABLE || tag == COMPOSITE_BLOB;
+    reader->data_depth = has_data ? depth : 0;
     PyObject *fields = read_items(reader, arity, 0, depth);
+    reader->data_depth = outer;
     if (fields == NULL) return NULL;
     Py_ssize_t extra =
         tag == COMPOSITE_PATH ? codec_path_parts(PyTuple_GetItem(fields, 0)) : 0;

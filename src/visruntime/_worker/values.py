@@ -17,7 +17,6 @@ from visruntime._worker.claims import read_dict
 from visruntime._worker.lending import ALL_SEALS, MAX_BYTES, Lending, make_memory
 from visruntime.errors import ProtocolViolation
 from visruntime.guest.arrays import Array, convert_array, reduce_array, reduce_octets, reduce_stored
-from visruntime.guest.limits import BESIDE_BYTES
 from visruntime.guest.values import BUILDERS, check_data, reduce_value
 
 if TYPE_CHECKING:
@@ -28,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["WorkerValues"]
 
+BESIDE_BYTES = 8 << 20
+"""Plain bytes up to this size go with the frame: to make shared memory for them takes longer."""
 MAX_SENT = 64
 """Buffers that go along with one frame."""
 
