@@ -26,6 +26,7 @@ __all__ = [
     "KEY_BYTES",
     "PATTERN_PARTS_MAX",
     "Capture",
+    "ExpandBudget",
     "JailHandle",
     "NativeError",
     "RunHandle",
@@ -349,6 +350,7 @@ def search(
     most_entries: int,
     most_findings: int,
     most_secrets: int,
+    most_key_bytes: int,
     most_links: int = 0,
     set_id: bool = False,
     capabilities: bool = False,
@@ -377,6 +379,7 @@ def search(
     request.most_entries = most_entries
     request.most_findings = most_findings
     request.most_secrets = most_secrets
+    request.most_key_bytes = most_key_bytes
     request.most_links = most_links
     request.secrets = table = ffi.from_buffer(secrets)
     request.secrets_size = len(table)
@@ -406,33 +409,66 @@ def search(
     return [pair for pair in pairs if pair[0] != "n"]
 
 
-def expand(
-    directory: str, *, fixed: int, pattern: str, most_entries: int, most_matches: int
-) -> list[tuple[str, str]]:
-    """Return (kind, path) of what *pattern* names below *directory*.
+class ExpandBudget:
+    """What the searches of `expand` may still cost together; each takes from it.
 
-    Kinds: "d" a folder, "f" a regular file, "l" a link, "o" anything else. No link is
-    followed, and nothing is looked for below a match.
+    Args:
+        entries: names that are looked at.
+        matches: names that are found.
+        work: characters that are compared.
+    """
+
+    __slots__ = ("_left",)
+
+    def __init__(self, *, entries: int, matches: int, work: int) -> None:
+        self._left = ffi.new("vj_expand_budget *", (entries, matches, work))
+
+
+def expand(
+    directory: str,
+    *,
+    fixed: int,
+    patterns: Sequence[str],
+    budget: ExpandBudget,
+    most_matches: int,
+) -> list[tuple[str, int, str]]:
+    """Return (kind, pattern, path) of what *patterns* name below *directory*, in one walk.
+
+    Kinds: "d" a folder, "f" a regular file, "l" a link, "o" anything else; the pattern is
+    told by its index. No link is followed, and nothing is looked for below a match.
 
     Args:
         directory: without a link on the way.
-        fixed: how many bytes of it are the fixed beginning of the pattern.
-        pattern: what comes after that.
+        fixed: how many bytes of it are the fixed beginning of the patterns.
+        patterns: what comes after that.
+        most_matches: of each pattern.
 
     Raises:
-        NativeError: "refused" when there is more than that, or something cannot be seen.
+        NativeError: "refused" when there is more than that, or something cannot be seen;
+            its ``index`` is that of a pattern which asked for it.
     """
     matches = ffi.new("char **")
     size = ffi.new("uint64_t *")
     error = ffi.new("vj_error *")
     request = ffi.new("vj_expand_request *")
-    texts = [ffi.new("char[]", os.fsencode(text)) for text in (directory, pattern)]
-    request.directory, request.pattern = texts
+    texts = b"".join(os.fsencode(pattern) + b"\0" for pattern in patterns)
+    request.directory = name = ffi.new("char[]", os.fsencode(directory))
+    request.patterns = block = ffi.from_buffer(texts)
+    request.patterns_size = len(texts)
     request.fixed = fixed
-    request.most_entries = most_entries
     request.most_matches = most_matches
-    _check(lib.vj_expand(request, matches, size, error), error)
-    return _findings(matches, size)
+    _check(lib.vj_expand(request, budget._left, matches, size, error), error)
+    del name, block
+    try:
+        found = ffi.buffer(matches[0], size[0])[:] if size[0] else b""
+    finally:
+        lib.vj_free(matches[0])
+    result = []
+    for item in found.split(b"\0"):
+        if item:
+            head, slash, rest = item.partition(b"/")
+            result.append((chr(head[0]), int(head[1:]), os.fsdecode(slash + rest)))
+    return result
 
 
 def fits(part: str, name: str) -> bool:
@@ -442,15 +478,6 @@ def fits(part: str, name: str) -> bool:
 
 PATTERN_PARTS_MAX: int = lib.VJ_PATTERN_PARTS_MAX
 """Most parts of a path from its first part with a pattern on."""
-
-
-def _findings(block: Any, size: Any) -> list[tuple[str, str]]:
-    """Turn kinds and paths into pairs, and free them."""
-    try:
-        found = ffi.buffer(block[0], size[0])[:] if size[0] else b""
-    finally:
-        lib.vj_free(block[0])
-    return [(chr(item[0]), os.fsdecode(item[1:])) for item in found.split(b"\0") if item]
 
 
 # ---- names of secrets ------------------------------------------------------------
