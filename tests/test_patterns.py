@@ -198,7 +198,7 @@ def named(top: str, rest: str, place: str = "") -> dict[str, str]:
 
 def found_by_c(place: str, top: str, patterns: list[str]) -> list[dict[str, str]]:
     """What one walk of C finds for each of *patterns*, and nothing twice."""
-    budget = _native.ExpandBudget(entries=10**6, matches=10**6, work=10**9)
+    budget = _native.expand_budget(entries=10**6, matches=10**6, work=10**9)
     found: list[dict[str, str]] = [{} for _ in patterns]
     for kind, index, path in _native.expand(
         place,

@@ -26,7 +26,6 @@ __all__ = [
     "KEY_BYTES",
     "PATTERN_PARTS_MAX",
     "Capture",
-    "ExpandBudget",
     "JailHandle",
     "NativeError",
     "RunHandle",
@@ -36,6 +35,7 @@ __all__ = [
     "decode",
     "encode",
     "expand",
+    "expand_budget",
     "find_secret",
     "fits",
     "is_private_key",
@@ -409,28 +409,13 @@ def search(
     return [pair for pair in pairs if pair[0] != "n"]
 
 
-class ExpandBudget:
-    """What the searches of `expand` may still cost together; each takes from it.
-
-    Args:
-        entries: names that are looked at.
-        matches: names that are found.
-        work: characters that are compared.
-    """
-
-    __slots__ = ("_left",)
-
-    def __init__(self, *, entries: int, matches: int, work: int) -> None:
-        self._left = ffi.new("vj_expand_budget *", (entries, matches, work))
+def expand_budget(*, entries: int, matches: int, work: int) -> Any:
+    """Return what searches of `expand` may cost together: names looked at and found, characters."""
+    return ffi.new("vj_expand_budget *", (entries, matches, work))
 
 
 def expand(
-    directory: str,
-    *,
-    fixed: int,
-    patterns: Sequence[str],
-    budget: ExpandBudget,
-    most_matches: int,
+    directory: str, *, fixed: int, patterns: Sequence[str], budget: Any, most_matches: int
 ) -> list[tuple[str, int, str]]:
     """Return (kind, pattern, path) of what *patterns* name below *directory*, in one walk.
 
@@ -439,36 +424,25 @@ def expand(
 
     Args:
         directory: without a link on the way.
-        fixed: how many bytes of it are the fixed beginning of the patterns.
-        patterns: what comes after that.
-        most_matches: of each pattern.
+        fixed: bytes of it that are the beginning of the patterns, which say what comes after.
+        budget: an `expand_budget`, from which this takes; *most_matches* are of each pattern.
 
     Raises:
-        NativeError: "refused" when there is more than that, or something cannot be seen;
-            its ``index`` is that of a pattern which asked for it.
+        NativeError: "refused" as by `search`; ``index`` is a pattern that asked for it.
     """
-    matches = ffi.new("char **")
+    found = ffi.new("char **")
     size = ffi.new("uint64_t *")
     error = ffi.new("vj_error *")
-    request = ffi.new("vj_expand_request *")
-    texts = b"".join(os.fsencode(pattern) + b"\0" for pattern in patterns)
-    request.directory = name = ffi.new("char[]", os.fsencode(directory))
-    request.patterns = block = ffi.from_buffer(texts)
-    request.patterns_size = len(texts)
-    request.fixed = fixed
-    request.most_matches = most_matches
-    _check(lib.vj_expand(request, budget._left, matches, size, error), error)
-    del name, block
+    name = ffi.new("char[]", os.fsencode(directory))
+    texts = ffi.from_buffer(b"".join(os.fsencode(pattern) + b"\0" for pattern in patterns))
+    request = ffi.new("vj_expand_request *", (name, fixed, texts, len(texts), most_matches))
+    _check(lib.vj_expand(request, budget, found, size, error), error)
     try:
-        found = ffi.buffer(matches[0], size[0])[:] if size[0] else b""
+        items = ffi.buffer(found[0], size[0])[:].split(b"\0") if size[0] else []
     finally:
-        lib.vj_free(matches[0])
-    result = []
-    for item in found.split(b"\0"):
-        if item:
-            head, slash, rest = item.partition(b"/")
-            result.append((chr(head[0]), int(head[1:]), os.fsdecode(slash + rest)))
-    return result
+        lib.vj_free(found[0])
+    parts = [item.partition(b"/") for item in items if item]
+    return [(chr(head[0]), int(head[1:]), os.fsdecode(b"/" + rest)) for head, _, rest in parts]
 
 
 def fits(part: str, name: str) -> bool:

@@ -18,6 +18,7 @@ from visruntime.errors import PolicyError, PolicyUnsupported
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import Any
 
     from visruntime._policy.patterns import Pattern
 
@@ -80,17 +81,15 @@ def look_for(sought: Sequence[Sought], grants: Mapping[str, bool]) -> None:
         for place in tops:
             walks.setdefault((one.found, one.top, place), []).append(one)
     budgets = {
-        True: _native.ExpandBudget(**FOUND_BUDGET),
-        False: _native.ExpandBudget(**BUDGET),
+        True: _native.expand_budget(**FOUND_BUDGET),
+        False: _native.expand_budget(**BUDGET),
     }
     for (found, top, place), group in walks.items():
         for kind, index, match in _walk(group, top, place, budgets[found]):
             group[index].names.append((kind, match))
 
 
-def _walk(
-    group: Sequence[Sought], top: str, place: str, budget: _native.ExpandBudget
-) -> list[tuple[str, int, str]]:
+def _walk(group: Sequence[Sought], top: str, place: str, budget: Any) -> list[tuple[str, int, str]]:
     try:
         return _native.expand(
             place,
