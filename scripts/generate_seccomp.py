@@ -160,6 +160,9 @@ INTERNET_PROTOCOLS = (0, 6, 17)  # any, TCP, UDP
 NETLINK_ROUTE = 0
 MSG_FASTOPEN = 0x20000000
 SOL_SOCKET, SO_REUSEADDR, SO_REUSEPORT = 1, 2, 15
+NAMING_OPTIONS = (16, 76)
+"""SO_PASSCRED and SO_PASSPIDFD."""
+IPPROTO_TCP, TCP_ULP = 6, 31
 SOCKET_PROGRAMS = (26, 50, 51, 52)
 """SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF and SO_ATTACH_REUSEPORT_EBPF."""
 RLIMIT_CORE = 4
@@ -349,8 +352,15 @@ def host_socket_rules(variant: str) -> list[Rule]:
     """
     families = () if variant == "landlock_off" else (AF_INET, AF_INET6)
     if not families:
-        # A pair has two, and one of them could take an abstract name of the host.
+        # A pair has two, and one of them could take an abstract name of the host: by bind, or by
+        # asking for credentials, when a connect or a message gives it one (unix_autobind). A
+        # connect would also tell which names there are.
         rules = [Rule("socket", errno.EAFNOSUPPORT), Rule("bind", errno.EPERM)]
+        rules.append(Rule("connect", errno.EPERM))
+        rules += [
+            Rule("setsockopt", errno.EPERM, (equals(1, SOL_SOCKET), equals(2, option)))
+            for option in NAMING_OPTIONS
+        ]
     else:
         rules = [rule for rule in socket_rules("network_open") if rule.syscall == "socket"]
         rules.append(Rule("socket", errno.EAFNOSUPPORT, (equals(0, AF_UNIX),)))
@@ -494,6 +504,10 @@ def rules_of(variant: str) -> list[Rule]:
         Rule("setsockopt", errno.ENOPROTOOPT, (equals(1, SOL_SOCKET), equals(2, option)))
         for option in SOCKET_PROGRAMS
     ]
+    # Gives a connection to another protocol of the kernel's (TLS, ESP): rare code. Programs that
+    # know it go on without.
+    upper = (equals(1, IPPROTO_TCP), equals(2, TCP_ULP))
+    rules.append(Rule("setsockopt", errno.ENOPROTOOPT, upper))
     if variant.endswith("open"):
         # With it a guest joins the port of a server of the same uid, and gets its clients.
         shared_port = (equals(1, SOL_SOCKET), equals(2, SO_REUSEPORT))

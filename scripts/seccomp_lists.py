@@ -28,6 +28,14 @@ REFUSED_IOCTLS = (
     0x5412,  # TIOCSTI types into a terminal
     0x541C,  # TIOCLINUX: of the console, pastes and more
     0x5423,  # TIOCSETD lets anybody load line disciplines, rare code with a long list of holes
+    # sock_ioctl (net/socket.c) loads modules into the host's kernel for these, whoever asks, and
+    # in whatever network namespace: "bridge" and "8021q".
+    0x8940,  # SIOCGIFBR
+    0x8941,  # SIOCSIFBR
+    0x89A0,  # SIOCBRADDBR
+    0x89A1,  # SIOCBRDELBR
+    0x8982,  # SIOCGIFVLAN
+    0x8983,  # SIOCSIFVLAN
 )
 
 FILE_SYSTEM_TYPES = (

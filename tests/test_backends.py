@@ -277,6 +277,35 @@ answer([attempt(os.mkdir, folder + "/a") for folder in ({str(inner)!r}, {str(wor
         assert inside(jail, text) == [0, errno.EACCES]
 
 
+NAMED = """
+import socket
+def named(kind, act):
+    one, other = socket.socketpair(socket.AF_UNIX, kind)
+    try:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+    except OSError as error:
+        return [error.errno, tried(one, act), bool(one.getsockname())]
+    return [0, tried(one, act), bool(one.getsockname())]
+def tried(one, act):
+    try:
+        act(one)
+    except OSError as error:
+        return error.errno
+    return 0
+answer([
+    named(socket.SOCK_STREAM, lambda one: one.connect("\\0no such name")),
+    named(socket.SOCK_SEQPACKET, lambda one: one.send(b"x")),
+])
+"""
+
+
+def test_landlock_gives_no_name_to_a_pair_of_sockets() -> None:
+    """Without a network namespace it would be one of the host's, and a connect would find others."""
+    assert outside(NAMED) == [[0, errno.ECONNREFUSED, True], [0, 0, True]]
+    with jail_by("landlock") as jail:
+        assert inside(jail, NAMED) == [[errno.EPERM, errno.EPERM, False], [errno.EPERM, 0, False]]
+
+
 def test_landlock_hides_the_private_keys_of_the_system() -> None:
     """A folder that the system's own grant leaves out must not be readable by that grant."""
     from visruntime._jail.backends import without_denied

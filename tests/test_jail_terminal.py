@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -120,6 +121,27 @@ def test_restart_forgets_what_was_shown(jail: Jail) -> None:
         assert result is not None
         assert (result.exit_code, result.signal, result.stopped_by) == (None, 9, "killed")
         assert jail.processes() == ()
+
+
+def test_input_waits_in_a_host_of_many_descriptors(jail: Jail) -> None:
+    """A terminal whose descriptor select(2) cannot take must still be waited for."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert hard == resource.RLIM_INFINITY or hard >= 2048
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2048), hard))
+    many: list[int] = []
+    try:
+        while not many or many[-1] < 1024:
+            many.append(os.open("/dev/null", os.O_RDONLY))
+        with jail.terminal(["sleep", "60"]) as session:
+            session.run()
+            session.input("a whole line\r")  # without one the terminal drops what is too much
+            with pytest.raises(CommandTimeout, match=r"typed \d+ of 65536 bytes"):
+                session.input(b"y" * 65536, timeout=0.3)
+            session.kill()
+    finally:
+        for descriptor in many:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_input_is_checked(jail: Jail) -> None:

@@ -253,6 +253,27 @@ def test_requests_of_file_systems(arch: str, variant: str) -> None:
 
 
 @every_program
+def test_no_request_loads_network_modules(arch: str, variant: str) -> None:
+    """Bridges and VLANs are not asked for by a guest, which loads modules into the host's kernel."""
+    for request in (0x8940, 0x8941, 0x89A0, 0x89A1, 0x8982, 0x8983):
+        for variation in (request, request | HIGH):
+            assert ask(arch, variant, "ioctl", 0, variation) == refused(errno.EPERM)
+    # SIOCGIFCONF, SIOCGIFADDR, SIOCGIFHWADDR, SIOCGIFINDEX, SIOCATMARK
+    for request in (0x8912, 0x8915, 0x8927, 0x8933, 0x8905):
+        assert ask(arch, variant, "ioctl", 0, request) == ALLOW
+
+
+@every_program
+def test_connections_keep_their_protocol(arch: str, variant: str) -> None:
+    """TCP_ULP is refused as by a kernel without it; other options of TCP are not."""
+    for level, option in ((6, 31), (6 | HIGH, 31 | HIGH)):
+        found = ask(arch, variant, "setsockopt", 0, level, option)
+        assert found == refused(errno.ENOPROTOOPT)
+    for level, option in ((6, 1), (6, 13), (6, 30), (1, 31), (0, 31)):
+        assert ask(arch, variant, "setsockopt", 0, level, option) == ALLOW
+
+
+@every_program
 def test_terminals_keep_their_line_discipline(arch: str, variant: str) -> None:
     """No line discipline is loaded."""
     assert ask(arch, variant, "ioctl", 0, 0x5423) == refused(errno.EPERM)
@@ -294,6 +315,9 @@ def test_options_of_sockets(arch: str, variant: str) -> None:
         assert got == refused(errno.ENOPROTOOPT)
     assert {ask(arch, variant, "setsockopt", 3, 1, n) for n in (6, 7, 8, 9, 13, 20)} == {ALLOW}
     assert {ask(arch, variant, "setsockopt", 3, 6, n) for n in (1, 2, 15, 26)} == {ALLOW}
+    unnamed = refused(errno.EPERM) if variant == "landlock_off" else ALLOW
+    assert {ask(arch, variant, "setsockopt", 3, 1, n) for n in (16, 76, 16 | HIGH)} == {unnamed}
+    assert ask(arch, variant, "connect", 3) == unnamed
     opened = variant.endswith("open")
     reused = refused(0) if opened else ALLOW
     shared = refused(errno.ENOPROTOOPT) if opened else ALLOW
@@ -361,7 +385,8 @@ HOST_FILES = (
     " semctl msgget msgsnd msgrcv msgctl mq_open mq_unlink"
 ).split()
 BARE_UNTOUCHED = sorted(
-    {*UNTOUCHED, "setpriority", "ioprio_set"} - {*HOST_FILES, "sched_setaffinity", "bind"}
+    {*UNTOUCHED, "setpriority", "ioprio_set"}
+    - {*HOST_FILES, "sched_setaffinity", "bind", "connect"}
 )
 
 
@@ -623,6 +648,9 @@ LIVE: list[tuple[str, list[Any], set[int], int]] = [
     ("personality", [0x0400000], {0}, errno.EPERM),
     ("ioctl", [MINUS_ONE, 0x5412, 0], {BAD_FILE}, errno.EPERM),
     ("ioctl", [MINUS_ONE, 0x541C | HIGH, 0], {BAD_FILE}, errno.EPERM),
+    ("ioctl", [MINUS_ONE, 0x8982, 0], {BAD_FILE}, errno.EPERM),
+    ("ioctl", [MINUS_ONE, 0x89A0, 0], {BAD_FILE}, errno.EPERM),
+    ("setsockopt", [MINUS_ONE, 6, 31, 0, 0], {BAD_FILE}, errno.ENOPROTOOPT),
     ("fchmodat", [MINUS_ONE, "{directory}", 0o4700], {0}, errno.EPERM),
     ("fchmodat", [MINUS_ONE, "{directory}", 0o2700], {0}, errno.EPERM),
     ("mkdirat", [MINUS_ONE, "{directory}/made", 0o2755], {0}, errno.EPERM),

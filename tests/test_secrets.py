@@ -318,6 +318,7 @@ def test_a_key_that_cannot_be_read_counts_as_one(workspace: Path) -> None:
         most_entries=10,
         most_findings=1,
         most_secrets=10,
+        most_key_bytes=10**6,
         secrets=table(),
     )
     expected = [] if os.geteuid() == 0 else [("k", str(workspace / "a.pem"))]
@@ -381,6 +382,7 @@ def test_the_search_and_why_hide_what_the_list_says(
             most_entries=100,
             most_findings=10,
             most_secrets=10,
+            most_key_bytes=10**6,
             secrets=table(),
         )
         hidden = hidden_at(table(), str(path), ())

@@ -38,6 +38,21 @@ def explainer(**fields: Any) -> Explainer:
     return Explainer(policy, [(rule.kind, rule.path) for rule in policy.rules()])
 
 
+def test_a_hint_grants_no_more_than_the_name_that_it_is_about() -> None:
+    """A guest says which name was refused; pasted, a pattern in it must not grant others."""
+    with vr.Jail(vr.JailPolicy()) as jail:
+        text = "cat: '/home/**': Permission denied"
+        result = jail.run(["sh", "-c", 'echo "$0" >&2; exit 1', text])
+    (violation,) = result.violations
+    assert violation.grant is not None
+    assert violation.grant.cli == "--read '/home/[*][*]'"
+    granted = vr.JailPolicy(**pasted(violation.grant.python))
+    assert granted.why("read", "/home/**")
+    assert not granted.why("read", "/home/other")
+    # As the guest wrote it, it would.
+    assert vr.JailPolicy(read=["/home/**"]).why("read", "/home/other")
+
+
 def test_a_limit_that_ended_a_run_is_exact() -> None:
     """What the host measured must be there as data, with twice as much to paste."""
     limits = vr.Limits(wall_seconds=0.3)

@@ -101,12 +101,14 @@ def test_a_grant_cannot_be_seen_through_a_terminal() -> None:
     assert decision.grant is not None
     assert decision.grant.cli.isprintable()
     assert decision.grant.python.isprintable()
-    assert by_argument(decision.grant).read == (target,)
+    granted = by_argument(decision.grant)
+    assert granted.read == (target.replace("[", "[[]"),)
+    assert granted.why("read", target)
     import subprocess
 
     words = f"printf %s {decision.grant.cli.removeprefix('--read ')}"
     printed = subprocess.run(["bash", "-c", words], capture_output=True, check=True).stdout
-    assert os.fsdecode(printed) == target
+    assert (os.fsdecode(printed),) == granted.read
 
 
 def test_what_deny_exec_does_not_cover_is_said_and_true(workspace: Path) -> None:

@@ -224,6 +224,7 @@ typedef struct {
     uint64_t most_entries;
     uint64_t most_findings;
     uint64_t most_secrets;
+    uint64_t most_key_bytes;
     const char *secrets;
     uint64_t secrets_size;
     uint64_t most_links;
@@ -250,14 +251,19 @@ typedef struct {
 void vj_links_judge(vj_link *links, uint64_t count, const vj_file_id *left_out,
                     uint64_t left_out_count, uint8_t *kept, vj_links_verdict *verdict);
 typedef struct {
+    uint64_t entries;
+    uint64_t matches;
+    uint64_t work;
+} vj_expand_budget;
+typedef struct {
     const char *directory;
     uint64_t fixed;
-    const char *pattern;
-    uint64_t most_entries;
+    const char *patterns;
+    uint64_t patterns_size;
     uint64_t most_matches;
 } vj_expand_request;
-vj_status vj_expand(const vj_expand_request *request, char **matches, uint64_t *size,
-                    vj_error *error);
+vj_status vj_expand(const vj_expand_request *request, vj_expand_budget *budget,
+                    char **matches, uint64_t *size, vj_error *error);
 bool vj_pattern_fits(const char *part, const char *name);
 #define VJ_PATTERN_PARTS_MAX ...
 void vj_free(void *memory);

@@ -53,12 +53,13 @@ static bool set_holds(const char *part, const char *end, uint32_t value) {
 }
 
 // Whether the first element of `part`, which is no star, stands for the first character
-// of `name`. Moves both past it.
-static bool element_fits(const char **part, const char **name) {
+// of `name`. Moves both past it, and counts what it looked at.
+static bool element_fits(const char **part, const char **name, uint64_t *work) {
     size_t length = 0;
     uint32_t value = character(*name, &length);
     const char *end = **part == '[' ? set_end(*part) : NULL;
     bool fits = false;
+    if (**part == '[') *work += end ? (size_t)(end - *part) : strlen(*part);
     if (end) {
         fits = set_holds(*part, end, value);
         *part = end;
@@ -74,16 +75,17 @@ static bool element_fits(const char **part, const char **name) {
     return fits;
 }
 
-bool vj_pattern_fits(const char *part, const char *name) {
+static bool part_fits(const char *part, const char *name, uint64_t *work) {
     const char *star = NULL; // behind the last star
     const char *retry = NULL;
     while (*name) {
+        ++*work;
         if (*part == '*') {
             star = ++part;
             retry = name;
             continue;
         }
-        if (*part && element_fits(&part, &name)) continue;
+        if (*part && element_fits(&part, &name, work)) continue;
         if (!star) return false;
         // The star takes one character more.
         size_t length = 0;
@@ -92,8 +94,16 @@ bool vj_pattern_fits(const char *part, const char *name) {
         name = retry;
         part = star;
     }
-    while (*part == '*') part++;
+    while (*part == '*') {
+        ++*work;
+        part++;
+    }
     return !*part;
+}
+
+bool vj_pattern_fits(const char *part, const char *name) {
+    uint64_t work = 0;
+    return part_fits(part, name, &work);
 }
 
 static bool is_deep(const char *part) {
@@ -127,13 +137,15 @@ uint64_t vj_pattern_start(const vj_pattern *pattern) {
     return closed(pattern, 1);
 }
 
-uint64_t vj_pattern_step(const vj_pattern *pattern, uint64_t places, const char *name) {
+uint64_t vj_pattern_step(const vj_pattern *pattern, uint64_t places, const char *name,
+                         uint64_t *work) {
     uint64_t next = 0;
+    *work += pattern->count;
     for (uint32_t i = 0; i < pattern->count; i++) {
         if (!(places & UINT64_C(1) << i)) continue;
         if (is_deep(pattern->parts[i])) {
             next |= UINT64_C(1) << i;
-        } else if (vj_pattern_fits(pattern->parts[i], name)) {
+        } else if (part_fits(pattern->parts[i], name, work)) {
             next |= UINT64_C(1) << (i + 1);
         }
     }

@@ -27,8 +27,10 @@ bool vj_pattern_parse(char *text, vj_pattern *pattern);
 // The set of places where a path can stand before its first name.
 uint64_t vj_pattern_start(const vj_pattern *pattern);
 
-// The set after one more name; empty when nothing can match any more.
-uint64_t vj_pattern_step(const vj_pattern *pattern, uint64_t places, const char *name);
+// The set after one more name; empty when nothing can match any more. `*work` grows by
+// what was compared, in characters: a short pattern can cost their square.
+uint64_t vj_pattern_step(const vj_pattern *pattern, uint64_t places, const char *name,
+                         uint64_t *work);
 
 // Whether what was read so far is a match.
 bool vj_pattern_done(const vj_pattern *pattern, uint64_t places);

@@ -34,7 +34,8 @@
 #include "secret_names.h"
 #include "visjail.h"
 
-#define FOLDERS_MAX 4096 // of installed code with linked files, in one grant
+#define FOLDERS_MAX   4096  // of installed code with linked files, in one grant
+#define OPENING_COSTS 8192u // opening a file takes as long as looking at so many bytes
 
 typedef struct {
     char *found;
@@ -53,6 +54,7 @@ typedef struct {
     uint64_t entries_left;
     uint64_t findings_left;
     uint64_t secrets_left;
+    uint64_t key_bytes_left;
     int depth; // folders that are open
     int files; // VJ_SEARCH_*: what to look at each file for
     const char *secrets;
@@ -229,29 +231,40 @@ static char kind_of(const search *state, int directory, const struct dirent *ent
 
 // Whether a file begins as a private key does. One that cannot be read counts: its
 // owner could open it to a guest, or make it readable later.
-static bool holds_key(search *state, int directory, const char *name) {
+static vj_status look_for_key(search *state, int directory, const char *name,
+                              bool *holds_key) {
+    if (state->key_bytes_left < OPENING_COSTS + sizeof state->content) {
+        return refuse(state, 0, "too many files that could hold private keys");
+    }
     int file = openat(directory, name,
                       O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    if (file < 0) return !is_gone(errno);
+    if (file < 0) {
+        state->key_bytes_left -= OPENING_COSTS;
+        *holds_key = !is_gone(errno);
+        return VJ_OK;
+    }
     size_t size = 0;
     ssize_t got = 0;
     while (size < sizeof state->content &&
            (got = read(file, state->content + size, sizeof state->content - size)) > 0)
         size += (size_t)got;
     close(file);
-    return got < 0 || vj_secret_is_key(state->content, size);
+    state->key_bytes_left -= OPENING_COSTS + size;
+    *holds_key = got < 0 || vj_secret_is_key(state->content, size);
+    return VJ_OK;
 }
 
 // Whether the entry whose path is in state->path is on the list of secret names.
-static bool is_secret(search *state, int directory, const struct dirent *entry, char kind,
-                      size_t path_length) {
+static vj_status look_for_secret(search *state, int directory, const struct dirent *entry,
+                                 char kind, size_t path_length, bool *is_secret) {
     int what = kind == 'd'   ? VJ_SECRET_FOLDER
                : kind == 'l' ? VJ_SECRET_FOLDER | VJ_SECRET_FILE
                              : VJ_SECRET_FILE;
     vj_secret_found found = vj_secret_match(state->secrets, state->secrets_size,
                                             state->path, path_length, what);
-    if (found.entry < 0) return false;
-    return !found.by_content || kind == 'l' || holds_key(state, directory, entry->d_name);
+    *is_secret = found.entry >= 0;
+    if (!*is_secret || !found.by_content || kind == 'l') return VJ_OK;
+    return look_for_key(state, directory, entry->d_name, is_secret);
 }
 
 static vj_status visit(search *state, int parent, const char *name, size_t length,
@@ -275,7 +288,11 @@ static vj_status visit_entry(search *state, int directory, const struct dirent *
     memcpy(state->path + length + 1, entry->d_name, name_length + 1);
     size_t longer = length + 1 + name_length;
     vj_status status = VJ_OK;
-    if (looked_for && is_secret(state, directory, entry, kind, longer)) {
+    bool is_secret = false;
+    if (looked_for) {
+        status = look_for_secret(state, directory, entry, kind, longer, &is_secret);
+    }
+    if (is_secret && status == VJ_OK) {
         status = remember(state, 'k', longer);
         if (kind == 'd') {
             state->path[length] = 0;
@@ -394,6 +411,7 @@ vj_status vj_search(const vj_search_request *request, vj_search_result *result,
     state->entries_left = request->most_entries;
     state->findings_left = request->most_findings;
     state->secrets_left = request->most_secrets;
+    state->key_bytes_left = request->most_key_bytes;
     state->links_left = request->most_links;
     state->names_left = request->most_secrets;
     state->request = request;

@@ -178,22 +178,31 @@ bool vj_secret_installed(const char *table, size_t size, const char *path,
     return false;
 }
 
+static bool is_at(const char *bytes, size_t left, const char *text, size_t length) {
+    return left >= length && !memcmp(bytes, text, length);
+}
+
+// In one pass, whatever the bytes are: a guest chooses them, and how many files have
+// them.
 bool vj_secret_is_key(const char *bytes, size_t size) {
     static const char begin[] = "-----BEGIN ";
     static const char private_key[] = "PRIVATE KEY";
     static const char putty[] = "PuTTY-User-Key-File-";
     if (size > VJ_SECRET_KEY_BYTES) size = VJ_SECRET_KEY_BYTES;
+    size_t label_end = 0; // of the last header that has begun in this line
     for (size_t i = 0; i < size; i++) {
-        size_t left = size - i;
-        if (left >= sizeof putty - 1 && !memcmp(bytes + i, putty, sizeof putty - 1)) {
-            return true;
-        }
-        if (left < sizeof begin - 1 || memcmp(bytes + i, begin, sizeof begin - 1) != 0) {
-            continue;
-        }
-        size_t end = size - i < LABEL_MAX ? size : i + LABEL_MAX;
-        for (size_t j = i; j + sizeof private_key - 1 <= end && bytes[j] != '\n'; j++) {
-            if (!memcmp(bytes + j, private_key, sizeof private_key - 1)) return true;
+        if (bytes[i] == '\n') {
+            label_end = 0;
+        } else if (bytes[i] == '-') {
+            if (is_at(bytes + i, size - i, begin, sizeof begin - 1)) {
+                label_end = size - i < LABEL_MAX ? size : i + LABEL_MAX;
+            }
+        } else if (bytes[i] == 'P') {
+            if (is_at(bytes + i, size - i, putty, sizeof putty - 1)) return true;
+            if (label_end > i &&
+                is_at(bytes + i, label_end - i, private_key, sizeof private_key - 1)) {
+                return true;
+            }
         }
     }
     return false;

@@ -156,7 +156,8 @@ typedef struct {
     uint64_t most_entries;
     uint64_t most_findings; // sockets, FIFOs, set-id files and closed folders
     uint64_t most_secrets;
-    const char *secrets; // list of secret names (secret_names.h)
+    uint64_t most_key_bytes; // of files that could hold private keys
+    const char *secrets;     // list of secret names (secret_names.h)
     uint64_t secrets_size;
     uint64_t most_links; // names of files that have several
     // Those over the host's files, for the rights of each such name.
@@ -181,18 +182,27 @@ typedef struct {
 vj_status vj_search(const vj_search_request *request, vj_search_result *result,
                     vj_error *error);
 
+// What looking for patterns may still cost; each search takes from it.
+typedef struct {
+    uint64_t entries; // names that are looked at
+    uint64_t matches;
+    uint64_t work; // characters that are compared
+} vj_expand_budget;
+
 typedef struct {
     const char *directory; // to look through; without a link
-    uint64_t fixed;        // how much of it is the fixed beginning of the pattern
-    const char *pattern;   // what comes after that (pattern.h)
-    uint64_t most_entries;
-    uint64_t most_matches;
+    uint64_t fixed;        // how much of it is the fixed beginning of the patterns
+    const char *patterns;  // what comes after that (pattern.h), each ended by NUL
+    uint64_t patterns_size;
+    uint64_t most_matches; // of one pattern
 } vj_expand_request;
 
-// What a pattern names below a directory (posix_expand.c): a kind ('d' directory, 'f'
-// regular file, 'l' link, 'o' other) and a path, each ended by NUL. VJ_REFUSED as above.
-vj_status vj_expand(const vj_expand_request *request, char **matches, uint64_t *size,
-                    vj_error *error);
+// What patterns name below a directory, in one walk (posix_expand.c): a kind ('d'
+// directory, 'f' regular file, 'l' link, 'o' other), the number of the pattern in decimal
+// and a path, together ended by NUL. VJ_REFUSED as above; the error's index is the number
+// of a pattern that asked for what was refused.
+vj_status vj_expand(const vj_expand_request *request, vj_expand_budget *budget,
+                    char **matches, uint64_t *size, vj_error *error);
 void vj_free(void *memory);
 
 #endif

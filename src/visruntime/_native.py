@@ -35,6 +35,7 @@ __all__ = [
     "decode",
     "encode",
     "expand",
+    "expand_budget",
     "find_secret",
     "fits",
     "is_private_key",
@@ -349,6 +350,7 @@ def search(
     most_entries: int,
     most_findings: int,
     most_secrets: int,
+    most_key_bytes: int,
     most_links: int = 0,
     set_id: bool = False,
     capabilities: bool = False,
@@ -377,6 +379,7 @@ def search(
     request.most_entries = most_entries
     request.most_findings = most_findings
     request.most_secrets = most_secrets
+    request.most_key_bytes = most_key_bytes
     request.most_links = most_links
     request.secrets = table = ffi.from_buffer(secrets)
     request.secrets_size = len(table)
@@ -406,33 +409,40 @@ def search(
     return [pair for pair in pairs if pair[0] != "n"]
 
 
-def expand(
-    directory: str, *, fixed: int, pattern: str, most_entries: int, most_matches: int
-) -> list[tuple[str, str]]:
-    """Return (kind, path) of what *pattern* names below *directory*.
+def expand_budget(*, entries: int, matches: int, work: int) -> Any:
+    """Return what searches of `expand` may cost together: names looked at and found, characters."""
+    return ffi.new("vj_expand_budget *", (entries, matches, work))
 
-    Kinds: "d" a folder, "f" a regular file, "l" a link, "o" anything else. No link is
-    followed, and nothing is looked for below a match.
+
+def expand(
+    directory: str, *, fixed: int, patterns: Sequence[str], budget: Any, most_matches: int
+) -> list[tuple[str, int, str]]:
+    """Return (kind, pattern, path) of what *patterns* name below *directory*, in one walk.
+
+    Kinds: "d" a folder, "f" a regular file, "l" a link, "o" anything else; the pattern is
+    told by its index. No link is followed, and nothing is looked for below a match.
 
     Args:
         directory: without a link on the way.
-        fixed: how many bytes of it are the fixed beginning of the pattern.
-        pattern: what comes after that.
+        fixed: bytes of it that are the beginning of the patterns, which say what comes after.
+        budget: an `expand_budget`, from which this takes; *most_matches* are of each pattern.
 
     Raises:
-        NativeError: "refused" when there is more than that, or something cannot be seen.
+        NativeError: "refused" as by `search`; ``index`` is a pattern that asked for it.
     """
-    matches = ffi.new("char **")
+    found = ffi.new("char **")
     size = ffi.new("uint64_t *")
     error = ffi.new("vj_error *")
-    request = ffi.new("vj_expand_request *")
-    texts = [ffi.new("char[]", os.fsencode(text)) for text in (directory, pattern)]
-    request.directory, request.pattern = texts
-    request.fixed = fixed
-    request.most_entries = most_entries
-    request.most_matches = most_matches
-    _check(lib.vj_expand(request, matches, size, error), error)
-    return _findings(matches, size)
+    name = ffi.new("char[]", os.fsencode(directory))
+    texts = ffi.from_buffer(b"".join(os.fsencode(pattern) + b"\0" for pattern in patterns))
+    request = ffi.new("vj_expand_request *", (name, fixed, texts, len(texts), most_matches))
+    _check(lib.vj_expand(request, budget, found, size, error), error)
+    try:
+        items = ffi.buffer(found[0], size[0])[:].split(b"\0") if size[0] else []
+    finally:
+        lib.vj_free(found[0])
+    parts = [item.partition(b"/") for item in items if item]
+    return [(chr(head[0]), int(head[1:]), os.fsdecode(b"/" + rest)) for head, _, rest in parts]
 
 
 def fits(part: str, name: str) -> bool:
@@ -442,15 +452,6 @@ def fits(part: str, name: str) -> bool:
 
 PATTERN_PARTS_MAX: int = lib.VJ_PATTERN_PARTS_MAX
 """Most parts of a path from its first part with a pattern on."""
-
-
-def _findings(block: Any, size: Any) -> list[tuple[str, str]]:
-    """Turn kinds and paths into pairs, and free them."""
-    try:
-        found = ffi.buffer(block[0], size[0])[:] if size[0] else b""
-    finally:
-        lib.vj_free(block[0])
-    return [(chr(item[0]), os.fsdecode(item[1:])) for item in found.split(b"\0") if item]
 
 
 # ---- names of secrets ------------------------------------------------------------

@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from visruntime._arguments import check_path
 from visruntime._config.python import TABLE, PythonSettings
 from visruntime._host.files import open_passed, open_regular
+from visruntime._policy.paths import has_glob
 from visruntime.errors import PolicyError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
     from visruntime.policy import JailPolicy
@@ -36,6 +37,14 @@ CONFIG_NAMES = ("visruntime.toml", "pyproject.toml")
 
 MAX_CONFIG_BYTES = 1024**2
 """Largest policy file that is read, in bytes."""
+
+MAX_FOUND_RULES = 1000
+"""Most paths in all rule fields together of a file that narrows: a guest may have made it."""
+
+MAX_FOUND_PATTERNS = 256
+"""Most of them that are patterns."""
+
+RULES = ("read", "write", "deny", "deny_read", "deny_write", "deny_exec")
 
 NO_LIMIT = "none"
 """How a file writes that there is no limit; TOML has no null."""
@@ -171,7 +180,8 @@ def narrow_by_config(owner: JailPolicy, path: str | os.PathLike[str] | ConfigFil
     Fields that the file leaves out stay as the owner gave them.
 
     Raises:
-        PolicyError: naming the file's wrong field.
+        PolicyError: naming the file's wrong field, or for more than `MAX_FOUND_RULES` paths
+            or `MAX_FOUND_PATTERNS` patterns: a guest may have written the file.
         OSError: if it cannot be read.
     """
     from visruntime.policy import fields_from_dict
@@ -185,10 +195,35 @@ def narrow_by_config(owner: JailPolicy, path: str | os.PathLike[str] | ConfigFil
             checked = fields_from_dict({"limits": limits})["limits"]
             named = {name: getattr(checked, name) for name in limits}
             given["limits"] = owner.limits.replace(**named)
+        _check_count(given)
         asked = owner.replace(**given)
+        written = [path for kind in RULES for path in getattr(asked, kind) if kind in given]
+        own = owner.patterns.keys() - owner.found
+        asked._set(found=owner.found | (asked.patterns.keys() & written) - own)
     narrowed = owner.narrow(asked)
     narrowed._set(files=tuple(dict.fromkeys((*narrowed.files, file.name))))
     return narrowed
+
+
+def _check_count(given: Mapping[str, Any]) -> None:
+    """Refuse more rules than a file that was only found may have.
+
+    Raises:
+        PolicyError: naming the field that goes beyond.
+    """
+    left = {"rules": MAX_FOUND_RULES, "patterns": MAX_FOUND_PATTERNS}
+    for kind in RULES:
+        for path in given.get(kind, ()):
+            left["rules"] -= 1
+            left["patterns"] -= has_glob(os.fspath(path))
+            short = [name for name, count in left.items() if count < 0]
+            if short:
+                most = {"rules": MAX_FOUND_RULES, "patterns": MAX_FOUND_PATTERNS}[short[0]]
+                raise PolicyError(
+                    f"{kind}: more than {most} {short[0]} in a policy file that was found; deny "
+                    "or grant folders, or name the file (--policy, JailPolicy.load)",
+                    field=kind,
+                )
 
 
 def python_settings(

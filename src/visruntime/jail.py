@@ -41,7 +41,7 @@ from visruntime._jail.usage import Meter
 from visruntime._jail.violations import Explainer, bounded, guessed, of_output
 from visruntime._policy.environment_names import check_env
 from visruntime._policy.links import real_path
-from visruntime._policy.paths import is_within
+from visruntime._policy.paths import escape, is_within
 from visruntime._policy.patterns import plain_paths
 from visruntime._policy.values import Secret
 from visruntime.errors import (
@@ -436,7 +436,7 @@ class Jail(JailFiles):
             return ""
         real = real_path(host)
         if not _native.decide(self._host_rules, "exec", real)[0]:
-            folder = os.path.dirname(real)
+            folder = escape(os.path.dirname(real))
             return (
                 f"; the host has it, grant it by read=[{folder!r}] (--read {shlex.quote(folder)})"
             )

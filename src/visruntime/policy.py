@@ -31,7 +31,8 @@ from visruntime._policy.paths import (
     resolve_beside,
     visible,
 )
-from visruntime._policy.patterns import check_pattern, expand_denies, expand_grant, parse
+from visruntime._policy.pattern_names import Sought, denied_names, granted_names, look_for
+from visruntime._policy.patterns import check_pattern, parse
 from visruntime._policy.protected_names import PROTECTED_NAMES, further_names
 from visruntime._policy.socket_names import sensitive_by_name
 from visruntime._policy.system_roots import SystemRoots
@@ -202,7 +203,8 @@ class JailPolicy(Unsaid):
     ) -> None:
         given = (read, write, deny, deny_read, deny_write, deny_exec)
         rules, patterns = _check_rules(dict(zip(KINDS, given, strict=True)))
-        self._set(files=(), owners=MappingProxyType({}), patterns=patterns, plans={}, **rules)
+        self._set(files=(), found=frozenset(), patterns=patterns, plans={}, **rules)
+        self._set(owners=MappingProxyType({}))
         for field, paths in (("reveal", reveal), ("caches", caches)):
             self._set(**{field: _check_paths(field, paths, MAX_NAMES)})
         self._set(sockets=_check_sockets("sockets", sockets))
@@ -305,7 +307,7 @@ class JailPolicy(Unsaid):
         """
         _check_known(changes)
         policy = JailPolicy(**(self._named() | changes))
-        policy._set(files=self.files, owners=self.owners)
+        policy._set(files=self.files, found=self.found, owners=self.owners)
         return policy
 
     def narrow(self, other: JailPolicy) -> JailPolicy:
@@ -357,10 +359,12 @@ class JailPolicy(Unsaid):
     def __reduce__(self) -> tuple[Any, ...]:
         restore, (cls, values) = super().__reduce__()
         values = values | {field: dict(values[field]) for field in ("env", "inbound")}
-        return restore, (cls, values), {"files": self.files, "owners": dict(self.owners)}
+        unsaid = {"files": self.files, "found": self.found, "owners": dict(self.owners)}
+        return restore, (cls, values), unsaid
 
     def __setstate__(self, unsaid: dict[str, Any]) -> None:
-        self._set(files=unsaid["files"], owners=MappingProxyType(unsaid["owners"]))
+        self._set(files=unsaid["files"], found=unsaid["found"])
+        self._set(owners=MappingProxyType(unsaid["owners"]))
 
     def __repr__(self) -> str:
         default = JailPolicy()
@@ -471,22 +475,26 @@ class JailPolicy(Unsaid):
         for place in (*PRIVATE_WRITE, *PRIVATE_READ):
             if not (place in grants or any(is_within(place, top) for top in begun)):
                 grants[place] = not self._shows_the_hosts(place, set(grants))
-        found = []
-        for kind, origin, path, pattern in patterns:
-            # Of writing and executing only what holds anyway is taken (`not_held`).
-            if kind in ("deny", "deny_read"):
-                names = expand_denies(origin, path, pattern, tops[path], grants, (*begun, *plain))
-                found += [Rule(kind=kind, path=name, origin=origin) for name in names]
+        # Of writing and executing only what holds anyway is taken (`not_held`).
+        sought = [
+            Sought(kind, origin, path, pattern, tops[path], found=path in self.found)
+            for kind, origin, path, pattern in patterns
+            if kind in ("read", "write", "deny", "deny_read")
+        ]
+        look_for(sought, grants)
+        taken = [one for one in sought if one.kind in ("deny", "deny_read")]
+        found = [
+            Rule(kind=one.kind, path=name, origin=one.field)
+            for one, name in denied_names(taken, grants, (*begun, *plain))
+        ]
         denies = [rule for rule in (*rules, *found) if rule.kind.startswith("deny")]
         reveal = [real(path) for path in self.reveal]
-        for kind, origin, path, pattern in patterns:
-            if kind in ("read", "write"):
-                above = ("deny", "deny_read", *(("deny_write",) if kind == "write" else ()))
+        for one in sought:
+            if one.kind in ("read", "write"):
+                above = ("deny", "deny_read", *(("deny_write",) if one.kind == "write" else ()))
                 denied = [rule.path for rule in denies if rule.kind in above]
-                names = expand_grant(
-                    origin, path, pattern, tops[path], denied=denied, reveal=reveal
-                )
-                found += [Rule(kind=kind, path=name, origin=origin) for name in names]
+                names = granted_names(one, denied=denied, reveal=reveal)
+                found += [Rule(kind=one.kind, path=name, origin=one.field) for name in names]
         return found
 
     def _shows_the_hosts(self, place: str, granted: set[str]) -> bool:

@@ -71,7 +71,8 @@ static void step_through(void) {
             uint64_t places = vj_pattern_start(&pattern);
             for (uint32_t k = 0; k < 4; k++) {
                 char *name = text_of("ab", 2);
-                places = vj_pattern_step(&pattern, places, name);
+                uint64_t work = 0;
+                places = vj_pattern_step(&pattern, places, name, &work);
                 if (places >> pattern.count > 1) fail("a place past the end", text, name);
                 free(name);
             }

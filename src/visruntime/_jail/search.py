@@ -41,6 +41,10 @@ MOST_LINKS = 1_000_000
 MOST_SECRETS = 10_000
 """Files with secrets that one grant may hold: as many as a policy may have rules."""
 
+MOST_KEY_BYTES = 1024**3
+"""What one grant may hold in files that are secrets if they hold a private key, of each its
+first 64 KiB and 8 KiB for opening it: 120,000 small files, or a second or two."""
+
 REASONS = {
     "s": "a socket that no entry of sockets names",
     "f": "a FIFO where nothing may be written",
@@ -177,6 +181,7 @@ def _search(place: str, **options: Any) -> list[tuple[str, str]]:
             most_entries=MOST_ENTRIES,
             most_findings=MOST_FINDINGS,
             most_secrets=MOST_SECRETS,
+            most_key_bytes=MOST_KEY_BYTES,
             **options,
         )
     except _native.NativeError as error:

@@ -176,7 +176,10 @@ class TerminalSession:
             left = end - time.monotonic()
             if left <= 0:
                 raise CommandTimeout(f"typed {offset} of {len(content)} bytes in {timeout} s")
-            select.select([], [descriptor], [], min(left, QUIET_SECONDS))
+            # Not select(2), which takes no descriptor above 1023.
+            poll = select.poll()
+            poll.register(descriptor, select.POLLOUT)
+            poll.poll(min(left, QUIET_SECONDS) * 1000)
 
     def resize(self, rows: int, cols: int) -> None:
         """Set the size, of the running command too; it gets SIGWINCH."""

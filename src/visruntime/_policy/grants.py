@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from visruntime._policy.paths import FORBIDDEN_GRANTS, is_within
+from visruntime._policy.paths import FORBIDDEN_GRANTS, escape, is_within
 from visruntime._policy.values import Grant
 
 TYPE_CHECKING = False
@@ -36,6 +36,7 @@ def grant_path(right: str, path: str) -> Grant | None:
     if path == "/" or any(is_within(path, tree) for tree in FORBIDDEN_GRANTS):
         return None
     field = "write" if right == "write" else "read"
+    path = escape(path)  # a guest may have chosen the name, so it must not grant others
     return Grant(python=f"{field}=[{path!r}]", cli=f"--{field} {_word(path)}")
 
 

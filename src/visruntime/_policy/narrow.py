@@ -155,8 +155,11 @@ def narrow(one: JailPolicy, two: JailPolicy) -> JailPolicy:
         limits=one.limits.narrow(two.limits),
         strict_globs=one.strict_globs or two.strict_globs,
     )
+    own = (one.patterns.keys() - one.found) | (two.patterns.keys() - two.found)
     policy._set(
-        files=tuple(dict.fromkeys((*one.files, *two.files))), owners=MappingProxyType(owners)
+        files=tuple(dict.fromkeys((*one.files, *two.files))),
+        found=(one.found | two.found) - own,
+        owners=MappingProxyType(owners),
     )
     return policy
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 
+from visruntime._policy.decider import Decider
 from visruntime._policy.links import real_path
 from visruntime._policy.paths import (
     FORBIDDEN_GRANTS,
@@ -76,10 +77,16 @@ def _pattern_fields(policy: JailPolicy) -> list[tuple[str, Pattern]]:
 def _patterns(policy: JailPolicy, rules: Sequence[Rule]) -> list[tuple[str, str]]:
     """Find patterns that hold for less than the policy asks."""
     found = []
+    pairs = [(rule.kind, rule.path) for rule in rules] if policy.patterns else []
+    decide = Decider(pairs)
+    told: dict[tuple[str, str], str] = {}
     for field, pattern in _pattern_fields(policy):
         kind = field.partition("[")[0]
         if kind in ("deny_write", "deny_exec"):
-            why = not_held(kind, real_path(pattern.fixed), rules)
+            asked = kind, pattern.fixed
+            if asked not in told:
+                told[asked] = not_held(kind, real_path(pattern.fixed), pairs, decide)
+            why = told[asked]
             if why:
                 found.append((field, why))
         elif kind.startswith("deny") and policy.strict_globs:

@@ -98,14 +98,18 @@ class Unsaid(Frozen):
     name the guest of a root caller reads it, ``None`` for nobody's: a file that narrows a
     policy gives no other identity than its owner gave.
 
+    ``found`` has those of its patterns that only a file says which was found and not named:
+    a guest may have written it, so what looking for them may cost is bounded more tightly.
+
     ``plans`` are those of jails that it opened, for `visruntime._jail.remembered`.
 
     Not compared, not in the digest, not in `to_dict`. A jail keeps the files from its guests:
     what they say next time is for the owner to write.
     """
 
-    __slots__ = ("files", "owners", "patterns", "plans")
+    __slots__ = ("files", "found", "owners", "patterns", "plans")
     files: tuple[str, ...]
+    found: frozenset[str]
     owners: Mapping[str, tuple[int, int] | None]
     patterns: Mapping[str, Pattern]
     plans: dict[tuple[object, ...], Any]

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 
 from visruntime._host.files import open_regular, refuse_planted
 from visruntime._policy.links import real_path
-from visruntime._policy.paths import resolve_beside
+from visruntime._policy.paths import escape, resolve_beside
 from visruntime.cli.flags import Parser, check_backend, make_policy_and_files, seconds
 from visruntime.cli.messages import EXIT_TIMEOUT, Cleaner, Refusal, complain, say_ports
 from visruntime.cli.packages import add_flags, environment_of, say_missing
@@ -407,12 +407,12 @@ def _say_missing(runtime: Any, result: Any, program: Program) -> None:
     if folder is not None and program.kind == "module":
         complain(
             f"{value[1]} is in this folder, which the guest may not read; add --read "
-            f"{shlex.quote(folder)}"
+            f"{shlex.quote(escape(folder))}"
         )
     elif folder is not None:
         complain(
             f"{value[1]} is beside the script, and only the script itself was handed over; "
-            f"add --read {shlex.quote(folder)}"
+            f"add --read {shlex.quote(escape(folder))}"
         )
     else:
         say_missing(runtime, value[1])
