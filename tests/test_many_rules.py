@@ -16,6 +16,7 @@ from visruntime._visjail import ffi
 
 from visruntime import _native
 from visruntime._jail.plan import make_plan
+from visruntime._native import plans
 from visruntime._policy.decider import Decider
 from visruntime._policy.links import Resolver
 
@@ -47,9 +48,9 @@ def test_a_decider_answers_as_the_decision_function(
 def test_tables_are_laid_out_as_the_compiler_does() -> None:
     """What is packed by hand must lie where C reads it."""
     for packed, name, fields in (
-        (_native.RULE, "vj_rule", ("path", "kind", "flags")),
-        (_native.FACT, "vj_fact", ("path", "object", "owner", "group", "device", "inode")),
-        (_native.EXTRA, "vj_extra", ("kind", "mode", "path", "source")),
+        (plans.RULE, "vj_rule", ("path", "kind", "flags")),
+        (plans.FACT, "vj_fact", ("path", "object", "owner", "group", "device", "inode")),
+        (plans.EXTRA, "vj_extra", ("kind", "mode", "path", "source")),
     ):
         assert packed.size == ffi.sizeof(name)
         numbers = range(1, len(packed.unpack(bytes(packed.size))) + 1)

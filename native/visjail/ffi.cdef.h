@@ -1,4 +1,4 @@
-/* What _native.py may call. The compiler checks it against the headers. */
+/* What _native/ may call. The compiler checks it against the headers. */
 
 typedef int... vj_status;
 #define VJ_OK          ...

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Grant", "Interpreter", "Probe", "find_interpreter", "interpreter_in", "worker_argv"]
 
-CORE = os.path.realpath(str(_native._viscore.__file__))  # type: ignore[attr-defined]
+CORE = os.path.realpath(_native.CORE_FILE)
 """The shared object that the loader puts into the interpreter."""
 LOADER = os.path.join(os.path.dirname(CORE), "vispython")
 """The program that starts a worker."""

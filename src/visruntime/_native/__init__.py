@@ -1,0 +1,63 @@
+"""The seam to C: only this folder imports the compiled modules.
+
+It turns C's records into plain Python values and its statuses into `NativeError`; what
+they mean to a caller is decided above. Every handle owns its C object and frees it.
+"""
+
+from __future__ import annotations
+
+from visruntime._native.jails import (
+    MOST_SECONDS,
+    Capture,
+    JailHandle,
+    RunHandle,
+    TerminalReader,
+)
+from visruntime._native.library import BINARY_DIRECTORY, CORE_FILE, PATH_MAX, NativeError
+from visruntime._native.plans import PLAN_GUEST_AT, Fact, compile_plan, decide, plan_path
+from visruntime._native.search import (
+    KEY_BYTES,
+    PATTERN_PARTS_MAX,
+    JudgedNames,
+    Names,
+    expand,
+    expand_budget,
+    file_id,
+    find_secret,
+    fits,
+    is_private_key,
+    search,
+)
+from visruntime._viscore import decode, encode, make_intake, map_memory
+
+__all__ = [
+    "BINARY_DIRECTORY",
+    "CORE_FILE",
+    "KEY_BYTES",
+    "MOST_SECONDS",
+    "PATH_MAX",
+    "PATTERN_PARTS_MAX",
+    "PLAN_GUEST_AT",
+    "Capture",
+    "Fact",
+    "JailHandle",
+    "JudgedNames",
+    "Names",
+    "NativeError",
+    "RunHandle",
+    "TerminalReader",
+    "compile_plan",
+    "decide",
+    "decode",
+    "encode",
+    "expand",
+    "expand_budget",
+    "file_id",
+    "find_secret",
+    "fits",
+    "is_private_key",
+    "make_intake",
+    "map_memory",
+    "plan_path",
+    "search",
+]

@@ -1,0 +1,287 @@
+"""Open jails, their runs, and the streams of those: each object owns what C gave for it."""
+
+from __future__ import annotations
+
+import os
+
+from visruntime._native.library import NativeError, check, ffi, gone, lib
+from visruntime._owned import Owned
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+__all__ = ["MOST_SECONDS", "Capture", "JailHandle", "RunHandle", "TerminalReader"]
+
+MOST_SECONDS = float(1 << 32)
+"""A longer wait has no end: its nanoseconds might not fit in 64 bits."""
+
+
+class JailHandle(Owned):
+    """One open jail.
+
+    ``info`` holds pid, landlock_abi, guest_id, identity, and shared_memory (whether System V
+    shared memory got its limit); ``answers`` what its canaries got, ``ports`` the numbers of
+    the ports that listen, in the order of the plan.
+
+    Args:
+        members: the cgroup.procs files that the jail joins.
+        counters: the files of the memory cgroup that are read in the jail.
+        bubblewrap: path of the binary that executes a plan for it.
+        follows_links: it follows links at its mount points.
+        disables_userns: it has --disable-userns.
+    """
+
+    __slots__ = ("answers", "info", "ports")
+
+    def __init__(
+        self,
+        init_path: str,
+        plan: bytes,
+        *,
+        members: Sequence[int] = (),
+        counters: Sequence[int] = (),
+        bubblewrap: str = "",
+        follows_links: bool = True,
+        disables_userns: bool = False,
+    ) -> None:
+        name = ffi.new("char[]", os.fsencode(bubblewrap))
+        options = ffi.new("vj_jail_options *")
+        options.bubblewrap = name
+        options.follows_links, options.disables_userns = follows_links, disables_userns
+        groups = options.groups
+        groups.count, groups.counter_count = len(members), len(counters)
+        groups.counters[0 : len(counters)] = list(counters)
+        groups.members[0 : len(members)] = list(members)
+        jail, info = ffi.new("vj_jail **"), ffi.new("vj_jail_info *")
+        error = ffi.new("vj_error *")
+        status = lib.vj_jail_open(
+            os.fsencode(init_path), options, plan, len(plan), jail, info, error
+        )
+        check(status, error)
+        super().__init__(jail[0], lib.vj_jail_free, gone)
+        self.info = {
+            "pid": info.pid,
+            "landlock_abi": info.landlock_abi,
+            "guest_id": info.guest_id,
+            "identity": info.identity,
+            "shared_memory": int(bool(info.flags & lib.VJ_READY_SHARED_MEMORY)),
+        }
+        self.ports = list(info.ports[0 : info.port_count])
+        self.answers = list(info.answers[0 : info.answer_count])
+
+    def close(self) -> None:
+        """End everything in the jail and wait for it. Idempotent."""
+        if self.is_held:
+            lib.vj_jail_close(self.pointer)
+
+    def alive(self) -> bool:
+        """Tell whether the jail's pid 1 lives."""
+        return self.is_held and bool(lib.vj_jail_alive(self.pointer))
+
+    def terminal(self) -> tuple[int, int]:
+        """Return the descriptors of a new pseudo-terminal: master, slave."""
+        master, slave, error = ffi.new("int *"), ffi.new("int *"), ffi.new("vj_error *")
+        check(lib.vj_jail_terminal(self.pointer, master, slave, error), error)
+        return master[0], slave[0]
+
+    def start(
+        self,
+        *,
+        directory: bytes,
+        arguments: Sequence[bytes],
+        environment: Sequence[bytes],
+        descriptors: Mapping[int, int],
+        timeout_ns: int = 0,
+        search: bool = False,
+        terminal: bool = False,
+        directory_fallback: bool = False,
+        quiet: bool = False,
+        file: str | None = None,
+        limit: int = 0,
+    ) -> RunHandle:
+        """Start a program, or with *file* a file operation on ``arguments[0]``.
+
+        Args:
+            descriptors: number in the program -> descriptor here (which stays open).
+            timeout_ns: until the run is ended; 0 for none.
+            search: look the program up in the PATH of *environment*.
+            terminal: descriptor 0 becomes the controlling terminal.
+            quiet: do not wait for the start; a failure is raised by `RunHandle.communicate`.
+            directory_fallback: when *directory* cannot be entered, use HOME.
+        """
+        strings = b"\0".join([directory, *arguments, *environment]) + b"\0"
+        text = ffi.from_buffer(strings)
+        numbers = ffi.new("int32_t[]", list(descriptors.keys()) or 1)
+        sources = ffi.new("int32_t[]", list(descriptors.values()) or 1)
+        spawn = ffi.new("vj_spawn *")
+        spawn.strings = text
+        spawn.strings_size = len(strings)
+        spawn.argument_count = len(arguments)
+        spawn.environment_count = len(environment)
+        spawn.flags = (
+            (lib.VJ_SPAWN_SEARCH if search else 0)
+            | (lib.VJ_SPAWN_TERMINAL if terminal else 0)
+            | (lib.VJ_SPAWN_CWD_FALLBACK if directory_fallback else 0)
+            | (lib.VJ_SPAWN_QUIET if quiet else 0)
+            | (lib.VJ_SPAWN_FILE if file else 0)
+        )
+        spawn.file = getattr(lib, f"VJ_FILE_{file}") if file else 0
+        spawn.timeout_ns = timeout_ns
+        spawn.limit = limit
+        spawn.descriptor_count = len(descriptors)
+        spawn.descriptors = sources
+        spawn.numbers = numbers
+        run, pid = ffi.new("vj_run **"), ffi.new("int32_t *")
+        error = ffi.new("vj_error *")
+        check(lib.vj_run_start(self.pointer, spawn, run, pid, error), error)
+        return RunHandle(run[0], pid[0])
+
+
+class Capture(Owned):
+    """The first and the last bytes of a stream, *limit* in all. Takes *descriptor*."""
+
+    __slots__ = ()
+
+    def __init__(self, descriptor: int, limit: int) -> None:
+        capture = lib.vj_capture_new(descriptor, limit)
+        if capture == ffi.NULL:
+            raise MemoryError
+        super().__init__(capture, lib.vj_capture_free, gone)
+
+    def value(self) -> bytes:
+        """Return the bytes that were kept."""
+        size = lib.vj_capture_size(self.pointer)
+        return bytes(ffi.buffer(lib.vj_capture_bytes(self.pointer), size)) if size else b""
+
+    def total(self) -> int:
+        """Return how many bytes came in all."""
+        return int(lib.vj_capture_total(self.pointer))
+
+
+class TerminalReader:
+    """Reads the non-blocking master of a terminal in large pieces."""
+
+    __slots__ = ("_buffer", "_descriptor")
+
+    SIZE = 1 << 18
+
+    def __init__(self, descriptor: int) -> None:
+        os.set_blocking(descriptor, False)
+        self._descriptor = descriptor
+        self._buffer = bytearray(self.SIZE)
+
+    def read(self, wakeup: int, timeout: float | None) -> bytes | None:
+        """Return what is there; ``b""`` when nothing came in *timeout* seconds or *wakeup* did.
+
+        ``None`` is the end: every program has let go of the terminal.
+        """
+        size = ffi.new("uint64_t *")
+        error = ffi.new("vj_error *")
+        deadline = -1 if timeout is None else int(timeout * 1e9)
+        buffer = ffi.from_buffer(self._buffer)
+        status = lib.vj_terminal_read(
+            self._descriptor, wakeup, deadline, buffer, self.SIZE, size, error
+        )
+        if status not in (lib.VJ_CLOSED, lib.VJ_TIMED_OUT, lib.VJ_INTERRUPTED):
+            check(status, error)
+        return None if status == lib.VJ_CLOSED else bytes(self._buffer[: size[0]])
+
+
+_MEASURED = (
+    *("status", "stop", "killed", "program_us", "user_us", "system_us"),
+    *("resident_kib", "watched"),
+)
+
+
+class RunHandle(Owned):
+    """One run. Freeing it ends the run if it has not ended."""
+
+    __slots__ = ("_input", "_input_descriptor", "_input_offset", "pid")
+
+    def __init__(self, run: Any, pid: int) -> None:
+        super().__init__(run, lib.vj_run_free, gone)
+        self._input = b""
+        self._input_offset = ffi.new("uint64_t *")
+        self._input_descriptor = ffi.new("int *", -1)
+        self.pid = pid
+
+    def expect(self, timeout_ns: int) -> RunHandle:
+        """Return a run for a program that this one is about to fork, for `adopt`."""
+        run, error = ffi.new("vj_run **"), ffi.new("vj_error *")
+        check(lib.vj_run_expect(self.pointer, timeout_ns, run, error), error)
+        return RunHandle(run[0], 0)
+
+    def adopt(self, process: int) -> None:
+        """Take the process of a pidfd, which the keeper must have inherited, as the program."""
+        pid, error = ffi.new("int32_t *"), ffi.new("vj_error *")
+        check(lib.vj_run_adopt(self.pointer, process, pid, error), error)
+        self.pid = pid[0]
+
+    def feed(self, data: bytes, descriptor: int) -> None:
+        """Have *data* written to *descriptor* (taken) by the next `communicate` calls."""
+        os.set_blocking(descriptor, False)
+        self._input = data
+        self._input_offset[0] = 0
+        self._input_descriptor[0] = descriptor
+
+    def communicate(
+        self,
+        output: Capture | None,
+        errors: Capture | None,
+        timeout: float | None,
+        *,
+        feed: bool = False,
+    ) -> dict[str, int] | None:
+        """Move output, and input with *feed*, until the run has ended or *timeout* has gone by.
+
+        Returns what was measured, or ``None`` while the run goes on. Signal handlers of the
+        host run in between.
+        """
+        result, error = ffi.new("vj_exit *"), ffi.new("vj_error *")
+        for_ever = timeout is None or timeout > MOST_SECONDS
+        deadline = -1 if for_ever else max(0, int((timeout or 0) * 1e9))
+        while True:
+            status = lib.vj_run_communicate(
+                self.pointer,
+                ffi.from_buffer(self._input),
+                len(self._input),
+                self._input_offset,
+                self._input_descriptor if feed else ffi.new("int *", -1),
+                ffi.NULL if output is None else output.pointer,
+                ffi.NULL if errors is None else errors.pointer,
+                deadline,
+                result,
+                error,
+            )
+            if status == lib.VJ_OK and result.failed_stage:
+                name = ffi.string(lib.vj_stage_name(result.failed_stage)).decode()
+                raise NativeError("system", name, result.failed_errno, -1, name)
+            if status == lib.VJ_OK:
+                return {name: getattr(result, name) for name in _MEASURED}
+            if status == lib.VJ_TIMED_OUT:
+                return None
+            if status != lib.VJ_INTERRUPTED:
+                check(status, error)
+            if timeout is not None:
+                return None  # the caller counts its own time and calls again
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the direct child."""
+        if self.is_held:
+            lib.vj_run_signal(self.pointer, number)
+
+    def kill(self) -> None:
+        """Order the end of the whole run."""
+        if self.is_held:
+            lib.vj_run_kill(self.pointer)
+
+    def suspend(self, *, suspended: bool) -> None:
+        """Stop every process of the run, or continue them; done when it returns."""
+        error = ffi.new("vj_error *")
+        check(lib.vj_run_suspend(self.pointer, suspended, error), error)
+
+    def descriptor(self) -> int:
+        """Return a descriptor that becomes readable when the run has ended."""
+        return int(lib.vj_run_descriptor(self.pointer))

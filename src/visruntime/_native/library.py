@@ -1,0 +1,61 @@
+"""The compiled modules, and what is wrong when a call of theirs fails."""
+
+from __future__ import annotations
+
+import os
+
+from visruntime import _viscore
+from visruntime._visjail import ffi, lib
+from visruntime.guest import values
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["BINARY_DIRECTORY", "PATH_MAX", "NativeError", "check", "ffi", "gone", "lib"]
+
+values.install(_viscore)
+
+BINARY_DIRECTORY = os.path.dirname(os.path.abspath(_viscore.__file__))
+"""Where the compiled modules are, and in ``bin`` below it the executables."""
+CORE_FILE = str(_viscore.__file__)
+"""The module that runs in workers, too."""
+
+PATH_MAX = 4096
+"""Longest path that C takes, its NUL included."""
+STATUS_NAMES = {lib.VJ_REFUSED: "refused", lib.VJ_SYSTEM: "system", lib.VJ_CLOSED: "closed"}
+
+
+class NativeError(Exception):
+    """A call of libvisjail failed.
+
+    ``status`` is "refused", "system" or "closed"; ``stage`` names the step,
+    ``errno`` the system's answer (0: none), ``index`` the operation of the plan (-1: none).
+    """
+
+    def __init__(self, status: str, stage: str, errno: int, index: int, text: str) -> None:
+        super().__init__(f"{text}: {os.strerror(errno)}" if errno else text)
+        self.status = status
+        self.stage = stage
+        self.errno = errno
+        self.index = index
+
+
+def gone() -> NativeError:
+    """Make the error of who uses what was given back."""
+    return NativeError("closed", "host", 0, -1, "it has been given back")
+
+
+def check(status: int, error: Any) -> None:
+    """Raise what a call says of itself; nothing where it went well."""
+    if status == lib.VJ_OK:
+        return
+    if status == lib.VJ_NO_MEMORY:
+        raise MemoryError
+    raise NativeError(
+        STATUS_NAMES.get(status, "system"),
+        ffi.string(lib.vj_stage_name(error.stage)).decode(),
+        error.os_error,
+        error.index,
+        ffi.string(error.text).decode(errors="replace"),
+    )
