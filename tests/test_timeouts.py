@@ -6,7 +6,7 @@ import asyncio
 import math
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from runtime_helpers import WORKER_PYTHONS, runtime
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from runtime_helpers import AnyRuntime
 
     from visruntime import RunResult
+    from visruntime._callbacks.run import Call
 
 __all__ = ["runtime"]  # the fixture is found by its name in this module
 
@@ -478,6 +479,31 @@ def test_nothing_is_asked_where_there_is_no_limit(standing: Callable[[], Standin
     worker.now += 1e6
     assert ladder.milliseconds() == 250
     assert ladder.stop(lost=False) is None
+
+
+@pytest.mark.parametrize(("answer", "seen"), [(True, ["cancel", "signal"]), (False, ["signal"])])
+def test_a_run_that_ends_at_its_cancelling_knows_what_was_done(
+    standing: Callable[[], Standing], *, answer: bool, seen: list[str]
+) -> None:
+    """Its thread may ask as soon as the function is cancelled: all that was done is noted then."""
+    ladder = Ladder(None, standing())
+    known: list[Stop | None] = []
+
+    class Quick:
+        name = "quick"
+
+        def cancel(self) -> bool:
+            known.append(ladder.stop(lost=False))
+            return answer
+
+    ladder.call_begins(cast("Call", Quick()))
+    ladder.asked_to_stop()
+    known.append(ladder.stop(lost=False))
+    first, last = known
+    assert first is not None
+    assert last is not None
+    assert names(first) == ["cancel", "signal"]
+    assert names(last) == seen
 
 
 def test_a_host_of_any_thread_may_interrupt_another_ones_run() -> None:

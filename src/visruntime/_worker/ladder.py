@@ -170,10 +170,16 @@ class Ladder:
         now = self._now()
         if self._asked is None:
             self._asked = now
-        if call is not None and call.cancel():
-            self._rungs.append(Rung("cancel", now - self._asked, call.name))
-        # First noted, then done: a quick guest has replied before the next line runs.
-        self._rungs.append(Rung("signal", now - self._asked))
+        # First noted, then done: a run whose function is cancelled, or whose guest is quick, has
+        # ended before the next line runs.
+        signalled = Rung("signal", now - self._asked)
+        if call is None:
+            self._rungs.append(signalled)
+        else:
+            cancelled = Rung("cancel", now - self._asked, call.name)
+            self._rungs += (cancelled, signalled)
+            if not call.cancel():
+                self._rungs.remove(cancelled)
         self._worker.interrupt()
 
     def cancel(self) -> None:
