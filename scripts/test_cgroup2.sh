@@ -11,7 +11,7 @@ linux=${LINUX_UML:-$(command -v linux.uml || command -v linux)} || {
     exit 1
 }
 ordinary_uid=1000
-tests=(tests/test_usage.py tests/escape/test_memory.py)
+tests=(tests/jail/test_usage.py tests/escape/test_memory.py)
 
 work=$(mktemp -d /var/tmp/visruntime-uml.XXXXXX)
 chmod 755 "$work"

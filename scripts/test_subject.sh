@@ -35,8 +35,8 @@ export UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never
 "$uv" pip install --quiet --python "$work/environment/bin/python" "$wheel" \
     'pytest>=9.2,<10' 'pytest-timeout>=2.4,<3' 'hypothesis>=6.170,<7' 'cloudpickle>=3.1,<4'
 if (($# == 0)); then
-    set -- tests/test_codec.py tests/test_runtime.py tests/test_runtime_jailed.py tests/test_worker.py \
-        tests/test_jail.py tests/test_pool.py tests/test_executor.py tests/test_decision.py
+    set -- tests/values/test_codec.py tests/runtime/test_runtime.py tests/runtime/test_runtime_jailed.py tests/worker/test_worker.py \
+        tests/jail/test_jail.py tests/runtime/test_pool.py tests/runtime/test_executor.py tests/policy/test_decision.py
 fi
 VIS_SUBJECT=$subject PYTHONDONTWRITEBYTECODE=1 "$work/environment/bin/python" -m pytest -q \
-    -p no:cacheprovider --deselect tests/test_codec.py::test_fuzzing_under_sanitizers "$@"
+    -p no:cacheprovider --deselect tests/values/test_codec.py::test_fuzzing_under_sanitizers "$@"

@@ -5,7 +5,7 @@
 
 Whatever a file holds: it becomes a policy or a `PolicyError` that names the file, in bounded
 time; a policy survives being written and read; and a file that is only found takes away from
-the owner's policy and never adds. tests/test_policy_fuzz.py runs a part of it each time.
+the owner's policy and never adds. tests/policy/test_policy_fuzz.py runs a part of it each time.
 """
 
 from __future__ import annotations

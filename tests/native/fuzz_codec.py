@@ -291,7 +291,7 @@ def main() -> int:
                 "LD_PRELOAD": f"{library('libasan.so')} {library('libubsan.so')}",
                 # Python's own allocator would hide its objects from the sanitizer.
                 "PYTHONMALLOC": "malloc",
-                # Leaks are looked for in tests/test_codec.py: an interpreter never frees all.
+                # Leaks are looked for in tests/values/test_codec.py: an interpreter never frees all.
                 "ASAN_OPTIONS": "detect_leaks=0",
             },
             timeout=options.seconds + 120,

@@ -1,4 +1,5 @@
-// One jail, many threads: built with ThreadSanitizer by tests/test_native_threads.py.
+// One jail, many threads: built with ThreadSanitizer by
+// tests/jail/test_native_threads.py.
 //
 //   threads INIT PLAN
 //

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 import pytest
 from runtime_helpers import runtime
-from test_arrays import ASK, descriptors
+from values.test_arrays import ASK, descriptors
 
 from visruntime import _native
 from visruntime._worker import lending

@@ -14,7 +14,7 @@ from visruntime.policy import JailPolicy
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = (
     *("error", "plan", "policy", "policy_tree", "policy_plan", "posix_open", "posix_process"),
     *("posix_capture", "linux_bubblewrap", "linux_stream"),

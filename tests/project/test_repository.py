@@ -112,15 +112,22 @@ def test_ci_runs_the_readme_commands() -> None:
     ci = (ROOT / ".ci" / "run").read_text()
     contributing = (ROOT / "CONTRIBUTING.md").read_text()
     assert readme.commands()[1] == "uv run pytest"
-    parts = {}
-    for name in ("boundaries", "others"):
-        (words,) = re.findall(rf"^{name}=\((.*)\)$", ci, re.MULTILINE)
-        parts[name] = words.split()
-        command = rf"\{{ (as_ordinary )?uv run --frozen pytest -q \"\$\{{{name}\[@\]\}}\"; \}}$"
-        assert len(re.findall(command, ci, re.MULTILINE)) == 2
-    # What the one part runs, the other one leaves out, and nothing else.
-    assert parts["others"] == [f"--ignore={path}" for path in parts["boundaries"]]
-    assert all((ROOT / path).is_dir() for path in parts["boundaries"])
+    parts = {
+        name: words.split() for name, words in re.findall(r"^(\w+)=\(([^()]*)\)$", ci, re.MULTILINE)
+    }
+    started = re.findall(r'^start_part (\w+) "\$\{(\w+)\[@\]\}"$', ci, re.MULTILINE)
+    *named, last = [paths for _, paths in started]
+    folders = [path for name in named for path in parts[name]]
+    # What the last part leaves out is run by those before it, and nothing else is left out.
+    assert parts[last] == [f"--ignore={path}" for path in folders]
+    assert folders
+    assert all((ROOT / path).is_dir() for path in folders)
+    for command in ("{ uv run", "{ as_ordinary uv run"):
+        assert ci.count(f'{command} --frozen pytest -q "$@"; }}\n') == 1
+    for act in ("suite_as_ordinary", "suite"):
+        assert (
+            len(re.findall(rf' start "\$1 as uid .*" {act} "\$\{{@:2\}}"$', ci, re.MULTILINE)) == 1
+        )
     for script in ("scripts/check.sh", "scripts/test_native.sh"):
         assert re.search(rf"^\s*{re.escape(script)}$", ci, re.MULTILINE), script
         assert f"`{script}`" in contributing
@@ -139,7 +146,7 @@ def test_linters_are_pinned() -> None:
 def test_another_subject_is_not_taken_for_the_one_that_is_named() -> None:
     """Tests that are to judge what is shipped never run against the source tree instead."""
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "--co", "tests/test_layers.py"],
+        [sys.executable, "-m", "pytest", "-q", "--co", "tests/project/test_layers.py"],
         capture_output=True,
         text=True,
         check=False,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from interpreters import interpreter
 from tls_servers import BAD, KINDS, LEGACY, serve_kinds
 
 from visruntime._worker.tls import LENIENT_FOLDER
@@ -28,15 +29,6 @@ STRICT_BY_ITSELF = {"by_urllib", "by_urllib3", "by_requests", "by_httpx", "by_ai
 """Clients of tls_clients.py that ask for nothing: strict from Python 3.13 on."""
 PACKAGES = sysconfig.get_paths()["purelib"]
 """Where requests, httpx and the others are: their pure parts run in other versions too."""
-
-
-def interpreter(minor: int) -> str:
-    """Return a CPython 3.*minor* of this machine; skip the test where there is none."""
-    if sys.version_info[:2] == (3, minor):
-        return sys.executable
-    for path in sorted(Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/python3.{minor}")):
-        return str(path)
-    pytest.skip(f"no CPython 3.{minor} in ~/.pyenv/versions")
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from test_tls import interpreter
+from interpreters import interpreter
 from tls_servers import BAD, KINDS, LEGACY, PACKAGE, serve_kinds
 
 from visruntime.policy import JailPolicy

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "scripts" / "generate_seccomp.py"
 HEADER = ROOT / "native" / "visjail" / "seccomp_programs.h"
 PROBE = Path(__file__).with_name("seccomp_probe.py")

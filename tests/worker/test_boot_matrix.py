@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from interpreters import INTERPRETERS, copy_installation, make_venv, refuse_probe
 from packages_helpers import make_wheel, require_uv
-from test_environments import INTERPRETERS, copy_installation, make_venv, refuse_probe
 
 import visruntime as vr
 from visruntime._runtime.interpreter import jailed_interpreter

@@ -20,7 +20,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from test_tls import interpreter
+from interpreters import interpreter
 from tls_servers import BAD, LEGACY, Authority, _builder, serve, serve_kinds
 
 from visruntime import _tls_certificates as certificates

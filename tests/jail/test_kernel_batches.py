@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 import oracle
 import pytest
+from jail.test_kernel_decision import OWN_FOLDER, Case, contents, place, places
 from jail_helpers import PRELUDE, PYTHON, Jail, Limits, backends, errno, policy_of
-from test_kernel_decision import OWN_FOLDER, Case, contents, place, places
 
 from visruntime._jail import bubblewrap as _jail_bubblewrap
 from visruntime._jail.limits import hold, start_held

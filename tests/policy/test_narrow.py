@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
+import oracle
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-import oracle
-
 import visruntime as vr
 from visruntime.policy import KINDS
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 EXAMPLES = 2_000 if os.environ.get("VIS_FULL") else 200
 

@@ -33,7 +33,7 @@ from visruntime.jail import PIPE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 NATIVE = ROOT / "native" / "visjail"
 FLAGS = (
     *("-std=gnu11", "-D_GNU_SOURCE", "-Os", "-ffreestanding", "-fno-stack-protector"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from test_environments import INTERPRETERS
+from interpreters import INTERPRETERS
 
 import visruntime as vr
 from visruntime._runtime.reload import MOST_ENTRIES, reload_modules

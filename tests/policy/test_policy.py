@@ -13,9 +13,6 @@ from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-
 import visruntime as vr
 from visruntime.policy import MAX_RULES, MINIMAL_READ, PRIVATE_WRITE, PROTECTED_NAMES
 

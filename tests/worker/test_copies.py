@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from interpreters import INTERPRETERS
 from jail_helpers import backends
 from runtime_helpers import runtime
-from test_environments import INTERPRETERS
 
 from visruntime._worker import copy as _worker_copy
 from visruntime.errors import (

@@ -273,7 +273,7 @@ FREE = {
     "wait": "true or false of anything, as in CPython",
     "cancel_futures": "true or false of anything, as in CPython",
     "key": "any name of a start",
-    "data": "a table of a policy: tests/test_policy.py",
+    "data": "a table of a policy: tests/policy/test_policy.py",
 }
 """Arguments for which there is no wrong value here, with the reason."""
 ELSEWHERE = {

@@ -11,6 +11,7 @@ import pytest
 from runtime_helpers import runtime
 
 from visruntime import Timeouts
+from visruntime._callbacks.stack import stack_of
 from visruntime.errors import CommandTimeout, GuestError, ProtocolViolation, WorkerDied
 from visruntime.protocol import BUFFER, INPUT
 from visruntime.runtime import TrustedRuntime
@@ -362,3 +363,23 @@ def test_what_is_to_end_the_host_does_not_reach_the_guest(
     assert caught.value is raised
     # The worker went with it, and the next call has a fresh one.
     assert runtime.run("'kept' in globals()").value is False
+
+
+def test_the_stack_of_another_thread_is_as_in_tracebacks() -> None:
+    """It shows the source, the newest call last; a thread that has ended has none."""
+    begun, release = threading.Event(), threading.Event()
+
+    def innermost() -> None:
+        begun.set()
+        release.wait(30)
+
+    thread = threading.Thread(target=innermost)
+    thread.start()
+    begun.wait(30)
+    text = stack_of(thread.ident or 0)
+    release.set()
+    thread.join()
+    assert "in innermost\n    release.wait(30)\n" in text
+    assert text.index("in run") < text.index("in innermost") < text.index("in wait")
+    assert "test_the_stack_of_another" not in text
+    assert stack_of(thread.ident or 0) == ""

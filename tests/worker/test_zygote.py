@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from test_environments import INTERPRETERS
+from interpreters import INTERPRETERS
 
 from visruntime._runtime.events import Feed
 from visruntime._worker.copy import copy_worker

@@ -6,7 +6,7 @@ import collections
 from typing import Any
 
 import pytest
-from test_codec import V, head
+from values.test_codec import V, head
 
 from visruntime._native import decode, encode
 from visruntime.guest.values import Handle, Repr

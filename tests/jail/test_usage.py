@@ -8,8 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
+import jail_helpers
 import pytest
 from jail_helpers import PYTHON, Jail, JailPolicy, Limits, errno, inside, leaves, own_memory_cgroup
 
@@ -193,7 +193,7 @@ def test_a_killed_host_leaves_a_cgroup_for_the_next_to_remove() -> None:
         process = subprocess.Popen(
             [sys.executable, "-c", code],
             stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+            env={**os.environ, "PYTHONPATH": os.path.dirname(jail_helpers.__file__)},
         )
         assert process.stdout is not None
         assert process.stdout.readline() == b"open\n"

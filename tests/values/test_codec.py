@@ -733,7 +733,7 @@ def test_nothing_leaks() -> None:
 def test_fuzzing_under_sanitizers(tool: Callable[[str], str]) -> None:
     """A few seconds of damaged input find no memory error and no second form of a value."""
     tool("gcc")
-    script = Path(__file__).parent / "native" / "fuzz_codec.py"
+    script = Path(__file__).parents[1] / "native" / "fuzz_codec.py"
     done = subprocess.run(
         [sys.executable, str(script), "--seconds", "3"], capture_output=True, text=True, check=False
     )

@@ -10,6 +10,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+import jail_helpers
 import pytest
 from jail_helpers import (
     Egress,
@@ -147,7 +148,7 @@ time.sleep(60)
 
 def test_nothing_outlives_a_killed_host(backend: str) -> None:
     """When the host is killed, the jail and all in it must be gone after a second."""
-    text = HOST.format(tests=os.path.dirname(__file__), backend=backend)
+    text = HOST.format(tests=os.path.dirname(jail_helpers.__file__), backend=backend)
     with subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE) as host:
         try:
             assert host.stdout is not None
