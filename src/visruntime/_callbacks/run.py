@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 from _thread import allocate_lock
 from contextvars import ContextVar, copy_context
 from typing import TYPE_CHECKING, Any
+
+from visruntime._callbacks.stack import stack_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -241,9 +242,6 @@ class Call:
 
     def stack(self) -> str:
         """Where the function is now, as text; "" where that is not known."""
-        frame = sys._current_frames().get(self._thread or 0)
-        if frame is None or self.done:
+        if self._thread is None or self.done:
             return ""
-        import traceback
-
-        return "".join(traceback.format_stack(frame))
+        return stack_of(self._thread)

@@ -23,11 +23,11 @@ __all__ = ["import_ahead", "may_import_from"]
 NEEDED = """
     _decimal _strptime argparse ast asyncio bisect calendar codecs concurrent.futures.thread
     contextvars copy datetime decimal difflib encodings.ascii encodings.idna encodings.latin_1
-    encodings.unicode_escape encodings.utf_16 encodings.utf_8 fcntl fractions hashlib hmac
-    importlib.metadata inspect io json linecache locale numbers pathlib platform queue random re
-    resource secrets select selectors shlex shutil signal socket sqlite3 stat string struct
-    subprocess tempfile termios textwrap threading tokenize tomllib traceback tty uuid warnings
-    weakref zoneinfo
+    encodings.unicode_escape encodings.utf_16 encodings.utf_8 faulthandler fcntl fractions
+    hashlib hmac importlib.metadata inspect io json linecache locale numbers pathlib platform
+    queue random re resource secrets select selectors shlex shutil signal socket sqlite3 stat
+    string struct subprocess tempfile termios textwrap threading tokenize tomllib traceback tty
+    uuid warnings weakref zoneinfo
 """.split()
 """Of the standard library: what this package imports, and what that imports later on."""
 EXTRAS = ("cloudpickle", "anyio", "anyio._backends._asyncio")
