@@ -117,9 +117,12 @@ static void add_file(arguments *list, const char *mode, const char *option,
 
 static void add_copy(arguments *list, const char *path, const char *source) {
     char *text = malloc(FILE_MOST);
-    int file = open(source, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    ssize_t size = text && file >= 0 ? read(file, text, FILE_MOST) : -1;
-    if (size < 0) list->result = errno;
+    int file = open(source, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW);
+    struct stat status = {0};
+    bool is_public = file >= 0 && fstat(file, &status) == 0 && S_ISREG(status.st_mode) &&
+                     status.st_mode & S_IROTH;
+    ssize_t size = text && is_public ? read(file, text, FILE_MOST) : -1;
+    if (size < 0) list->result = file >= 0 && !is_public ? EACCES : errno;
     else if (size == FILE_MOST) list->result = EFBIG;
     else add_file(list, "0644", "--file", path, text, (size_t)size);
     if (file >= 0) close(file);

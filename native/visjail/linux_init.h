@@ -79,6 +79,7 @@ void vj_trees_close(vj_setup *setup);
 
 // Without following any link; and whether it is the object of the plan (0 or -ESTALE).
 long vj_open_no_links(int directory, const char *path);
+long vj_open_public_file(const char *path);
 long vj_same_object(int descriptor, uint64_t device, uint64_t inode);
 
 // Build the mounts and make them the root of this mount namespace.

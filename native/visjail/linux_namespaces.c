@@ -120,8 +120,7 @@ long vj_trees_open(vj_setup *setup, int id_mapped) {
         setup->failed_index = (int32_t)i;
         long tree;
         if (operations[i].kind == VJ_OPERATION_COPY) {
-            tree = sys(SYS_openat, AT_FDCWD, source_of(setup, &operations[i]),
-                       O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
+            tree = vj_open_public_file(source_of(setup, &operations[i]));
             if (tree < 0) vj_setup_fail(setup, VJ_STAGE_SOURCE, tree);
         } else {
             tree = open_tree_of(setup, &operations[i], id_mapped);

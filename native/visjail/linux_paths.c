@@ -61,3 +61,23 @@ long vj_same_object(int descriptor, uint64_t device, uint64_t inode) {
     uint64_t present = (uint64_t)status.stx_dev_major << 32 | status.stx_dev_minor;
     return device == present && status.stx_ino == inode ? 0 : -ESTALE;
 }
+
+// For the bytes of a file that everybody may read. A name can be exchanged at any time,
+// so what was opened must be what stands there without any link.
+long vj_open_public_file(const char *path) {
+    const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW;
+    struct statx status = {0};
+    VJ_AUTO_FD place = (int)vj_open_no_links(AT_FDCWD, path);
+    if (place < 0) return place;
+    long result = sys(SYS_statx, place, "", AT_EMPTY_PATH,
+                      STATX_TYPE | STATX_MODE | STATX_INO, &status);
+    if (result < 0) return result;
+    if (!S_ISREG(status.stx_mode) || !(status.stx_mode & S_IROTH)) return -EACCES;
+    long file = sys(SYS_openat, AT_FDCWD, path, flags, 0);
+    if (file < 0) return file;
+    uint64_t device = (uint64_t)status.stx_dev_major << 32 | status.stx_dev_minor;
+    result = vj_same_object((int)file, device, status.stx_ino);
+    if (result == 0) return file;
+    sys(SYS_close, file);
+    return result;
+}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import builtins
 import os
 import pickle
+import shutil
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +20,7 @@ from visruntime._jail.plan import make_plan
 from visruntime._policy.paths import MINIMAL_READ
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 
 @pytest.fixture
@@ -42,16 +44,19 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> Callable[[JailPolicy], bool]:
 
 
 @pytest.fixture
-def granted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
+def granted(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Path]]:
     """Pretend that a folder, a file, a link and a name to come belong to every minimal system."""
-    here = Path(os.path.realpath(tmp_path))
+    # Not in pytest's folder: a link to what not everybody may read would be left out.
+    here = Path(os.path.realpath(tempfile.mkdtemp()))
+    here.chmod(0o755)
     paths = {name: here / name for name in ("folder", "file", "link", "missing")}
     paths["folder"].mkdir()
     paths["file"].write_text("content")
     paths["link"].symlink_to("folder")
     entries = (*MINIMAL_READ, *map(str, paths.values()))
     monkeypatch.setattr("visruntime._policy.system_roots.MINIMAL_READ", entries)
-    return paths
+    yield paths
+    shutil.rmtree(here)
 
 
 def test_a_plan_is_made_once(planned: Callable[[JailPolicy], bool]) -> None:

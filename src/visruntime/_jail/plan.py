@@ -24,6 +24,7 @@ from visruntime._jail.mounts import (
     refuse_second_mounts,
     secrets_by_second_mounts,
 )
+from visruntime._jail.name_servers import name_servers
 from visruntime._jail.names import check_names, name_acts
 from visruntime._jail.owners import grouped, in_whose_name, strangers
 from visruntime._jail.ports import needs_ports, port_operations
@@ -170,6 +171,10 @@ def _make_plan(
     plan.written = written
     plan.home = _home(resolved, written) if plan.own_tmp else "/"
     plan.notes += [
+        f"system: {visible(path)} is left out: not everybody may read what the link leads to"
+        for path in (system_roots.left_out if system_roots else ())
+    ]
+    plan.notes += [
         f"inherit_env: {name} is not set on this host, so the guest does not have it"
         for name in policy.inherit_env
         if name not in os.environ
@@ -267,7 +272,7 @@ def _make_plan(
         extras=_bare_extras(plan.acts)
         if backend == "landlock"
         else [
-            *_extras(policy, resolved, resolver, plan.home, guest_id or os.geteuid()),
+            *_extras(policy, resolved, resolver, plan.home, guest_id or os.geteuid(), plan.notes),
             *_system_extras(system_roots, copied),
             *(("TRY", act[1:], "", ord(act[0])) for act in plan.acts),
             *port_operations(policy),
@@ -364,7 +369,9 @@ def _bare_system_rules(resolved: Sequence[Rule]) -> list[tuple[str, str, bool, b
 
 
 def _is_small_file(found: os.stat_result) -> bool:
-    return stat.S_ISREG(found.st_mode) and found.st_size <= MOST_COPIED_BYTES
+    """Tell whether it may be copied: what not everybody may read is shown as it is, with its mode."""
+    shown = stat.S_ISREG(found.st_mode) and found.st_mode & stat.S_IROTH
+    return bool(shown) and found.st_size <= MOST_COPIED_BYTES
 
 
 def _check_links(policy: JailPolicy, resolver: Resolver, write_grants: Sequence[str]) -> None:
@@ -657,7 +664,12 @@ def _system_extras(
 
 
 def _extras(
-    policy: JailPolicy, resolved: Sequence[Rule], resolver: Resolver, home: str, user: int
+    policy: JailPolicy,
+    resolved: Sequence[Rule],
+    resolver: Resolver,
+    home: str,
+    user: int,
+    notes: list[str],
 ) -> list[tuple[str, str, str, int]]:
     """Return the operations that follow from no rule, in order."""
     own = {rule.path for rule in resolved if rule.origin == "private"}
@@ -674,7 +686,7 @@ def _extras(
         return extras
     if policy.system == "minimal":
         extras.append(("DIRECTORY", "/etc", "", 0))
-        extras += _made_etc(policy, home, user)
+        extras += _made_etc(policy, home, user, notes)
     extras.append(("DIRECTORY", "/run", "", 0))
     extras += _grant_links(policy, resolver)
     return extras
@@ -685,15 +697,20 @@ def _bare_extras(acts: Sequence[str]) -> list[tuple[str, str, str, int]]:
     return [("DEVICES", "/dev", "", 0), *(("TRY", act[1:], "", ord(act[0])) for act in acts)]
 
 
-def _made_etc(policy: JailPolicy, home: str, user: int) -> list[tuple[str, str, str, int]]:
+def _made_etc(
+    policy: JailPolicy, home: str, user: int, notes: list[str]
+) -> list[tuple[str, str, str, int]]:
     extras = [
         ("SYMLINK", "/etc/mtab", "/proc/self/mounts", 0),
         ("SYMLINK", "/var/run", "/run", 0),
     ]
     for path, text in (*accounts(home, user), ("/etc/hosts", HOSTS)):
         extras.append(("FILE", path, text, 0))
-    if policy.egress.mode == "open" and os.path.isfile("/etc/resolv.conf"):
-        extras.append(("COPY", "/etc/resolv.conf", "/etc/resolv.conf", 0))
+    servers = name_servers() if policy.egress.mode == "open" else None
+    if servers is not None:
+        extras.append(("FILE", "/etc/resolv.conf", servers, 0))
+    elif policy.egress.mode == "open":
+        notes.append("system: /etc/resolv.conf is left out: the host has none that all may read")
     return extras
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
-from visruntime._policy.paths import MINIMAL_READ
+from visruntime._policy.paths import MINIMAL_READ, ancestors
 
 __all__ = ["SystemRoots"]
 
@@ -16,10 +16,11 @@ class SystemRoots:
     ``pairs`` has (path, real path) of each, ``links`` what those that are links say, and
     ``status`` what stands at the real paths. ``names`` are all in /etc, and ``looks`` what
     stood at each path that was tried; ``is_plain`` is false where more than that was
-    looked at to follow a link.
+    looked at to follow a link. ``left_out`` are links to what not everybody may read: who could
+    write in /etc once, such as a guest of root's, would choose what of root's is shown.
     """
 
-    __slots__ = ("is_plain", "links", "looks", "names", "pairs", "status")
+    __slots__ = ("is_plain", "left_out", "links", "looks", "names", "pairs", "status")
 
     def __init__(self) -> None:
         self.pairs: list[tuple[str, str]] = []
@@ -27,6 +28,7 @@ class SystemRoots:
         self.status: dict[str, os.stat_result] = {}
         self.looks: dict[str, os.stat_result | None] = {}
         self.is_plain = True
+        self.left_out: list[str] = []
         try:
             names = os.listdir("/etc")
         except OSError:
@@ -57,6 +59,11 @@ class SystemRoots:
             target = self._target(path)
             if target not in self.status:
                 self.status[target] = os.lstat(target)
+            if not target.startswith("/usr/") and not _is_public(target, self.status[target]):
+                del self.links[path]
+                self.left_out.append(path)
+                self.is_plain = False
+                return
         except OSError:
             target = os.path.realpath(path)  # it leads nowhere, and the rule with it
             self.is_plain = False
@@ -78,3 +85,9 @@ class SystemRoots:
         written = os.path.normpath(os.path.join(os.path.dirname(path), text))
         self.is_plain = self.is_plain and target == written
         return target
+
+
+def _is_public(path: str, found: os.stat_result) -> bool:
+    """Tell whether everybody may read what stands at real *path*, by all modes on the way."""
+    above = (os.stat(folder).st_mode for folder in ancestors(os.path.dirname(path)))
+    return bool(found.st_mode & stat.S_IROTH) and all(mode & stat.S_IXOTH for mode in above)
