@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from jail_helpers import Egress, Jail, JailPolicy, errno, inside, outside, policy_of
 
+from visruntime import PolicyUnsupported
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
     from typing import Any
 
 KINDS = {
@@ -182,3 +186,39 @@ answer(got)
     for system in ("minimal", "host"):
         with Jail(JailPolicy(system=system)) as jail:
             assert set(inside(jail, text)) <= {errno.ENOENT, errno.EACCES}
+
+
+@pytest.mark.parametrize(("folders", "opens"), [(1, True), (30, False)])
+def test_winding_paths_of_sockets_share_what_is_followed(
+    listening: Any, *, folders: int, opens: bool
+) -> None:
+    """Who binds sockets and winds their paths must not keep the next jail from opening for hours.
+
+    Of one folder the way is walked once; too many ways are refused by name.
+    """
+    top = Path(tempfile.mkdtemp(dir="/var/tmp")).resolve()  # a short name: an address has 107 bytes
+    try:
+        for number in range(30):
+            folder = top / f"d{number % folders}"
+            folder.mkdir(exist_ok=True)
+            listening(f"{folder}/{number}", socket.SOCK_STREAM)
+        (top / "e").mkdir()
+        for number in range(35):
+            (top / f"L{number}").symlink_to(
+                "./" + "e/../" * 700 + (f"L{number - 1}" if number else "e")
+            )
+        for number in range(folders):
+            (top / f"d{number}").rename(top / f"moved{number}")
+            (top / f"d{number}").symlink_to("L34")
+        policy = JailPolicy(read=[top])
+        if opens:
+            address = f"{top}/moved0/7"
+            assert outside(connect(address, socket.SOCK_STREAM)) == [0]
+            with Jail(policy) as jail:
+                assert inside(jail, connect(address, socket.SOCK_STREAM)) == [errno.EACCES]
+        else:
+            with pytest.raises(PolicyUnsupported, match="more names than are followed") as caught:
+                Jail(policy)
+            assert caught.value.field == "sockets"
+    finally:
+        shutil.rmtree(top)

@@ -20,7 +20,7 @@ from visruntime._jail.links import (
 from visruntime._jail.secrets import Secrets
 from visruntime._policy.decider import Decider
 from visruntime._policy.links import Resolver
-from visruntime._policy.paths import NOT_LOOKED_THROUGH, ancestors, is_within
+from visruntime._policy.paths import NOT_LOOKED_THROUGH, ancestors, is_within, visible
 from visruntime.errors import PolicyError, PolicyUnsupported
 
 TYPE_CHECKING = False
@@ -227,25 +227,41 @@ def bound_elsewhere(plain: Sequence[tuple[str, str]]) -> list[str]:
     except OSError:
         return []
     tops = {path for kind, path in plain if kind in ("read", "write")}
-    found = []
+    folders: dict[str, list[str]] = {}
     for line in lines:
         fields = line.split(None, 7)
-        if len(fields) != 8 or not fields[7].startswith(b"/"):
-            continue
-        path = os.fsdecode(fields[7])
-        if any(top in tops for top in ancestors(os.path.normpath(path))):
-            real = _within(path, tops)
-            if real and _is_socket(real):
-                found.append(real)
+        if len(fields) == 8 and fields[7].startswith(b"/"):
+            folder, _, name = os.fsdecode(fields[7]).rpartition("/")
+            folders.setdefault(folder or "/", []).append(name)
+    found = []
+    # One for all: whoever bound the sockets chose the words, and how many names they lead through.
+    with Resolver(within=tops) as resolver:
+        for folder, names in folders.items():
+            inside = any(top in tops for top in ancestors(os.path.normpath(folder)))
+            meant = names if inside else [name for name in names if f"{folder}/{name}" in tops]
+            real = _reached(resolver, folder) if meant else ""
+            paths = [os.path.join(real, name) for name in meant] if real else ()
+            found += [path for path in paths if _is_socket(path)]
     return sorted(found)
 
 
-def _within(path: str, tops: Iterable[str]) -> str:
-    """Return where *path* leads in *tops*; whoever bound a socket there chose the words."""
+def _reached(resolver: Resolver, folder: str) -> str:
+    """Return where *folder* leads; "" if out of the grants, in circles or too deep.
+
+    Raises:
+        PolicyUnsupported: the paths of the sockets so far led through too many names.
+    """
     try:
-        with Resolver(within=tops) as resolver:
-            return resolver(path)
+        return resolver(folder)
     except PolicyError:
+        if resolver.is_spent:
+            raise PolicyUnsupported(
+                f"sockets: {visible(folder)} and other paths that programs of this machine have "
+                "bound sockets to lead by links through more names than are followed; see "
+                "/proc/net/unix, and end those programs",
+                field="sockets",
+                value=folder,
+            ) from None
         return ""
 
 

@@ -149,6 +149,11 @@ class Resolver:
         self.reals[path] = real
         return real
 
+    @property
+    def is_spent(self) -> bool:
+        """Whether the names behind links of guests were more than it looks up."""
+        return self._steps_left < 0
+
     def _back_to(self, depth: int) -> None:
         while len(self._walked) > depth:
             os.close(self._walked.pop()[1])
