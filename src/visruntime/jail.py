@@ -40,8 +40,7 @@ from visruntime._jail.streams import Streams
 from visruntime._jail.usage import Meter
 from visruntime._jail.violations import Explainer, bounded, guessed, of_output
 from visruntime._policy.environment_names import check_env
-from visruntime._policy.links import real_path
-from visruntime._policy.paths import escape, is_within
+from visruntime._policy.paths import is_within
 from visruntime._policy.patterns import plain_paths
 from visruntime._policy.values import Secret
 from visruntime.errors import (
@@ -404,53 +403,32 @@ class Jail(JailFiles):
 
     def _start_error(self, error: _native.NativeError, request: Mapping[str, Any]) -> Exception:
         name = os.fsdecode(request["arguments"][0])
+        folder = os.fsdecode(request["directory"])
         if error.stage == "execute":
+            from visruntime._jail.start_hints import StartHints
+
+            hints = StartHints(self._host_rules)
             refusal: CommandNotFound | CommandNotExecutable
             if error.errno in NOT_FOUND:
-                refusal = CommandNotFound(f"{name}: not found in the jail{self._hint(name)}")
+                hint = hints.of_missing(name, folder)
+                refusal = CommandNotFound(f"{name}: not found in the jail{hint}")
             else:
-                text = f"{name}: {os.strerror(error.errno)} in the jail{self._refused(name)}"
+                hint = hints.of_refused(name, folder)
+                text = f"{name}: {os.strerror(error.errno)} in the jail{hint}"
                 refusal = CommandNotExecutable(text)
             refusal.errno = error.errno
             return refusal
         if error.stage == "working directory":
-            path = os.fsdecode(request["directory"])
-            fix = "there is no such folder here either"
-            if os.path.isdir(path):
-                fix = "grant it by read= or write= (--read, --write)"
+            from visruntime._jail.start_hints import StartHints
+
+            fix = StartHints(self._host_rules).of_directory(folder)
             return PathDenied(
-                f"cwd: {path}: {os.strerror(error.errno)} in the jail; {fix}", path=path
+                f"cwd: {folder}: {os.strerror(error.errno)} in the jail; {fix}", path=folder
             )
         if error.status == "closed":
             self.close()
             return JailClosed("the jail has ended")
         return CommandError(f"{name}: cannot be started: {error} ({error.stage})")
-
-    def _hint(self, name: str) -> str:
-        """Say why a program that exists on the host is not there for the guest."""
-        import shlex
-        import shutil
-
-        host = name if "/" in name else shutil.which(name)
-        if host is None or not os.path.exists(host):
-            return ""
-        real = real_path(host)
-        if not _native.decide(self._host_rules, "exec", real)[0]:
-            folder = escape(os.path.dirname(real))
-            return (
-                f"; the host has it, grant it by read=[{folder!r}] (--read {shlex.quote(folder)})"
-            )
-        return "; it is there, but the interpreter or loader that it names is not"
-
-    def _refused(self, name: str) -> str:
-        """Say whether it is the policy that keeps a program from being executed."""
-        import shutil
-
-        host = name if "/" in name else shutil.which(name)
-        real = host and real_path(os.path.abspath(host))
-        if not real or _native.decide(self._host_rules, "exec", real)[0]:
-            return ""
-        return f"; the policy lets the guest not execute {real}"
 
     def _environment(self, extra: Mapping[str, str | Secret] | None, *, pty: bool) -> list[bytes]:
         if not pty and not extra:

@@ -20,7 +20,7 @@ import pytest
 from jail_helpers import Jail, JailPolicy, errno, inside, is_root, outside
 
 from visruntime._policy.links import Resolver
-from visruntime.errors import PolicyError
+from visruntime.errors import CommandNotFound, PathDenied, PolicyError
 from visruntime.policy import PROTECTED_NAMES
 
 if TYPE_CHECKING:
@@ -486,3 +486,34 @@ def test_a_program_file_is_cheap_to_refuse(work: Path) -> None:
         with pytest.raises(ValueError, match=reason):
             Program(str(work / "python"))
         assert time.monotonic() - started < 2
+
+
+def test_no_hint_follows_a_planted_link(work: Path, outside_file: Path) -> None:
+    """A program or folder that does not start must not have the host advise what a guest chose."""
+    outside_file.chmod(0o755)
+    with Jail(JailPolicy(write=[work])) as jail:
+        made = f"ln -s {outside_file} {work}/tool; ln -s {outside_file.parent} {work}/there"
+        assert jail.run(["sh", "-c", made]).exit_code == 0
+        with pytest.raises(CommandNotFound) as missing:
+            jail.run([f"{work}/tool"])
+        with pytest.raises(PathDenied) as denied:
+            jail.run(["true"], cwd=f"{work}/there")
+        with pytest.raises(CommandNotFound, match=r"grant it by read=") as hinted:
+            jail.run([str(outside_file)])
+    assert str(missing.value) == f"{work}/tool: not found in the jail"
+    assert "leads to no folder in the grants" in str(denied.value)
+    for refusal in (missing, denied):
+        assert str(outside_file.parent) not in str(refusal.value).replace(str(work), "")
+    assert str(outside_file.parent) in str(hinted.value)
+
+
+def test_a_host_whose_folder_is_gone_is_told_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A deleted current folder must not turn a missing program into another error."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with Jail(JailPolicy(system="none")) as jail, pytest.raises(CommandNotFound, match="grant it"):
+        jail.run(["sh"])

@@ -194,6 +194,16 @@ def test_folders(jail: Jail, workspace: Path) -> None:
         jail.remove(workspace / "nothing")
 
 
+def test_many_short_names_count_with_what_they_take(jail: Jail, workspace: Path) -> None:
+    """A guest that makes many names must not take the host many times *max_bytes* of memory."""
+    (workspace / "d").mkdir()
+    for number in range(1000):
+        (workspace / "d" / f"{number}").touch()
+    with pytest.raises(OutputLimitExceeded, match="so many names"):
+        jail.list_dir(workspace / "d", max_bytes=60_000)
+    assert len(jail.list_dir(workspace / "d", max_bytes=70_000)) == 1000
+
+
 def test_what_is_there_and_what_it_is(jail: Jail, workspace: Path) -> None:
     """exists() and stat() must tell what the jail sees, not what the host has."""
     os.utime(workspace / "kept", ns=(1_500_000_000, 1_500_000_000))
@@ -385,10 +395,12 @@ def test_list_dir_drops_no_name(jail: Jail, workspace: Path) -> None:
     wanted = sorted("n" * 200 + str(i) for i in range(300))
     size = sum(len(name) + 1 for name in wanted)
     assert jail.list_dir(workspace) == wanted
-    assert jail.list_dir(workspace, max_bytes=size) == wanted
-    with pytest.raises(OutputLimitExceeded, match=f"longer than {size - 1} bytes") as caught:
-        jail.list_dir(workspace, max_bytes=size - 1)
-    assert (caught.value.kind, caught.value.limit) == ("max_bytes", size - 1)
+    most = size + 64 * len(wanted)
+    assert jail.list_dir(workspace, max_bytes=most) == wanted
+    for limit, text in ((most - 1, "so many names"), (size - 1, f"longer than {size - 1} bytes")):
+        with pytest.raises(OutputLimitExceeded, match=text) as caught:
+            jail.list_dir(workspace, max_bytes=limit)
+        assert (caught.value.kind, caught.value.limit) == ("max_bytes", limit)
 
 
 def test_listing_stops_at_its_limit(jail: Jail, workspace: Path) -> None:

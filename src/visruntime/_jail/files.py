@@ -31,6 +31,8 @@ __all__ = ["FileStatus", "JailFiles"]
 DENIED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ELOOP, errno.EXDEV)
 STATUS = struct.Struct("=QqII")
 DEFAULT_MAX_BYTES = 64 << 20
+NAME_BYTES = 64
+"""What a string takes besides its text, and its place in a list: more than most names."""
 FILE_TIMEOUT_SECONDS = 60.0
 """How long one operation may take: a guest's file system may be one that never answers."""
 
@@ -151,11 +153,22 @@ class JailFiles:
     ) -> list[str]:
         """Return the names in a folder, sorted.
 
+        Args:
+            path: the folder, in the jail.
+            max_bytes: of memory for the names; each counts with 64 bytes more than it has.
+
         Raises:
-            OutputLimitExceeded: the names are longer than *max_bytes* together.
+            OutputLimitExceeded: the names take more than *max_bytes* together.
         """
         check_whole(max_bytes, "max_bytes", 2)
         names = self._do("LIST", path, limit=max_bytes)
+        if len(names) + NAME_BYTES * names.count(0) > max_bytes:
+            raise OutputLimitExceeded(
+                f"{os.fspath(path)} has so many names that they take more than {max_bytes} bytes "
+                "of memory; raise max_bytes=",
+                kind="max_bytes",
+                limit=max_bytes,
+            )
         return sorted(os.fsdecode(name) for name in names.split(b"\0") if name)
 
     def make_dir(self, path: str | os.PathLike[str]) -> None:

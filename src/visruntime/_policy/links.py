@@ -71,7 +71,7 @@ def real_path(path: str) -> str:
 
     What cannot be followed is returned as it is written.
     """
-    whole = os.path.join(os.getcwd(), path)
+    whole = path if path.startswith("/") else os.path.join(os.getcwd(), path)
     try:
         with Resolver() as resolver:
             return resolver(whole)
