@@ -25,6 +25,7 @@ from visruntime._arguments import (
     check_texts,
     check_word,
 )
+from visruntime._host.files import names_in
 from visruntime._packages.build import Build, Sources
 from visruntime._packages.request import (
     PACKAGE,
@@ -273,7 +274,7 @@ class Environment:
         for path in self._request.paths:
             # The name is a guest's claim: it is compared with a listing, never used as a path.
             try:
-                beside = os.listdir(path)
+                beside = names_in(path)
             except OSError:
                 continue
             if module in beside or f"{module}.py" in beside:

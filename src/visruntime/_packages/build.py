@@ -193,10 +193,11 @@ class Build:
         A wheel can bring ``.pth`` files, a sitecustomize and even another ``bin/python``: all
         that starts with the environment is for workers, whose policy is another one.
         """
-        from visruntime.guest import bytecode
+        from visruntime import guest
 
         self._progress(f"compiling the packages of {self._request.label}")
-        with open(bytecode.__file__, encoding="utf-8") as file:
+        # Read and not imported: the host has no use for what it imports.
+        with open(os.path.join(os.path.dirname(guest.__file__), "bytecode.py")) as file:
             source = file.read()
         modules = os.path.join(self._folder, "venv", "lib")
         processes = min(len(os.sched_getaffinity(0)), MOST_COMPILERS)
