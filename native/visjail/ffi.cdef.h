@@ -219,6 +219,9 @@ typedef struct {
 typedef struct {
     ...;
 } vj_link;
+typedef struct vj_tree vj_tree;
+vj_tree *vj_tree_new(const vj_rule *rules, size_t count);
+void vj_tree_delete(vj_tree *tree);
 typedef struct {
     const char *directory;
     uint64_t most_entries;
@@ -228,8 +231,7 @@ typedef struct {
     const char *secrets;
     uint64_t secrets_size;
     uint64_t most_links;
-    const vj_rule *rules;
-    uint64_t rule_count;
+    const struct vj_tree *rules;
     const vj_file_id *wanted;
     uint64_t wanted_count;
     uint32_t first_folder;

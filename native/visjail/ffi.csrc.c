@@ -3,5 +3,6 @@
 #include "message.h"
 #include "pattern.h"
 #include "policy.h"
+#include "policy_tree.h"
 #include "secret_names.h"
 #include "visjail.h"

@@ -101,6 +101,20 @@ bool vj_tree_build(vj_tree *tree, const vj_rule *rules, size_t count) {
     return true;
 }
 
+vj_tree *vj_tree_new(const vj_rule *rules, size_t count) {
+    vj_tree *tree = calloc(1, sizeof *tree);
+    if (tree && !vj_tree_build(tree, rules, count)) {
+        free(tree);
+        return NULL;
+    }
+    return tree;
+}
+
+void vj_tree_delete(vj_tree *tree) {
+    if (tree) vj_tree_free(tree);
+    free(tree);
+}
+
 // What comes last before a path in the order of the tree shares all nodes above it.
 const vj_node *vj_tree_nearest(const vj_tree *tree, const char *path) {
     size_t low = 0;

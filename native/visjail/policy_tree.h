@@ -31,7 +31,7 @@ typedef struct vj_node {
     struct vj_node *parent; // nearest node above
 } vj_node;
 
-typedef struct {
+typedef struct vj_tree {
     vj_node *nodes; // one per path, parents first
     size_t count;
 } vj_tree;
@@ -39,6 +39,10 @@ typedef struct {
 // False without memory. The rules must live as long as the tree.
 bool vj_tree_build(vj_tree *tree, const vj_rule *rules, size_t count);
 void vj_tree_free(vj_tree *tree);
+
+// The same by address, for those who do not see what is in it. NULL without memory.
+vj_tree *vj_tree_new(const vj_rule *rules, size_t count);
+void vj_tree_delete(vj_tree *tree);
 
 // The deepest node that is at `path` or above it, or NULL.
 const vj_node *vj_tree_nearest(const vj_tree *tree, const char *path);

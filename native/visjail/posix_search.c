@@ -47,7 +47,6 @@ typedef struct {
     uint64_t links_left;
     uint64_t names_left; // of files that were asked for
     const vj_search_request *request;
-    vj_tree tree;
     size_t installed; // length of the path of the folder of installed code around, or 0
     uint32_t folder;  // its number, once it has one
     uint32_t next_folder;
@@ -133,7 +132,7 @@ static vj_status remember_link(search *state, const struct stat *status, size_t 
         if (remembered != VJ_OK) return remembered;
     }
     if (!(state->files & VJ_SEARCH_LINKS)) return VJ_OK;
-    const vj_node *rule = vj_tree_nearest(&state->tree, state->path);
+    const vj_node *rule = vj_tree_nearest(request->rules, state->path);
     const vj_node *grant = rule;
     while (grant && !grant->grant) grant = grant->parent;
     // What a place of the jail's own covers is out of sight under this name.
@@ -424,8 +423,6 @@ vj_status vj_search(const vj_search_request *request, vj_search_result *result,
     vj_status status = refuse(state, ENAMETOOLONG, "the path is too long");
     if (misses_proc(state)) {
         status = refuse(state, 0, "without /proc no capabilities can be looked for");
-    } else if (!vj_tree_build(&state->tree, request->rules, request->rule_count)) {
-        status = vj_fail(error, VJ_NO_MEMORY, VJ_STAGE_HOST, ENOMEM, "out of memory");
     } else if (length < sizeof state->path) {
         memcpy(state->path, request->directory, length + 1);
         status = visit_top(state, request->directory, length);
@@ -439,7 +436,6 @@ vj_status vj_search(const vj_search_request *request, vj_search_result *result,
         free(state->found);
         free(state->links);
     }
-    vj_tree_free(&state->tree);
     free(state);
     return status;
 }

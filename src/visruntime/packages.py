@@ -25,6 +25,7 @@ from visruntime._arguments import (
     check_texts,
     check_word,
 )
+from visruntime._host.files import names_in
 from visruntime._packages.build import Build, Sources
 from visruntime._packages.request import (
     PACKAGE,
@@ -110,8 +111,9 @@ class Environment:
         hashes: ``"required"``: each requirement must come with one. ``"resolve"``: where some do
             not, take those that the wheelhouse or index gives for what it resolves to; they are
             kept with the environment, which never changes afterwards.
-        wheels_only: refuse packages that have no wheel. Others run code of their own to be built,
-            in the jail of the build, which has the network if there is an *index*.
+        wheels_only: refuse packages that have no wheel, so that no package's code runs in a build.
+            Others run code of their own to be built, in the jail in which uv runs: with the network
+            and the index's password if there is an *index*.
         uv: the program; the first that is found by default.
         timeout: seconds that the build may take.
         limits: of the jail of the build, instead of those that it has: half of the machine's memory
@@ -272,7 +274,7 @@ class Environment:
         for path in self._request.paths:
             # The name is a guest's claim: it is compared with a listing, never used as a path.
             try:
-                beside = os.listdir(path)
+                beside = names_in(path)
             except OSError:
                 continue
             if module in beside or f"{module}.py" in beside:

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any, Literal, NoReturn
 
+    from visruntime._policy.pattern_names import Walked
     from visruntime._policy.patterns import Pattern
 
 __all__ = [
@@ -204,7 +205,7 @@ class JailPolicy(Unsaid):
         given = (read, write, deny, deny_read, deny_write, deny_exec)
         rules, patterns = _check_rules(dict(zip(KINDS, given, strict=True)))
         self._set(files=(), found=frozenset(), patterns=patterns, plans={}, **rules)
-        self._set(owners=MappingProxyType({}))
+        self._set(owners=MappingProxyType({}), walked=None)
         for field, paths in (("reveal", reveal), ("caches", caches)):
             self._set(**{field: _check_paths(field, paths, MAX_NAMES)})
         self._set(sockets=_check_sockets("sockets", sockets))
@@ -307,7 +308,7 @@ class JailPolicy(Unsaid):
         """
         _check_known(changes)
         policy = JailPolicy(**(self._named() | changes))
-        policy._set(files=self.files, found=self.found, owners=self.owners)
+        policy._set(files=self.files, found=self.found, owners=self.owners, walked=self.walked)
         return policy
 
     def narrow(self, other: JailPolicy) -> JailPolicy:
@@ -398,6 +399,10 @@ class JailPolicy(Unsaid):
         """
         return self._assemble(resolve=True)
 
+    def _seen_rules(self) -> tuple[Rule, ...]:
+        """Return `resolved_rules` for a question: as the command has seen them, where it has."""
+        return self.resolved_rules() if self.walked is None else self.walked.rules_of(self)
+
     def _assemble(
         self,
         *,
@@ -405,6 +410,7 @@ class JailPolicy(Unsaid):
         minimal: Sequence[tuple[str, str]] | None = None,
         real: Callable[[str], str] = real_path,
         implicit: Sequence[str] = (),
+        walked: Walked | None = None,
     ) -> tuple[Rule, ...]:
         rules = []
         patterns = []
@@ -428,7 +434,7 @@ class JailPolicy(Unsaid):
             minimal = SystemRoots().pairs
         if patterns:
             unasked = [*implicit, *(target for _, target in minimal or ())]
-            rules += self._expand(patterns, rules, real, unasked)
+            rules += self._expand(patterns, rules, real, unasked, walked)
         granted = {rule.path for rule in rules if rule.kind in ("read", "write")}
         if self.system == "host":
             rules.append(Rule(kind="read", path="/", origin="system"))
@@ -461,10 +467,12 @@ class JailPolicy(Unsaid):
         rules: Sequence[Rule],
         real: Callable[[str], str],
         unasked: Iterable[str],
+        walked: Walked | None,
     ) -> list[Rule]:
         """Return the rules on what *patterns* name: (kind, origin, path, pattern) each.
 
-        *rules* are those without patterns, and *unasked* what is granted by no field.
+        *rules* are those without patterns, *unasked* what is granted by no field, and *walked*
+        what was found before, if that will do.
         """
         tops = {path: real(pattern.fixed) for _, _, path, pattern in patterns}
         begun = [tops[path] for kind, _, path, _ in patterns if kind in ("read", "write")]
@@ -481,7 +489,7 @@ class JailPolicy(Unsaid):
             for kind, origin, path, pattern in patterns
             if kind in ("read", "write", "deny", "deny_read")
         ]
-        look_for(sought, grants)
+        look_for(sought, grants, walked)
         taken = [one for one in sought if one.kind in ("deny", "deny_read")]
         found = [
             Rule(kind=one.kind, path=name, origin=one.field)

@@ -252,9 +252,10 @@ open(os.path.join(work(), "venv", "share", "found"), "w").write(repr(found))
 """
         requirement = f"runs==1.0 {make_source(wheels, 'runs', '1.0', attack)}"
         direct = requirement.replace("==1.0", f" @ file://{wheels}/runs-1.0.tar.gz")
-        for refused in (requirement, direct):
-            with pytest.raises(vr.EnvironmentNotBuilt, match="--allow-builds"):
-                vr.Environment.from_requirements([refused], wheelhouse=wheels).build()
+        with pytest.raises(vr.EnvironmentNotBuilt, match="--allow-builds"):
+            vr.Environment.from_requirements([requirement], wheelhouse=wheels).build()
+        with pytest.raises(vr.PolicyError, match="no address of a server"):
+            vr.Environment.from_requirements([direct], wheelhouse=wheels)
         assert left_behind(cache) == []
         built = vr.Environment.from_requirements(
             [requirement], wheelhouse=wheels, wheels_only=False

@@ -47,8 +47,10 @@ def requirements(*lines: str) -> tuple[list[str], bool | None]:
 
 def test_requirements_are_joined_and_comments_dropped() -> None:
     """A line that goes on is one requirement, and no comment is taken for one."""
-    found, hashed = requirements("# all", "", "a==1 \\", f"    {HASH}", "b  # why", "c @ x#egg=c")
-    assert found == [f"a==1 {HASH}", "b", "c @ x#egg=c"]
+    found, hashed = requirements(
+        "# all", "", "a==1 \\", f"    {HASH}", "b  # why", "c @ https://x.test/c#egg=c"
+    )
+    assert found == [f"a==1 {HASH}", "b", "c @ https://x.test/c#egg=c"]
     assert hashed is False
     assert requirements(f"a==1 {HASH}", f"b==2 {HASH}")[1] is True
     assert requirements() == ([], True)

@@ -15,7 +15,14 @@ from visruntime._policy.links import Resolver, untrusted_link
 from visruntime._policy.paths import visible
 from visruntime._policy.planted import is_planted
 
-__all__ = ["open_passed", "open_regular", "open_without_links", "refuse_planted"]
+__all__ = [
+    "is_folder",
+    "names_in",
+    "open_passed",
+    "open_regular",
+    "open_without_links",
+    "refuse_planted",
+]
 
 PASSED = ("/dev/fd/", "/proc/self/fd/")
 """Where the descriptors of this process have names."""
@@ -81,24 +88,56 @@ def open_without_links(path: str | os.PathLike[str], flags: int, mode: int = 0o6
         OSError: as `open_regular`; ELOOP for every link.
     """
     name = os.fspath(path)
-    # Without links, the text alone says what `..` means; a guest cannot move it.
-    *folders, last = os.path.abspath(name).strip("/").split("/")
-    folder = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        for part in folders:
-            following = _step(part, os.O_PATH | os.O_DIRECTORY, folder, name)
-            os.close(folder)
-            folder = following
-        flags |= os.O_NONBLOCK | os.O_NOCTTY
-        descriptor = _step(last or ".", flags, folder, name, mode)
-    finally:
-        os.close(folder)
+    descriptor = _walk(name, flags | os.O_NONBLOCK | os.O_NOCTTY, mode)
     kind = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(kind):
         os.close(descriptor)
         number = errno.EISDIR if stat.S_ISDIR(kind) else errno.EINVAL
         raise OSError(number, "is no regular file", name)
     return descriptor
+
+
+def is_folder(path: str) -> bool:
+    """Whether absolute *path* is a folder, looked up without following any link.
+
+    Raises:
+        OSError: ELOOP, where it is a link or one is on the way.
+    """
+    try:
+        os.close(_walk(path, os.O_PATH | os.O_DIRECTORY))
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise
+        return False
+    return True
+
+
+def names_in(folder: str) -> list[str]:
+    """Return the names in the folder at absolute path *folder*; no link on the way is followed.
+
+    Raises:
+        OSError: as `os.listdir`; ELOOP for every link.
+    """
+    descriptor = _walk(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        return os.listdir(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _walk(path: str, flags: int, mode: int = 0o644) -> int:
+    """Open *path* by one folder after the other, so that no link is followed anywhere."""
+    # Without links, the text alone says what `..` means; a guest cannot move it.
+    *folders, last = os.path.abspath(path).strip("/").split("/")
+    folder = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in folders:
+            following = _step(part, os.O_PATH | os.O_DIRECTORY, folder, path)
+            os.close(folder)
+            folder = following
+        return _step(last or ".", flags, folder, path, mode)
+    finally:
+        os.close(folder)
 
 
 def _step(part: str, flags: int, folder: int, name: str, mode: int = 0o644) -> int:

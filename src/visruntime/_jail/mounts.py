@@ -10,7 +10,7 @@ import os
 import re
 
 from visruntime._policy.decider import Decider
-from visruntime._policy.paths import is_within
+from visruntime._policy.paths import Trees, is_within
 from visruntime.errors import PolicyUnsupported
 
 TYPE_CHECKING = False
@@ -285,10 +285,11 @@ def refuse_second_mounts(
     writable = [rule.path for rule in written if rule.kind == "write"]
     if not writable:
         return
+    trees = Trees(writable)
     constant = [
         (rule.origin, "write", rule.path)
         for rule in written
-        if rule.kind == "read" and any(is_within(rule.path, top) for top in writable)
+        if rule.kind == "read" and trees.top_of(rule.path) is not None
     ]
     constant += [("protected", "write", path) for path in protected]
     refuse_aliases(constant, [rule[:2] for rule in rules if not rule[2]], aliases)

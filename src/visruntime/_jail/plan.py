@@ -42,7 +42,7 @@ from visruntime._jail.sockets import check_broker, resolve_sockets, socket_tier
 from visruntime._jail.spellings import Spellings
 from visruntime._policy.decider import Decider
 from visruntime._policy.links import Resolver, check_links, real_path
-from visruntime._policy.paths import HOME, MINIMAL_DENY, ancestors, is_within, visible
+from visruntime._policy.paths import HOME, MINIMAL_DENY, Trees, ancestors, is_within, visible
 from visruntime._policy.system_roots import SystemRoots
 from visruntime._policy.unsupported import unsupported
 from visruntime._policy.wall import Wall, find_wall
@@ -416,13 +416,13 @@ def _mount_rules(
 def _check_spellings(plan: JailPlan, written: Sequence[Rule], spellings: Spellings) -> None:
     """Refuse what has a name that no mask would cover; mask what shows earlier versions."""
     grants = [rule.path for rule in written if rule.kind in ("read", "write")]
-    writable = [rule.path for rule in written if rule.kind == "write"]
+    writable = Trees(rule.path for rule in written if rule.kind == "write")
     covered = [
         *((rule.origin, rule.path) for rule in written if rule.kind.startswith("deny")),
         *(
             (rule.origin, rule.path)
             for rule in written
-            if rule.kind == "read" and any(is_within(rule.path, top) for top in writable)
+            if rule.kind == "read" and writable.top_of(rule.path) is not None
         ),
         *(("protected", path) for path in plan.protected),
         *(("masked", path) for path, _ in plan.masked),

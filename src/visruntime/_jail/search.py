@@ -20,7 +20,7 @@ from visruntime._jail.links import (
 from visruntime._jail.secrets import Secrets
 from visruntime._policy.decider import Decider
 from visruntime._policy.links import Resolver
-from visruntime._policy.paths import NOT_LOOKED_THROUGH, ancestors, is_within, visible
+from visruntime._policy.paths import NOT_LOOKED_THROUGH, Trees, ancestors, visible
 from visruntime.errors import PolicyError, PolicyUnsupported
 
 TYPE_CHECKING = False
@@ -109,8 +109,9 @@ def look_through(
         walk.through(place, secrets.names_in(place))
     for path in [path for kind, path in walk.found if kind == "k"]:
         secrets.found(path)
+    shown = set(places)
     for place in sorted({*places, *secrets.revealed_folders()}):
-        walk.through(place, secrets.names_in(place) if place in places else b"")
+        walk.through(place, secrets.names_in(place) if place in shown else b"")
 
     def seen(paths: Iterable[str]) -> list[str]:
         # What a place of the jail's own covers is out of sight under that name.
@@ -136,17 +137,18 @@ def look_through(
 class _Walk:
     """What was found in places that lie side by side; none is looked through twice."""
 
-    __slots__ = ("_grants", "_tops", "found", "names")
+    __slots__ = ("_grants", "_tops", "_trees", "found", "names")
 
     def __init__(self, grants: Sequence[str], names: _native.Names | None) -> None:
-        self._grants = grants
-        self._tops: list[str] = []
+        self._grants = Trees(grants)
+        self._tops: dict[str, None] = {}
+        self._trees = Trees()
         self.found: dict[tuple[str, str], None] = {}
         self.names = names
 
     def through(self, place: str, secrets: bytes) -> None:
         """Look through *place*, unless a folder above it was, and it with it."""
-        if any(is_within(place, top) for top in self._tops):
+        if self._trees.top_of(place) is not None:
             left_out = any(
                 kind in ("k", "u") and (kind, top) in self.found
                 for top in ancestors(place)
@@ -154,8 +156,9 @@ class _Walk:
             )
             if not left_out or place in self._tops:
                 return
-        self._tops.append(place)
-        writable = any(is_within(one, place) or is_within(place, one) for one in self._grants)
+        self._tops[place] = None
+        self._trees.add(place)
+        writable = self._grants.touch(place)
         self.found |= dict.fromkeys(
             _search(
                 place,

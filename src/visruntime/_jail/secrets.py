@@ -7,7 +7,7 @@ import stat
 
 from visruntime._native import file_id
 from visruntime._policy.links import LeadsOut, LinkLoop, Resolver
-from visruntime._policy.paths import ancestors, is_within, visible
+from visruntime._policy.paths import Trees, ancestors, visible
 from visruntime._policy.secret_names import hidden_at, table
 from visruntime.errors import PolicyError, PolicyUnsupported
 
@@ -96,11 +96,12 @@ class Secrets:
                 if shown(name) and name not in self._reveal:
                     hidden.setdefault(name, f"{reason}; a second name of {target}")
         reopened = []
+        found = Trees(self._found)
         for index, path in enumerate(self._reveal):
-            inside = any(path != top and is_within(path, top) for top in hidden)
+            inside = any(step in hidden for step in ancestors(path) if step != path)
             if inside and os.path.lexists(path) and every("read", path)[0]:
                 reopened.append(("write" if every("write", path)[0] else "read", path))
-            elif not self._lifted_something(path):
+            elif not (found.touch(path) or hidden_at(self._names, path, ()) is not None):
                 self.notes.append(f"reveal[{index}]: nothing is hidden at {path}")
         return sorted(hidden.items()), reopened
 
@@ -146,10 +147,6 @@ class Secrets:
             return "" if target in self._reveal else by_name[1]
         # Asked of the secret itself, so that a path inside of it does not lift all of it.
         return (hidden_at(self._names, path, self._reveal, folder=folder) or ("", ""))[1]
-
-    def _lifted_something(self, path: str) -> bool:
-        around = any(is_within(path, found) or is_within(found, path) for found in self._found)
-        return around or hidden_at(self._names, path, ()) is not None
 
 
 def _other_names(path: str, files: dict[tuple[int, int], list[str]]) -> list[str]:

@@ -12,7 +12,7 @@ import os
 import struct
 
 from visruntime._jail.mounts import by_point, mount_of
-from visruntime._policy.paths import ancestors, is_within, visible
+from visruntime._policy.paths import Trees, ancestors, is_within, visible
 from visruntime.errors import PolicyUnsupported
 
 TYPE_CHECKING = False
@@ -70,8 +70,9 @@ class Spellings:
         Raises:
             PolicyUnsupported: naming both.
         """
+        trees = Trees(grants)
         for field, path in covered:
-            for step in _inside(path, grants):
+            for step in _inside(path, trees):
                 other = self._other_spelling(step)
                 if other:
                     raise PolicyUnsupported(
@@ -97,8 +98,9 @@ class Spellings:
         earlier versions hold nothing that is covered either.
         """
         asked: dict[str, None] = dict.fromkeys(grants)
+        trees = Trees(grants)
         for path in covered:
-            asked |= dict.fromkeys(map(os.path.dirname, _inside(path, grants)))
+            asked |= dict.fromkeys(map(os.path.dirname, _inside(path, trees)))
         found = []
         for folder in asked:
             if self._kind(folder) in EXACT:
@@ -166,11 +168,10 @@ def _has_flag(folder: str) -> bool:
     return bool(struct.unpack_from("=I", flags)[0] & FS_CASEFOLD_FL)
 
 
-def _inside(path: str, grants: Sequence[str]) -> Iterator[str]:
+def _inside(path: str, grants: Trees) -> Iterator[str]:
     """Yield *path* and what is above it, as far as that lies in a grant."""
-    tops = [grant for grant in grants if grant != path and is_within(path, grant)]
-    if tops:
-        top = min(tops, key=len)
+    top = grants.top_of(path)
+    if top is not None:
         yield from (step for step in ancestors(path) if step != top and is_within(step, top))
 
 

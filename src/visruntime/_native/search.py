@@ -6,6 +6,7 @@ import os
 
 from visruntime._native.library import check, ffi, lib
 from visruntime._native.plans import KIND_NUMBERS, RULE, Strings, table_of
+from visruntime._owned import Owned
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,28 +48,33 @@ class JudgedNames:
         self.folders = folders
 
 
-class Names:
+class Names(Owned):
     """Names of files that have several, from any number of searches; their paths are not kept.
 
     *rules*, as `compile_plan` takes them, and *protected* paths say what each name gives.
     """
 
-    __slots__ = ("_blocks", "_keep", "folders", "rules", "table")
+    __slots__ = ("_blocks", "_keep", "folders")
 
     def __init__(
         self, rules: Sequence[tuple[str, str, bool, bool]], protected: Sequence[str]
     ) -> None:
         every = [*rules, *(("deny_write", path, False, False) for path in protected)]
-        self._keep = Strings([path for _, path, _, _ in every])
-        self._blocks: list[bytes] = []
-        self.rules = len(every)
-        self.table = table_of(
+        strings = Strings([path for _, path, _, _ in every])
+        table = table_of(
             "vj_rule",
             [
                 RULE.pack(address, KIND_NUMBERS[kind], lib.VJ_RULE_PRIVATE if private else 0)
-                for address, (kind, _, private, _) in zip(self._keep.addresses, every, strict=False)
+                for address, (kind, _, private, _) in zip(strings.addresses, every, strict=False)
             ],
         )
+        # A tree of the rules, made once: there may be as many searches as rules.
+        tree = lib.vj_tree_new(table, len(every))
+        if tree == ffi.NULL:
+            raise MemoryError
+        super().__init__(tree, lib.vj_tree_delete, ReferenceError)
+        self._keep = strings, table
+        self._blocks: list[bytes] = []
         self.folders: list[str] = []
         """Folders of installed code with such files in them."""
 
@@ -153,8 +159,7 @@ def search(
     )
     if links is not None:
         request.files |= lib.VJ_SEARCH_LINKS
-        request.rules = links.table
-        request.rule_count = links.rules
+        request.rules = links.pointer
         request.first_folder = len(links.folders) + 1
     check(lib.vj_search(request, result, error), error)
     del ids

@@ -1,8 +1,9 @@
-"""Build an environment: uv, in a jail of its own.
+"""Build an environment: uv in a jail of its own, and then a compiler in another one.
 
-The jail sees uv, the interpreter, the wheelhouse or cache, and copies of what is asked for. It
-has the network only where the owner named an index. What comes out is a guest's work;
-`_packages/tree.py` says what becomes of it.
+The first jail sees uv, the interpreter, the wheelhouse or cache, and copies of what is asked for. It
+has the network, and the index's password, only where the owner named an index; so what it
+installs is unpacked there and not run. Bytecode is made in the second one, which has
+neither. What comes out is a guest's work; `_packages/tree.py` says what becomes of it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import time
 from visruntime._packages.store import remove_tree
 from visruntime._packages.uv import certificates, credentials, host_cache, variables
 from visruntime._runtime.redact import secrets_of, shown
-from visruntime.errors import CommandTimeout, EnvironmentNotBuilt, PolicyUnsupported
+from visruntime.errors import CommandTimeout, EnvironmentNotBuilt, PolicyError, PolicyUnsupported
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Build", "Sources"]
 
+MOST_COMPILERS = 16
+"""Most processes that compile the modules of one environment, if there are as many processors."""
 BUILD_PROCESSES = 1024
 """Processes and threads of a build; compilers of packages start many."""
 BUILD_SCRATCH = 4 * 1024**3
@@ -89,7 +92,7 @@ class Build:
     """One build under way: *folder* is what its jail may write in, and afterwards holds ``venv``.
 
     ``locked`` is what was installed, as requirements with versions and hashes; ``report`` says
-    what enforced the jail.
+    what enforced the jail that uv was in.
     """
 
     def __init__(
@@ -129,24 +132,27 @@ class Build:
         for name, content in self._request.files.items():
             with open(os.path.join(self._folder, name), "xb") as file:
                 file.write(content)
-        with self._open_jail() as jail:
-            self.report = jail.report
-            try:
+        try:
+            with self._open_jail(self._policy()) as jail:
+                self.report = jail.report
                 self._install(jail, self._lock(jail))
-            except CommandTimeout:
-                raise EnvironmentNotBuilt(
-                    f"building {self._request.label} took longer than {self._seconds:.0f} s"
-                ) from None
+            self._remove_cache()
+            self._compile()
+        except CommandTimeout:
+            raise EnvironmentNotBuilt(
+                f"building {self._request.label} took longer than {self._seconds:.0f} s"
+            ) from None
+
+    def _remove_cache(self) -> None:
         try:
             remove_tree(os.path.join(self._folder, "cache"))
         except OSError as error:
             raise EnvironmentNotBuilt(f"the cache of the build: {error.strerror}") from None
 
-    def _open_jail(self) -> Jail:
-        """Open the jail; without a cgroup to be had, with its memory watched instead."""
+    def _open_jail(self, policy: JailPolicy) -> Jail:
+        """Open a jail; without a cgroup to be had, with its memory watched instead."""
         from visruntime.jail import Jail
 
-        policy = self._policy()
         try:
             return Jail(policy, implicit_read=self._interpreter.grants)
         except PolicyUnsupported as refusal:
@@ -178,8 +184,33 @@ class Build:
         self._progress(f"installing the packages of {self._request.label}")
         self._call(jail, ["venv", "--relocatable", "--python", self._interpreter.program, "venv"])
         install = ["pip", "install", "--python", "venv/bin/python", "--require-hashes"]
-        install += [*self._sources.arguments(), "--compile-bytecode", "--requirements", locked]
+        install += [*self._sources.arguments(), "--no-compile-bytecode", "--requirements", locked]
         self._call(jail, install)
+
+    def _compile(self) -> None:
+        """Compile the modules, by the interpreter itself and not by the environment's.
+
+        A wheel can bring ``.pth`` files, a sitecustomize and even another ``bin/python``: all
+        that starts with the environment is for workers, whose policy is another one.
+        """
+        from visruntime import guest
+
+        self._progress(f"compiling the packages of {self._request.label}")
+        # Read and not imported: the host has no use for what it imports.
+        with open(os.path.join(os.path.dirname(guest.__file__), "bytecode.py")) as file:
+            source = file.read()
+        modules = os.path.join(self._folder, "venv", "lib")
+        processes = min(len(os.sched_getaffinity(0)), MOST_COMPILERS)
+        options = ["-I", "-S", "-W", "ignore", "-X", "utf8"]
+        command = [self._interpreter.program, *options, "-c", source, modules, str(processes)]
+        try:
+            jail = self._open_jail(self._narrow_policy())
+        except PolicyUnsupported:
+            raise
+        except PolicyError as problem:
+            raise EnvironmentNotBuilt(f"what {self._request.label} installs: {problem}") from None
+        with jail:
+            self._run(jail, command, "the compiler of Python")
 
     def _is_hashed(self, jail: Jail, name: str) -> bool:
         if self._request.hashed is not None:
@@ -192,8 +223,11 @@ class Build:
         return jail.read_bytes(os.path.join(self._folder, name), max_bytes=_MAX_LOCKED)
 
     def _call(self, jail: Jail, arguments: list[str]) -> None:
+        self._run(jail, [self._uv, *arguments], f"uv {arguments[0]}")
+
+    def _run(self, jail: Jail, command: list[str], name: str) -> None:
         left = max(self._deadline - time.monotonic(), 0.1)
-        result = jail.run([self._uv, *arguments], cwd=self._folder, timeout=left)
+        result = jail.run(command, cwd=self._folder, timeout=left)
         text = shown(result.stderr, self._secrets(jail.policy.env))[-_MAX_TEXT:].strip()
         if result.exit_code == 0:
             for line in text.splitlines():
@@ -207,7 +241,7 @@ class Build:
             )
         ended = f"signal {result.signal}" if result.exit_code is None else result.exit_code
         raise EnvironmentNotBuilt(
-            f"uv {arguments[0]} ended with {ended} for {self._request.label}: "
+            f"{name} ended with {ended} for {self._request.label}: "
             f"{_in_short(text)}{self._fix(text)}",
             output=text,
         )
@@ -238,7 +272,7 @@ class Build:
 
     def _policy(self) -> JailPolicy:
         from visruntime._policy.paths import escape
-        from visruntime.policy import Egress, JailPolicy
+        from visruntime.policy import Egress
 
         sources = self._sources
         read = [self._uv, *sources.wheelhouses]
@@ -248,11 +282,19 @@ class Build:
             environment["UV_LINK_MODE"] = "copy"  # there are no links across two mounts
         if sources.index is not None:
             read += certificates()
-        return JailPolicy(
+        return self._narrow_policy().replace(
             read=[escape(path) for path in dict.fromkeys(read)],
-            write=[escape(self._folder)],
             env=environment,
             egress=Egress.OFF if sources.index is None else Egress.OPEN,
+        )
+
+    def _narrow_policy(self) -> JailPolicy:
+        """Return the policy of a jail with the folder of the build and nothing else."""
+        from visruntime._policy.paths import escape
+        from visruntime.policy import JailPolicy
+
+        return JailPolicy(
+            write=[escape(self._folder)],
             limits=(self._limits or _build_limits()).replace(wall_seconds=self._seconds),
         )
 

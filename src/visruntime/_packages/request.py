@@ -11,6 +11,7 @@ import re
 import shlex
 
 from visruntime._host.files import open_regular
+from visruntime._packages.lock import VARIABLE, is_local, source_folders
 from visruntime.errors import PolicyError
 
 TYPE_CHECKING = False
@@ -40,8 +41,11 @@ _OPEN = re.compile(r"# /// ([a-zA-Z0-9-]+)")
 _CLOSE = "# ///"
 _HASH = re.compile(r"\s--hash[=\s]")
 _CONTROL = re.compile("[\0-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
-_VARIABLE = re.compile(r"\$\{")
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+_REQUIREMENT = re.compile(
+    _NAME.pattern + r"\s*(?:\[[^\]]*\])?\s*(?:@\s*(?P<place>\S*)|[<>=!~(;]|--hash|$)"
+)
+"""The beginning of a requirement, up to what follows its name; the rest is for uv."""
 _EXPORT = ("--frozen", "--no-emit-local", "--no-header", "--no-annotate")
 
 
@@ -101,13 +105,8 @@ def of_project(
     table = _toml(project, os.path.join(folder, "pyproject.toml"))
     about = table.get("project")
     wanted = about.get("requires-python") if isinstance(about, dict) else None
-    locked = _toml(lock, os.path.join(folder, "uv.lock"))
-    if _VARIABLE.search(str(locked)):
-        raise _error(
-            f"{folder}/uv.lock names a variable of the environment (${{...}}), which uv would put "
-            "in; that of the build holds the password of the index: lock the project anew"
-        )
-    paths = _sources(locked, folder)
+    name = os.path.join(folder, "uv.lock")
+    paths = source_folders(_toml(lock, name), name, folder, wanted=editable)
     chosen = [*(("--extra", name) for name in _named(extras, "extras"))]
     chosen += [("--group", name) for name in _named(groups, "groups")]
     return Request(
@@ -116,7 +115,7 @@ def of_project(
         # The development group is pulled in unless it is refused.
         export=(*_EXPORT, "--no-default-groups", *(word for pair in chosen for word in pair)),
         requires_python=wanted if isinstance(wanted, str) else None,
-        paths=paths if editable else (),
+        paths=paths,
         add=f"uv add --project {shlex.quote(folder)} {PACKAGE}",
     )
 
@@ -136,15 +135,21 @@ def of_requirements(lines: Iterable[str], *, label: str, add: str) -> Request:
                 f"{label}: {line[:60]!a} is an option of pip, which a list of requirements cannot "
                 "have here: name the wheelhouse or the index where the environment is made"
             )
-        if _VARIABLE.search(line):
+        if VARIABLE.search(line):
             raise _error(
                 f"{label}: {line[:60]!a} names a variable of the environment, which uv would put "
                 "in; that of the build holds the password of the index: write the value itself"
             )
-        if not _NAME.match(line):
+        parts = _REQUIREMENT.match(line)
+        if parts is None:
             raise _error(
                 f"{label}: {line[:60]!a} is no requirement; it begins with a package's name, such as "
                 "requests>=2"
+            )
+        if parts["place"] is not None and is_local(parts["place"]):
+            raise _error(
+                f"{label}: {line[:60]!a} names a place that is no address of a server (http, https); "
+                "put a wheel of it into a wheelhouse and name the package and its version"
             )
     return Request(
         label=label,
@@ -192,6 +197,7 @@ def of_script(source: bytes, path: str | None, extra: Sequence[str] = ()) -> Req
     )
     lock = _script_lock(path)
     if lock is not None and not extra:
+        source_folders(_toml(lock, f"{path}.lock"), f"{path}.lock", None, wanted=False)
         return Request(
             label=name,
             files={"script.py": _only_metadata(source), "script.py.lock": lock},
@@ -298,32 +304,6 @@ def _without_comment(line: str) -> str:
     while at > 0 and not line[at - 1].isspace():
         at = line.find("#", at + 1)
     return line if at < 0 else line[:at]
-
-
-def _sources(lock: dict[str, Any], folder: str) -> tuple[str, ...]:
-    """Return the folders whose code the lock installs from where it is; refuse other local ones."""
-    found: list[str] = []
-    packages = lock.get("package")
-    for package in packages if isinstance(packages, list) else ():
-        source = package.get("source") if isinstance(package, dict) else None
-        if not isinstance(source, dict):
-            continue
-        name = str(package.get("name"))[:100]
-        local = source.get("editable", source.get("virtual", source.get("directory")))
-        if isinstance(local, str):
-            root = os.path.normpath(os.path.join(folder, local))
-            within = os.path.join(root, "src")
-            place = within if os.path.isdir(within) else root
-            if "\n" in place or not place.isprintable():
-                raise _error(f"{name}: its folder {place!a} cannot stand in a file of paths")
-            found.append(place)
-        elif "path" in source or "git" in source:
-            what = "a file" if "path" in source else "a repository"
-            raise _error(
-                f"{name} is locked to {what}, which has no hash to hold it to; put its wheel into "
-                "a wheelhouse and lock that version"
-            )
-    return tuple(dict.fromkeys(found))
 
 
 def _named(names: Sequence[str], what: str) -> list[str]:

@@ -82,7 +82,7 @@ class Side:
         self._policy = policy
         self._owners = policy.owners
         self._resolver = resolver
-        rules = policy._assemble(resolve=True, real=resolver)
+        rules = policy._assemble(resolve=True, real=resolver, walked=policy.walked)
         self.table = RuleTable(rules)
         self._clauses: dict[str, str] = {}
         self._checked: set[str] = set()

@@ -12,7 +12,7 @@ from visruntime.errors import PolicyError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 __all__ = [
     "FORBIDDEN_GRANTS",
@@ -241,6 +241,32 @@ def ancestors(path: str) -> Iterator[str]:
             yield path[:end]
             end = path.find("/", end + 1)
         yield path
+
+
+class Trees:
+    """The trees at many paths; a question costs the depth of its path, and not their number."""
+
+    __slots__ = ("_above", "_tops")
+
+    def __init__(self, tops: Iterable[str] = ()) -> None:
+        """Take the normalised paths *tops*; further ones come by `add`."""
+        self._tops: set[str] = set()
+        self._above: set[str] = set()
+        for top in tops:
+            self.add(top)
+
+    def add(self, top: str) -> None:
+        """Take one more path."""
+        self._tops.add(top)
+        self._above.update(ancestors(top))
+
+    def top_of(self, path: str) -> str | None:
+        """Return the top of the outermost tree that *path* lies in, or is; ``None`` without."""
+        return next((step for step in ancestors(path) if step in self._tops), None)
+
+    def touch(self, path: str) -> bool:
+        """Tell whether *path* lies in a tree, or a tree in it."""
+        return path in self._above or self.top_of(path) is not None
 
 
 def escape(path: str) -> str:

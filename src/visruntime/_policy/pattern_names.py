@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from visruntime._policy.patterns import Pattern
+    from visruntime._policy.values import Rule
+    from visruntime.policy import JailPolicy
 
-__all__ = ["Sought", "denied_names", "granted_names", "look_for"]
+__all__ = ["Sought", "Walked", "denied_names", "granted_names", "look_for"]
 
 MOST_MATCHES = 10_000
 """Names that one pattern may stand for: as many as a policy may have rules."""
@@ -59,12 +61,49 @@ class Sought:
         self.names: list[tuple[str, str]] = []
 
 
-def look_for(sought: Sequence[Sought], grants: Mapping[str, bool]) -> None:
+class Walked:
+    """What one command has seen of its patterns' names, for its questions about the policy.
+
+    A jail that opens never takes it: what is enforced is what was there in that moment.
+    """
+
+    __slots__ = ("_last", "_names")
+
+    def __init__(self) -> None:
+        self._names: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
+        self._last: tuple[JailPolicy, tuple[Rule, ...]] | None = None
+
+    def rules_of(self, policy: JailPolicy) -> tuple[Rule, ...]:
+        """Return what *policy* resolves to; of the policy that was asked for last, as it was."""
+        if self._last is None or self._last[0] is not policy:
+            self._last = policy, policy._assemble(resolve=True, walked=self)
+        return self._last[1]
+
+    def take(self, group: Sequence[Sought], top: str, place: str) -> list[Sought]:
+        """Give those of *group* their names that are known; return the others."""
+        unknown = []
+        for one in group:
+            names = self._names.get((top, place, one.pattern.rest))
+            if names is None:
+                unknown.append(one)
+            else:
+                one.names += names
+        return unknown
+
+    def keep(self, one: Sought, top: str, place: str, names: list[tuple[str, str]]) -> None:
+        """Keep what a walk has found for *one*."""
+        self._names[top, place, one.pattern.rest] = names
+
+
+def look_for(
+    sought: Sequence[Sought], grants: Mapping[str, bool], walked: Walked | None = None
+) -> None:
     """Find what the patterns *sought* name: of a deny inside of *grants*.
 
     Args:
         sought: each gets its ``names``.
         grants: the paths of all grants, and whether each is a place of the jail's own.
+        walked: has what was found before, and gets the rest; ``None`` to look anew.
 
     Raises:
         PolicyUnsupported: one names too much, or something cannot be looked at.
@@ -85,8 +124,16 @@ def look_for(sought: Sequence[Sought], grants: Mapping[str, bool]) -> None:
         False: _native.expand_budget(**BUDGET),
     }
     for (found, top, place), group in walks.items():
-        for kind, index, match in _walk(group, top, place, budgets[found]):
-            group[index].names.append((kind, match))
+        unknown = group if walked is None else walked.take(group, top, place)
+        if not unknown:
+            continue
+        names: list[list[tuple[str, str]]] = [[] for _ in unknown]
+        for kind, index, match in _walk(unknown, top, place, budgets[found]):
+            names[index].append((kind, match))
+        for one, own in zip(unknown, names, strict=True):
+            one.names += own
+            if walked is not None:
+                walked.keep(one, top, place, own)
 
 
 def _walk(group: Sequence[Sought], top: str, place: str, budget: Any) -> list[tuple[str, int, str]]:

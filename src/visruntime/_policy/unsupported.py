@@ -50,7 +50,7 @@ def unsupported(
     if policy.egress.mode == "proxy":
         found.append(("egress", "the proxy is not built yet; Egress.OFF gives no network at all"))
     if resolved is None:
-        resolved = policy.resolved_rules()
+        resolved = policy._seen_rules()
     return [
         *found,
         *_patterns(policy, resolved),

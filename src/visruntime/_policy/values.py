@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any, ClassVar, Literal, NoReturn, Self
 
+    from visruntime._policy.pattern_names import Walked
     from visruntime._policy.patterns import Pattern
 
 __all__ = [
@@ -103,16 +104,20 @@ class Unsaid(Frozen):
 
     ``plans`` are those of jails that it opened, for `visruntime._jail.remembered`.
 
+    ``walked`` is what the command line has seen of its patterns' names, so that it looks once for
+    all that it asks before the jail opens; ``None`` elsewhere.
+
     Not compared, not in the digest, not in `to_dict`. A jail keeps the files from its guests:
     what they say next time is for the owner to write.
     """
 
-    __slots__ = ("files", "found", "owners", "patterns", "plans")
+    __slots__ = ("files", "found", "owners", "patterns", "plans", "walked")
     files: tuple[str, ...]
     found: frozenset[str]
     owners: Mapping[str, tuple[int, int] | None]
     patterns: Mapping[str, Pattern]
     plans: dict[tuple[object, ...], Any]
+    walked: Walked | None
 
 
 def _restore(cls: type[Any], values: dict[str, Any]) -> Any:

@@ -61,7 +61,7 @@ def why(policy: JailPolicy, op: str, target: object) -> Decision:
             f'op: "read", "write", "exec" or "connect", not {_short(op)}', field="op", value=op
         )
     path = normalise(target, "target")
-    resolved = policy.resolved_rules()
+    resolved = policy._seen_rules()
     real = path
     # What a jail has for itself is not the host's: the host's links say nothing about it,
     # but for those that lead to a grant, which a jail has too.
@@ -311,7 +311,7 @@ def _why_socket(policy: JailPolicy, path: str) -> Decision:
                 continue
             # In a jail a granted socket is a readable file, as which a rule can deny it.
             seen = Rule(kind="read", path=real, origin=f"{field}[{index}]")
-            rule, readable = _decide((*policy.resolved_rules(), seen), "read", real)
+            rule, readable = _decide((*policy._seen_rules(), seen), "read", real)
             if readable:
                 reason = f"the guest can connect to the socket {visible(path)}: {seen.origin}"
                 rule = Rule(kind="egress", path=granted, origin=seen.origin)

@@ -8,6 +8,7 @@ import os
 from visruntime._policy.environment_names import looks_secret
 from visruntime._policy.links import real_path
 from visruntime._policy.paths import escape, resolve_beside
+from visruntime._policy.pattern_names import Walked
 from visruntime.cli.messages import Refusal, complain
 from visruntime.config import ConfigFile, find_configs, narrow_by_config, parse_size
 from visruntime.errors import PolicyError
@@ -211,6 +212,8 @@ def make_policy_and_files(
     policy = named.policy() if named is not None else JailPolicy()
     changes = _changes(options, policy, here)
     owner = policy.replace(**changes)
+    # All that is asked before the jail opens rests on one look; the jail takes its own.
+    owner._set(walked=Walked())
     for name in options.env:
         if name in owner.inherit_env and name not in os.environ:
             complain(f"--env {name}: there is no such variable here, so the guest has none")

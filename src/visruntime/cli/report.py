@@ -148,6 +148,23 @@ def plain(value: object) -> Any:
 def _open(path: str, policy: JailPolicy) -> int:
     option = f"--report {path}"
     real = real_path(resolve_beside(path, os.getcwd(), option))
+    is_new = not os.path.lexists(real)
+    _refuse_writable(option, real, policy)
+    descriptor = open_for_caller(path, option, 0o600)
+    if is_new and any(policy.patterns[one].rest for one in policy.write if one in policy.patterns):
+        # Patterns name what is there, and now it is: the jail that opens will see it.
+        anew = policy.replace()
+        anew._set(walked=None)
+        try:
+            _refuse_writable(option, real, anew)
+        except Refusal:
+            os.close(descriptor)
+            os.unlink(real)
+            raise
+    return descriptor
+
+
+def _refuse_writable(option: str, real: str, policy: JailPolicy) -> None:
     for name in (real, *Aliases(host_mounts(mount_table())).second_mounts(real)):
         decision = policy.why("write", name)
         if decision and decision.rule is not None and decision.rule.origin != "private":
@@ -155,7 +172,6 @@ def _open(path: str, policy: JailPolicy) -> int:
                 f"{option}: the guest could change it ({decision.rule.origin}); "
                 "choose a file outside of what it can write"
             )
-    return open_for_caller(path, option, 0o600)
 
 
 def open_for_caller(path: str, option: str, mode: int) -> int:
