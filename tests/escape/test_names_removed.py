@@ -83,6 +83,31 @@ answer(got)
     assert outside(text(top, guest))[0][0] == 0
 
 
+def test_installed_code_is_kept_for_what_is_in_it(top: str) -> None:
+    """A folder that is read-only for its linked files may be made anew once those are gone."""
+    code = f"{top}/venv/lib/site-packages"
+    os.makedirs(code)
+    open(f"{code}/module.py", "w").close()
+    os.link(f"{code}/module.py", f"{os.path.dirname(top)}/linked.py")
+    guest = """
+os.chdir(top)
+name = "venv/lib/site-packages"
+got = [opened(name + "/module.py", os.O_WRONLY), attempt(os.mkdir, "new")]
+answer(got)
+"""
+    again = """
+os.chdir(top)
+name = "venv/lib/site-packages"
+answer([attempt(os.mkdir, name), opened(name + "/module.py", os.O_CREAT | os.O_WRONLY)])
+"""
+    with Jail(policy(top, "broker")) as jail:
+        assert inside(jail, text(top, guest)) == [errno.EROFS, 0]
+        shutil.rmtree(code)
+        assert inside(jail, text(top, again)) == [0, 0]
+    shutil.rmtree(code)
+    assert outside(text(top, again)) == [0, 0]
+
+
 INSIDE = """
 os.chdir(top)
 got = [attempt(os.mkdir, f"{grant}/folder"), opened(f"{grant}/file", os.O_CREAT | os.O_WRONLY),

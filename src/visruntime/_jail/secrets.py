@@ -15,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from visruntime._jail.mounts import Aliases
     from visruntime._policy.decider import Decider
 
 __all__ = ["Secrets"]
@@ -26,9 +27,10 @@ class Secrets:
     ``notes`` says which entries of ``reveal`` lifted nothing.
     """
 
-    __slots__ = ("_found", "_names", "_reveal", "notes")
+    __slots__ = ("_aliases", "_found", "_names", "_reveal", "notes")
 
-    def __init__(self, reveal: Sequence[str]) -> None:
+    def __init__(self, reveal: Sequence[str], aliases: Aliases) -> None:
+        self._aliases = aliases
         self._names = table()
         self._reveal = reveal
         self._found: dict[str, os.stat_result] = {}
@@ -148,8 +150,14 @@ class Secrets:
         return (hidden_at(self._names, path, self._reveal, folder=folder) or ("", ""))[1]
 
     def _lifted_something(self, path: str) -> bool:
-        around = any(is_within(path, found) or is_within(found, path) for found in self._found)
-        return around or hidden_at(self._names, path, ()) is not None
+        if hidden_at(self._names, path, ()) is not None:
+            return True
+        # A second mount of a secret is hidden with it, and has a name of its own.
+        return any(
+            is_within(one, found) or is_within(found, one)
+            for one in (path, *self._aliases.second_mounts(path))
+            for found in self._found
+        )
 
 
 def _other_names(path: str, files: dict[tuple[int, int], list[str]]) -> list[str]:
