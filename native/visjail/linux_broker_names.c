@@ -233,6 +233,20 @@ static size_t way_from(const char *above, size_t above_length, const char *path,
     return start + length;
 }
 
+// Whether the policy grants writing in a folder below the kept name, and `place` is in
+// there: the nearest rule decides, and that is not the name's.
+static int is_granted_inside(const held_name *name, const vj_place *place) {
+    for (uint32_t i = 0; i < place_count; i++) {
+        const ruled_place *at = &places[i];
+        if (at->length > name->length && (at->is_walled || at->is_free) &&
+            is_beneath(at->path, at->length, name->path, name->length) &&
+            is_beneath(place->path, place->length, at->path, at->length)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 static vj_name name_by_path(const vj_place *place, const char *name, size_t length,
                             char way[2 * VJ_PATH_MAX]) {
     vj_name found = VJ_NAME_OTHER;
@@ -241,6 +255,7 @@ static vj_name name_by_path(const vj_place *place, const char *name, size_t leng
     for (uint32_t i = 0; i < name_count; i++) {
         vj_name verdict = names[i].folder == NO_FOLDER ? VJ_NAME_KEPT : VJ_NAME_HELD;
         vj_name one = compare(names[i].path + 1, names[i].length - 1, way, size, verdict);
+        if (one == VJ_NAME_KEPT && is_granted_inside(&names[i], place)) continue;
         if (one > found) found = one;
     }
     return found;

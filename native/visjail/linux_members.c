@@ -72,10 +72,9 @@ static void count_death(vj_keeper *keeper, long pid, int status,
         system = &member->system_us;
         resident = &member->resident_kib;
         member->status = status;
+        // Not stopped by its limit, even if that has passed: the keeper may have got its
+        // turn late, and the kernel does not tell when the program ended.
         member->pid = 0;
-        // Whoever was first: the keeper may have got its turn too late.
-        if (member->deadline && !member->stop && vj_clock() >= member->deadline)
-            member->stop = VJ_STOP_TIMEOUT;
         break;
     }
     *user += microseconds(&usage->ru_utime);

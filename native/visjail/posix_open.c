@@ -46,10 +46,18 @@ int vj_sealed_memory(const char *name, const void *data, size_t size) {
     return -1;
 }
 
+// A duplicate that the dup2 actions of a start cannot overwrite.
+static int duplicate_above_reserved(int descriptor) {
+    int copy = fcntl(descriptor, F_DUPFD_CLOEXEC, VJ_FD_FIRST_FREE);
+    // The least number is beyond RLIMIT_NOFILE already (fcntl(2)).
+    if (copy < 0 && errno == EINVAL) errno = EMFILE;
+    return copy;
+}
+
 // A descriptor that the dup2 actions of a start cannot overwrite.
 int vj_above_reserved(int descriptor) {
     if (descriptor < 0 || descriptor >= VJ_FD_FIRST_FREE) return descriptor;
-    int moved = fcntl(descriptor, F_DUPFD_CLOEXEC, VJ_FD_FIRST_FREE);
+    int moved = duplicate_above_reserved(descriptor);
     int saved = errno;
     close(descriptor);
     errno = saved;
@@ -319,7 +327,7 @@ static vj_status await(opening *open, vj_jail_info *info, vj_error *error) {
 static int copy_descriptors(const int32_t *from, uint32_t count, int32_t *to,
                             uint32_t *done) {
     for (*done = 0; *done < count; (*done)++) {
-        to[*done] = fcntl(from[*done], F_DUPFD_CLOEXEC, VJ_FD_FIRST_FREE);
+        to[*done] = duplicate_above_reserved(from[*done]);
         if (to[*done] < 0) return errno;
     }
     return 0;

@@ -83,6 +83,79 @@ answer(got)
     assert outside(text(top, guest))[0][0] == 0
 
 
+def test_installed_code_is_kept_for_what_is_in_it(top: str) -> None:
+    """A folder that is read-only for its linked files may be made anew once those are gone."""
+    code = f"{top}/venv/lib/site-packages"
+    os.makedirs(code)
+    open(f"{code}/module.py", "w").close()
+    os.link(f"{code}/module.py", f"{os.path.dirname(top)}/linked.py")
+    guest = """
+os.chdir(top)
+name = "venv/lib/site-packages"
+got = [opened(name + "/module.py", os.O_WRONLY), attempt(os.mkdir, "new")]
+answer(got)
+"""
+    again = """
+os.chdir(top)
+name = "venv/lib/site-packages"
+answer([attempt(os.mkdir, name), opened(name + "/module.py", os.O_CREAT | os.O_WRONLY)])
+"""
+    with Jail(policy(top, "broker")) as jail:
+        assert inside(jail, text(top, guest)) == [errno.EROFS, 0]
+        shutil.rmtree(code)
+        assert inside(jail, text(top, again)) == [0, 0]
+    shutil.rmtree(code)
+    assert outside(text(top, again)) == [0, 0]
+
+
+INSIDE = """
+os.chdir(top)
+got = [attempt(os.mkdir, f"{grant}/folder"), opened(f"{grant}/file", os.O_CREAT | os.O_WRONLY),
+    attempt(os.rename, f"{grant}/file", f"{grant}/folder/file"),
+    attempt(os.link, f"{grant}/folder/file", f"{grant}/second"),
+    attempt(socket.socket(socket.AF_UNIX).bind, f"{grant}/socket"),
+    opened(f"{grant}/{missing}", os.O_CREAT | os.O_WRONLY),
+    attempt(os.rename, f"{grant}/second", f"{grant}/kept"),
+    attempt(os.mkdir, kept)]
+answer(got)
+"""
+
+
+@pytest.mark.parametrize(
+    ("kept", "grant", "missing", "rules"),
+    [
+        ("src", "src/gen", "secret.key", {"read": ["src"]}),
+        ("a", "a/b", ".envrc", {"deny_write": ["a"]}),
+    ],
+)
+def test_a_grant_inside_of_a_kept_name_is_one(
+    top: str, kept: str, grant: str, missing: str, rules: dict[str, list[str]]
+) -> None:
+    """What is denied around a grant may not be kept in it; what is denied in it may not come."""
+    os.makedirs(f"{top}/{grant}/kept")
+    given = {kind: [f"{top}/{name}" for name in names] for kind, names in rules.items()}
+    given["deny_write"] = [
+        *given.get("deny_write", ()),
+        f"{top}/{grant}/{missing}",
+        f"{top}/{grant}/kept",
+    ]
+    asked = policy_of(write=[top, f"{top}/{grant}"], absent_deny="broker", **given)
+    guest = f"grant, missing, kept = {grant!r}, {missing!r}, {kept!r}\n{INSIDE}"
+    assert asked.why("write", f"{top}/{grant}/folder").allowed
+    with Jail(asked) as jail:
+        os.rmdir(f"{top}/{grant}/kept")
+        exists = errno.EEXIST
+        assert inside(jail, text(top, guest)) == [0, 0, 0, 0, 0, DENIED, DENIED, exists]
+        shutil.rmtree(f"{top}/{kept}")
+        lost = f"os.chdir(top)\nanswer([attempt(os.mkdir, {kept!r}), attempt(os.mkdir, 'new')])"
+        assert inside(jail, text(top, lost)) == [DENIED, 0]
+    os.makedirs(f"{top}/{grant}")
+    os.rmdir(f"{top}/new")
+    assert outside(text(top, guest)) == [0, 0, 0, 0, 0, 0, 0, exists]
+    shutil.rmtree(f"{top}/{kept}")
+    assert outside(text(top, lost)) == [0, 0]
+
+
 def test_names_that_exist_answer_as_without_the_broker(top: str) -> None:
     """Programs that make what is there already (mkdir -p) may not fail for another reason."""
     os.makedirs(f"{top}/.vscode")

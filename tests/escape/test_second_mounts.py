@@ -109,4 +109,10 @@ def test_a_secret_is_hidden_by_all_its_mounts(
     assert shown == ""
     assert errors.count("Permission denied") == 2
     revealed = rules | {"reveal": [f"{tree}/{source}", f"{tree}/{point}"]}
-    assert opened(tree, {point: source}, "none", revealed, name)[0] == "genuine\n"
+    shown, _, notes = opened(tree, {point: source}, "none", revealed, name)
+    assert (shown, notes) == ("genuine\n", [])
+    # One that reveals nothing is named.
+    idle = rules | {"reveal": [f"{tree}/alias"]}
+    assert (
+        f"reveal[0]: nothing is hidden at {tree}/alias" in opened(tree, {}, "none", idle, name)[2]
+    )

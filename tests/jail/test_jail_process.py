@@ -594,6 +594,34 @@ def test_input_is_written_once_whoever_else_looks(jail: Jail) -> None:
             assert output.split()[0].decode() == hashlib.sha256(data).hexdigest()
 
 
+@pytest.mark.parametrize("way", ["close", "communicate", "let go"])
+def test_input_that_nobody_took_leaves_no_descriptor(jail: Jail, way: str) -> None:
+    """A pipe whose program ended before its input did may not stay open in the host."""
+
+    def leave() -> None:
+        process = spawn(jail, ["sleep", "60"], stdin=PIPE)
+        with pytest.raises(CommandTimeout):
+            process.communicate(bytes(2 << 20), timeout=0.05)
+        process.kill()
+        process.wait(10)
+        if way == "close":
+            process.close()
+            kept.append(process)
+        elif way == "communicate":
+            process.communicate()
+            kept.append(process)
+
+    def pipes() -> int:
+        names = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
+        return sum(os.readlink(n).startswith("pipe:") for n in names if os.path.islink(n))
+
+    kept: list[Any] = []
+    before = pipes()
+    for _ in range(3):
+        leave()
+    assert pipes() == before
+
+
 def test_objects_that_are_collected_in_any_order_free_nothing_twice() -> None:
     """A cycle's finalizers come in any order; the heap of the host must survive it."""
     code = (

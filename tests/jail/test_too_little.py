@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 
 import visruntime as vr
+from visruntime._jail.diagnose import OPENING_FILES
 from visruntime._jail.limits import ENOUGH_OPEN_FILES
 from visruntime._worker.too_little import ENOUGH_MEMORY, ENOUGH_PROCESSES
 
@@ -86,3 +91,42 @@ def test_a_jail_that_can_try_nothing_names_the_limit() -> None:
     with vr.Jail(limited(open_files=ENOUGH_OPEN_FILES)) as jail:
         assert jail.run(["true"]).exit_code == 0
     assert first_value(limited(open_files=ENOUGH_OPEN_FILES)) == 42
+
+
+OPEN_WITHIN = """
+import resource, sys
+import visruntime as vr
+number, paths = int(sys.argv[1]), sys.argv[2:]
+with vr.Jail(vr.JailPolicy()):  # what is read at the first use is read
+    pass
+resource.setrlimit(resource.RLIMIT_NOFILE, (number, number))
+try:
+    with vr.Jail(vr.JailPolicy(read=paths)):
+        print("open")
+except vr.JailUnavailable as error:
+    print(error.errno, error)
+"""
+
+
+def test_a_process_that_may_open_too_few_files_is_told_how_many(tmp_path: Any) -> None:
+    """Whichever step comes first, the limit of the process is named, and a number that works."""
+    paths = [str(tmp_path / str(number)) for number in range(50)]
+    for path in paths:
+        os.mkdir(path)
+
+    def opened(number: int, *paths: str) -> str:
+        command = [sys.executable, "-c", OPEN_WITHIN, str(number), *paths]
+        result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+        assert result.returncode == 0, result.stderr
+        return result.stdout.strip()
+
+    for number in (10, 18, 30):
+        said = opened(number)
+        assert said.startswith(
+            f"{errno.EMFILE} cannot open a jail: the policy needs more open files"
+        )
+        assert f"allow this process {OPENING_FILES} open files" in said
+        assert "Invalid argument" not in said
+    assert opened(OPENING_FILES) == "open"
+    assert opened(OPENING_FILES, *paths).startswith(f"{errno.EMFILE} ")
+    assert opened(OPENING_FILES + len(paths), *paths) == "open"

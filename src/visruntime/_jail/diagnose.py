@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 __all__ = ["apparmor_profile", "as_public_error", "init_path", "no_wall"]
 
+OPENING_FILES = 64
+"""Open files with which a jail without grants can open: 42 were needed on Debian, each place of the
+system being held until it is mounted."""
+
 MOVED = frozenset({errno.EINVAL, errno.ENOENT, errno.ENOTDIR, errno.ESTALE})
 NAMESPACE_STAGES = frozenset({"user namespace", "id map", "namespaces", "mount propagation"})
 PATH_STAGES = frozenset(
@@ -239,6 +243,14 @@ def as_public_error(error: _native.NativeError, plan: bytes) -> Exception:
             errno=error.errno,
             fix="use the back end namespaces, or another bubblewrap",
         )
+    if error.errno == errno.EMFILE:
+        return JailUnavailable(
+            "cannot open a jail: the policy needs more open files at once than this process may have",
+            stage=error.stage,
+            errno=error.errno,
+            fix=f"allow this process {OPENING_FILES} open files, soft and hard (`ulimit -n`), and one "
+            "more for each grant, or grant fewer paths",
+        )
     if error.stage in PATH_STAGES and error.index >= 0:
         path = _native.plan_path(plan, error.index)
         why = os.strerror(error.errno)
@@ -277,9 +289,6 @@ def as_public_error(error: _native.NativeError, plan: bytes) -> Exception:
     elif error.stage == "proc mount" and error.errno == errno.EPERM:
         cause = "the kernel refuses a private /proc because the visible one is partly covered"
         fix = "run the container with an unmasked /proc, or outside of it"
-    elif error.errno == errno.EMFILE:
-        cause = "the policy needs more open files at once than this process may have"
-        fix = "raise `ulimit -n`, or write fewer rules"
     else:
         cause = f"the step '{error.stage}' failed: {os.strerror(error.errno)}"
         fix = "see `visruntime doctor`"

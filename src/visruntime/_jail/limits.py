@@ -117,14 +117,10 @@ class HeldLimits:
         Raises:
             PolicyUnsupported: the limit on open files is too small for the jail itself.
         """
-        asked, limit = self.limits.open_files, self.process["open_files"]
-        said = str(asked)
-        fix = f"ask for at least {ENOUGH_OPEN_FILES}"
-        if not isinstance(asked, int):
-            said = f"{limit}, from the limit of this process,"
-            fix = f"raise `ulimit -n` to at least {2 * ENOUGH_OPEN_FILES}"
+        asked = self.limits.open_files
         raise PolicyUnsupported(
-            f"limits.open_files: {said} is too few for a jail to try whether it holds; {fix}",
+            f"limits.open_files: {asked} is too few for a jail to try whether it holds; ask for at "
+            f"least {ENOUGH_OPEN_FILES}",
             field="limits.open_files",
             value=asked,
         )

@@ -205,13 +205,14 @@ def _make_plan(
         (*config_files, *policy.files),
         absent_deny=policy.absent_deny,
     )
-    plan.protected = protection.existing
+    plan.protected = list(protection.existing)
     plan.notes += protection.notes
     findings = look_through(
         written,
         rules,
         plan.protected,
         reveal,
+        aliases,
         host_root=host_root,
         granted=frozenset(path for _, path in sockets),
     )

@@ -50,7 +50,9 @@ class CommandResult(Frozen):
     ``stderr`` hold the first and the last bytes up to the limit ``output``; ``stdout_total``
     and ``stderr_total`` count all of them. ``stopped_by`` is ``None`` when the program ended
     by itself, else one of "timeout", "wall", "cpu", "memory", "processes", "output",
-    "closed", "killed". ``violations`` hold the limit that ended it and output that was cut,
+    "closed", "killed". A time limit has stopped it only if the program was still there when
+    the limit was looked at; ``usage.wall_seconds`` counts until its end was seen, on a busy
+    machine later than it ended. ``violations`` hold the limit that ended it and output that was cut,
     exactly, and, as guesses, lines of stderr that look like a refusal of the policy;
     ``violations_dropped`` counts those beyond a bound.
     """
@@ -252,7 +254,7 @@ class JailProcess:
         if self.returncode is None:
             self._wait(output, errors, timeout, feed=True)
         else:  # its end was seen before; what it wrote is still in the pipes
-            self._run.communicate(output, errors, 0.0)
+            self._run.communicate(output, errors, 0.0, feed=True)
         return (output.value() if output else b"", errors.value() if errors else b"")
 
     def send_signal(self, number: int) -> None:
@@ -333,6 +335,7 @@ class JailProcess:
             except JailClosed:
                 self.returncode = -signal.SIGKILL
                 self._account.close()
+        self._run.end_feed()
         for file in (self.stdin, self.stdout, self.stderr, self.pty):
             if file is not None:
                 file.close()

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
+    from visruntime._jail.mounts import Aliases
     from visruntime.policy import Rule
 
 __all__ = ["REASONS", "Findings", "bound_elsewhere", "look_through"]
@@ -75,6 +76,7 @@ def look_through(
     rules: Sequence[tuple[str, str, bool, bool]],
     protected: Sequence[str],
     reveal: Sequence[str],
+    aliases: Aliases,
     *,
     host_root: bool,
     granted: frozenset[str] = frozenset(),
@@ -86,6 +88,7 @@ def look_through(
         rules: all rules, as (kind, path, is private, is a grant).
         protected: what stays read-only unasked.
         reveal: the secret paths that the policy lifts, resolved.
+        aliases: of the host's mounts.
         granted: sockets that the policy names.
 
     Raises:
@@ -100,7 +103,7 @@ def look_through(
         return findings
     every = Decider([rule[:2] for rule in rules])
     decide = Decider([*plain, *(("deny_write", path) for path in protected)])
-    secrets = Secrets(reveal)
+    secrets = Secrets(reveal, aliases)
     # One name of a file may deny what another one gives: only then are all of them needed.
     many = any(rule.kind not in ("read", "deny_exec") for rule in written)
     grants = [rule.path for rule in written if rule.kind == "write"]

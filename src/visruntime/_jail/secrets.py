@@ -15,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from visruntime._jail.mounts import Aliases
     from visruntime._policy.decider import Decider
 
 __all__ = ["Secrets"]
@@ -26,9 +27,10 @@ class Secrets:
     ``notes`` says which entries of ``reveal`` lifted nothing.
     """
 
-    __slots__ = ("_found", "_names", "_reveal", "notes")
+    __slots__ = ("_aliases", "_found", "_names", "_reveal", "notes")
 
-    def __init__(self, reveal: Sequence[str]) -> None:
+    def __init__(self, reveal: Sequence[str], aliases: Aliases) -> None:
+        self._aliases = aliases
         self._names = table()
         self._reveal = reveal
         self._found: dict[str, os.stat_result] = {}
@@ -101,7 +103,7 @@ class Secrets:
             inside = any(step in hidden for step in ancestors(path) if step != path)
             if inside and os.path.lexists(path) and every("read", path)[0]:
                 reopened.append(("write" if every("write", path)[0] else "read", path))
-            elif not (found.touch(path) or hidden_at(self._names, path, ()) is not None):
+            elif not self._lifts(path, found):
                 self.notes.append(f"reveal[{index}]: nothing is hidden at {path}")
         return sorted(hidden.items()), reopened
 
@@ -147,6 +149,11 @@ class Secrets:
             return "" if target in self._reveal else by_name[1]
         # Asked of the secret itself, so that a path inside of it does not lift all of it.
         return (hidden_at(self._names, path, self._reveal, folder=folder) or ("", ""))[1]
+
+    def _lifts(self, path: str, found: Trees) -> bool:
+        # A second mount of a secret is hidden with it, and has a name of its own.
+        names = (path, *self._aliases.second_mounts(path))
+        return any(map(found.touch, names)) or hidden_at(self._names, path, ()) is not None
 
 
 def _other_names(path: str, files: dict[tuple[int, int], list[str]]) -> list[str]:

@@ -196,16 +196,22 @@ _MEASURED = (
 
 
 class RunHandle(Owned):
-    """One run. Freeing it ends the run if it has not ended."""
+    """One run. Freeing it ends the run if it has not ended, and closes its input."""
 
-    __slots__ = ("_input", "_input_descriptor", "_input_offset", "pid")
+    __slots__ = ("_input", "_input_descriptor", "_input_offset", "_is_feeding", "pid")
 
     def __init__(self, run: Any, pid: int) -> None:
         super().__init__(run, lib.vj_run_free, gone)
         self._input = b""
         self._input_offset = ffi.new("uint64_t *")
         self._input_descriptor = ffi.new("int *", -1)
+        self._is_feeding = False
         self.pid = pid
+
+    def __del__(self) -> None:
+        super().__del__()
+        if hasattr(self, "_is_feeding"):
+            self._close_input()
 
     def expect(self, timeout_ns: int) -> RunHandle:
         """Return a run for a program that this one is about to fork, for `adopt`."""
@@ -226,6 +232,16 @@ class RunHandle(Owned):
         self._input_offset[0] = 0
         self._input_descriptor[0] = descriptor
 
+    def end_feed(self) -> None:
+        """Write no more of what `feed` took, unless a thread is just at it."""
+        if not self._is_feeding:
+            self._close_input()
+
+    def _close_input(self) -> None:
+        descriptor, self._input_descriptor[0] = self._input_descriptor[0], -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
     def communicate(
         self,
         output: Capture | None,
@@ -239,6 +255,17 @@ class RunHandle(Owned):
         Returns what was measured, or ``None`` while the run goes on. Signal handlers of the
         host run in between.
         """
+        if not feed:
+            return self._communicate(output, errors, timeout, ffi.new("int *", -1))
+        self._is_feeding = True
+        try:
+            return self._communicate(output, errors, timeout, self._input_descriptor)
+        finally:
+            self._is_feeding = False
+
+    def _communicate(
+        self, output: Capture | None, errors: Capture | None, timeout: float | None, source: Any
+    ) -> dict[str, int] | None:
         result, error = ffi.new("vj_exit *"), ffi.new("vj_error *")
         for_ever = timeout is None or timeout > MOST_SECONDS
         deadline = -1 if for_ever else max(0, int((timeout or 0) * 1e9))
@@ -248,7 +275,7 @@ class RunHandle(Owned):
                 ffi.from_buffer(self._input),
                 len(self._input),
                 self._input_offset,
-                self._input_descriptor if feed else ffi.new("int *", -1),
+                source,
                 ffi.NULL if output is None else output.pointer,
                 ffi.NULL if errors is None else errors.pointer,
                 deadline,
