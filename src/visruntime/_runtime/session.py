@@ -192,8 +192,9 @@ class RuntimeSession(WorkerControl):
         run.
 
         Raises:
-            TypeError, ValueError: an argument is wrong. Everything else comes from
-                :meth:`RunHandle.result`.
+            TypeError, ValueError: an argument is wrong.
+            RuntimeError: no thread could be started; the runtime is as before. Everything else
+                comes from :meth:`RunHandle.result`.
         """
         request, ask = run_request(
             *(code, inputs, filename, argv, cwd, env, stdin),
@@ -206,9 +207,8 @@ class RuntimeSession(WorkerControl):
         with ExitStack() as held:
             held.enter_context(self._exclusive())
             self._started = handle
-            handle.start(
-                lambda: self._perform(request, timeouts, handle.feed), held.pop_all().close
-            )
+            release = held.pop_all().close
+        handle.start(lambda: self._perform(request, timeouts, handle.feed), release)
         return handle
 
     def exec(
