@@ -25,10 +25,13 @@ from ruamel.yaml import YAML
 ROOT = Path(__file__).resolve().parent.parent
 WORKFLOWS = ROOT / ".github" / "workflows"
 RUNNERS = {
-    "linux": ["ubuntu-22.04", "ubuntu-22.04-arm"],
-    "other": ["macos-15-intel", "macos-15", "windows-2022"],
+    "ci": {"test": ["ubuntu-22.04", "ubuntu-24.04"]},
+    "wheels": {
+        "linux": ["ubuntu-22.04", "ubuntu-22.04-arm"],
+        "other": ["macos-15-intel", "macos-15", "windows-2022"],
+    },
 }
-"""Where wheels.yml has to build and test; a platform that is taken out has to be taken out here."""
+"""Where each has to build and test; a platform that is taken out has to be taken out here."""
 ASSETS = (
     "visruntime-{v}.tar.gz",
     "visruntime-{v}-cp311-abi3-manylinux_2_35_x86_64.whl",
@@ -40,6 +43,29 @@ ASSETS = (
     "visruntime-{v}-linux-aarch64.tar.gz",
 )
 """What a release consists of, beside sizes and digests."""
+CONDITIONS = {
+    ("ci", "Let ordinary users make user namespaces"): "matrix.os == 'ubuntu-24.04'",
+}
+"""The only steps that may be left out, and when they are not."""
+_UV = "pip install uv==0.13.9 uv run --frozen --isolated --only-group"
+_PACK = (
+    "uv run --frozen --isolated --only-group packaging scripts/pack_archive.py "
+    '--wheel dist/*.whl --python "$pythonLocation" --out dist'
+)
+_RELEASE_CHECK = f'{_UV} lint scripts/release_check.py --tag "$GITHUB_REF_NAME"'
+RUNS = {
+    ("ci", "test"): ["sudo --set-home .ci/run"],
+    ("wheels", "linux"): [
+        f"{_UV} packaging scripts/build_wheel.py --out dist",
+        _PACK,
+        'sudo --set-home --preserve-env=VIS_FULL VIS_DIST="$PWD/dist" .ci/run',
+    ],
+    ("wheels", "other"): [f"{_UV} cibuildwheel cibuildwheel --output-dir dist"],
+    ("release", "tag"): [_RELEASE_CHECK],
+    ("release", "assets"): [f"{_RELEASE_CHECK} --built built --assets assets"],
+    ("release", "publish"): ["sha256sum --check --strict SHA256SUMS"],
+}
+"""What these jobs have to do, word by word and in this order."""
 _PINNED = re.compile(r"[\w.-]+/[\w./-]+@[0-9a-f]{40}|\$/\.github/workflows/[\w-]+\.yml")
 _WRITING = {"publish": {"contents", "id-token"}, "assets": {"id-token", "attestations"}}
 _GIVES_UP = re.compile(r"\|\|\s*(true|:)|set \+e|continue-on-error|--exit-zero|\bexit 0\b")
@@ -63,7 +89,9 @@ def problems_of_workflows(folder: Path = WORKFLOWS) -> list[str]:
     loaded = {path.stem: YAML(typ="safe").load(path) for path in sorted(folder.glob("*.yml"))}
     found = []
     for name, workflow in loaded.items():
-        found += [f"{name}.yml: {problem}" for problem in _of_any(workflow)]
+        found += [f"{name}.yml: {problem}" for problem in _of_any(name, workflow)]
+        found += [f"{name}.yml: {problem}" for problem in _of_matrices(name, workflow)]
+        found += [f"{name}.yml: {problem}" for problem in _of_runs(name, workflow)]
     for name, check in (("release", _of_release), ("wheels", _of_wheels), ("ci", _of_ci)):
         if name in loaded:
             found += [f"{name}.yml: {problem}" for problem in check(loaded[name])]
@@ -72,15 +100,17 @@ def problems_of_workflows(folder: Path = WORKFLOWS) -> list[str]:
     return found
 
 
-def _of_any(workflow: dict[str, Any]) -> list[str]:
+def _of_any(name: str, workflow: dict[str, Any]) -> list[str]:
     """No permission by default, nothing that floats, and no check that may fail or be left out."""
     found = []
     if workflow.get("permissions") != {}:
         found.append("gives permissions to every job")
+    if "defaults" in workflow:
+        found.append("runs its steps in another shell or folder")
     for job, body in workflow["jobs"].items():
         found += [
             f"{job} has {key!r}: a check that is skipped or may fail blocks nothing"
-            for key in ("if", "continue-on-error")
+            for key in ("if", "continue-on-error", "defaults")
             if key in body
         ]
         writing = {k for k, v in body.get("permissions", {}).items() if v == "write"}
@@ -92,9 +122,37 @@ def _of_any(workflow: dict[str, Any]) -> list[str]:
                 found.append(f"{label!r} uses {step['uses']}, which is not pinned by a hash")
             if "continue-on-error" in step or _GIVES_UP.search(step.get("run", "")):
                 found.append(f"{label!r} may fail unseen")
-            condition = step.get("if")
-            if condition is not None and not str(condition).startswith("matrix.os == "):
+            if step.get("if") != CONDITIONS.get((name, label)):
                 found.append(f"{label!r} may be skipped")
+            if "shell" in step:
+                found.append(f"{label!r} runs in a shell of its own")
+    return found
+
+
+def _of_matrices(name: str, workflow: dict[str, Any]) -> list[str]:
+    """Each job that builds or tests does so on the machines that it has to, and on no others."""
+    found = []
+    for job, runners in RUNNERS.get(name, {}).items():
+        body = workflow["jobs"].get(job, {})
+        matrix = body.get("strategy", {}).get("matrix", {})
+        absent = [each for each in runners if each not in matrix.get("os", [])]
+        found += [f"{job} does not build on {runner}" for runner in absent]
+        if set(matrix) != {"os"} or body.get("runs-on") != "${{ matrix.os }}":
+            found.append(f"{job} builds on other machines than it lists")
+    return found
+
+
+def _of_runs(name: str, workflow: dict[str, Any]) -> list[str]:
+    """Each job that blocks something does it, and not something that only looks like it."""
+    found = []
+    for (_, job), wanted in (each for each in RUNS.items() if each[0][0] == name):
+        steps = workflow["jobs"].get(job, {}).get("steps", [])
+        runs = [" ".join(step.get("run", "").replace("\\\n", " ").split()) for step in steps]
+        missing = [each for each in wanted if each not in runs]
+        found += [f"{job} does not run {each}" for each in missing]
+        places = [runs.index(each) for each in wanted if each in runs]
+        if places != sorted(places):
+            found.append(f"{job} does not build, pack and then test what it built")
     return found
 
 
@@ -108,13 +166,13 @@ def _of_release(workflow: dict[str, Any]) -> list[str]:
         found.append("may be cancelled by another run")
     jobs = workflow["jobs"]
     wanted = {
-        "tag": (set(), "release_check.py --tag"),
+        "tag": (set(), None),
         "ci": ({"tag"}, "$/.github/workflows/ci.yml"),
         "wheels": ({"tag"}, "$/.github/workflows/wheels.yml"),
-        "assets": ({"tag", "ci", "wheels"}, "release_check.py"),
-        "publish": ({"tag", "ci", "wheels", "assets"}, "sha256sum --check --strict SHA256SUMS"),
+        "assets": ({"tag", "ci", "wheels"}, None),
+        "publish": ({"tag", "ci", "wheels", "assets"}, None),
     }
-    for job, (needs, does) in wanted.items():
+    for job, (needs, called) in wanted.items():
         body = jobs.get(job)
         if body is None:
             found.append(f"{job} is missing")
@@ -122,9 +180,8 @@ def _of_release(workflow: dict[str, Any]) -> list[str]:
         missing = needs - set(body.get("needs", []))
         if missing:
             found.append(f"{job} does not wait for {', '.join(sorted(missing))}")
-        done = [body.get("uses", ""), *(step.get("run", "") for step in body.get("steps", []))]
-        if not any(does in each for each in done):
-            found.append(f"{job} does not run {does}")
+        if body.get("uses") != called:
+            found.append(f"{job} does not run {called}")
     publishing = jobs.get("publish", {})
     if publishing.get("environment") != "release":
         found.append("publish needs nobody's approval")
@@ -144,32 +201,14 @@ def _of_wheels(workflow: dict[str, Any]) -> list[str]:
     found = []
     if "workflow_call" not in workflow["on"]:
         found.append("cannot be called by a release")
-    for job, runners in RUNNERS.items():
-        body = workflow["jobs"].get(job, {})
-        matrix = body.get("strategy", {}).get("matrix", {})
-        absent = [each for each in runners if each not in matrix.get("os", [])]
-        found += [f"{job} does not build on {runner}" for runner in absent]
-        if "exclude" in matrix or "include" in matrix:
-            found.append(f"{job} builds on other machines than it lists")
     steps = workflow["jobs"].get("linux", {}).get("steps", [])
-    runs = " ".join(step.get("run", "") for step in steps)
-    order = ("scripts/build_wheel.py", "scripts/pack_archive.py", 'VIS_DIST="$PWD/dist" .ci/run')
-    places = [runs.find(each) for each in order]
-    if -1 in places or places != sorted(places):
-        found.append("linux does not build, pack and then test what it built")
     if not steps or "upload-artifact" not in steps[-1].get("uses", ""):
         found.append("linux does not keep last what it tested")
     return found
 
 
 def _of_ci(workflow: dict[str, Any]) -> list[str]:
-    found = []
-    if "workflow_call" not in workflow["on"]:
-        found.append("cannot be called by a release")
-    steps = [step for body in workflow["jobs"].values() for step in body.get("steps", [])]
-    if not any(step.get("run", "").endswith(".ci/run") for step in steps):
-        found.append("does not run .ci/run")
-    return found
+    return [] if "workflow_call" in workflow["on"] else ["cannot be called by a release"]
 
 
 def gather(built: Path, assets: Path, version: str) -> list[str]:

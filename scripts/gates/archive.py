@@ -23,7 +23,7 @@ if __package__ in (None, ""):  # run as a file: the folder of this package
 
 from archive.python_tree import MODULES
 
-from gates.contents import entries
+from gates.contents import command, judged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,20 +72,18 @@ def hardened(name: str) -> list[str]:
 
 def problems(path: Path) -> list[str]:
     """Return what keeps an archive from being published; nothing for one that is whole."""
-    try:
-        found = entries(path)
-    except ValueError as error:
-        return [str(error)]
     match = _NAME.fullmatch(path.name.removesuffix(".tar.gz"))
     if match is None:
         return [f"{path.name}: is no name of an archive"]
+    return judged(path, lambda found: _archive(match, found))
+
+
+def _archive(match: re.Match[str], found: list[Entry]) -> list[str]:
     root = match[0] + "/"
     outside = [
         f"{each.name}: lies outside of {root}" for each in found if not each.name.startswith(root)
     ]
     names = {each.name.removeprefix(root): each for each in found if each.name.startswith(root)}
-    if len(names) + len(outside) != len(found):
-        outside.append(f"{path.name}: has a file twice")
     if "manifest.json" not in names:
         return [*outside, "manifest.json: is missing"]
     try:
@@ -183,13 +181,7 @@ def _versions(manifest: dict[str, Any], version: str, platform: str) -> Iterator
 
 def main() -> int:
     """Print what keeps the archives from being published; 1 if there is something."""
-    paths = [Path(word) for word in sys.argv[1:]]
-    if not paths:
-        print(__doc__)
-        return 2
-    broken = [problem for path in paths for problem in problems(path)]
-    print("\n".join(broken) if broken else "archive gate: ok")
-    return 1 if broken else 0
+    return command("archive gate", __doc__, problems)
 
 
 if __name__ == "__main__":

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 import tarfile
 import zipfile
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["Entry", "entries"]
+__all__ = ["Entry", "command", "entries", "judged"]
 
 
 class Entry(NamedTuple):
@@ -46,6 +48,29 @@ def entries(subject: Path) -> list[Entry]:
     if not found:
         raise ValueError(f"{subject} holds no file")
     return sorted(found)
+
+
+def judged(path: Path, rules: Callable[[list[Entry]], Iterable[str]]) -> list[str]:
+    """Return what *rules* say of the files of *path*, after what every gate says."""
+    try:
+        found = entries(path)
+    except ValueError as error:
+        return [str(error)]
+    # Which of the two an installer takes is its own choice, and a gate would see one of them.
+    times = Counter(entry.name for entry in found)
+    twice = [f"{name}: is there {many} times" for name, many in times.items() if many > 1]
+    return [*twice, *rules(found)]
+
+
+def command(gate: str, usage: str | None, problems: Callable[[Path], list[str]]) -> int:
+    """Judge the files that the command line names, print each problem; 1 if there is one."""
+    paths = [Path(word) for word in sys.argv[1:]]
+    if not paths:
+        print(usage)
+        return 2
+    broken = [problem for path in paths for problem in problems(path)]
+    print("\n".join(broken) if broken else f"{gate}: ok")
+    return 1 if broken else 0
 
 
 def _of_folder(folder: Path) -> Iterator[Entry]:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 if __package__ in (None, ""):  # run as a file: the folder of this package
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from gates.contents import entries
+from gates.contents import judged
 from gates.elf_file import ElfFile
 
 if TYPE_CHECKING:
@@ -59,36 +59,38 @@ def problems(
     hardened: Sequence[str] = (),
 ) -> list[str]:
     """Return each broken rule as ``file: rule``; nothing for a subject that may be shipped."""
-    try:
-        found = entries(subject)
-    except ValueError as error:
-        return [str(error)]
-    names = {entry.name: entry for entry in found}
-    broken: list[str] = []
-    seen = 0
-    for entry in found:
-        if entry.mode & (stat.S_ISUID | stat.S_ISGID):
-            broken.append(f"{entry.name}: a set-uid or set-gid bit")
-        if not entry.data.startswith(b"\x7fELF"):
-            continue
-        seen += 1
-        try:
-            elf = ElfFile(entry.data)
-        except ValueError as error:
-            broken.append(f"{entry.name}: {error}")
-            continue
-        ours = any(fnmatch(entry.name, pattern) for pattern in hardened)
-        rules = [*_place(elf, entry.name, names, machine), *_versions(elf, glibc)]
-        rules += [*_memory(elf), *(_hardening(elf) if ours else ())]
-        broken += [f"{entry.name}: {rule}" for rule in rules]
-    if not seen:
-        broken.append(f"{subject}: no ELF file in it")
-    broken += [
-        f"{subject}: no ELF file is named {pattern}"
-        for pattern in hardened
-        if not any(fnmatch(name, pattern) and names[name].data[:4] == b"\x7fELF" for name in names)
-    ]
-    return broken
+
+    def rules(found: list[Entry]) -> list[str]:
+        names = {entry.name: entry for entry in found}
+        broken: list[str] = []
+        seen = 0
+        for entry in found:
+            if entry.mode & (stat.S_ISUID | stat.S_ISGID):
+                broken.append(f"{entry.name}: a set-uid or set-gid bit")
+            if not entry.data.startswith(b"\x7fELF"):
+                continue
+            seen += 1
+            try:
+                elf = ElfFile(entry.data)
+            except ValueError as error:
+                broken.append(f"{entry.name}: {error}")
+                continue
+            ours = any(fnmatch(entry.name, pattern) for pattern in hardened)
+            of_it = [*_place(elf, entry.name, names, machine), *_versions(elf, glibc)]
+            of_it += [*_memory(elf), *(_hardening(elf) if ours else ())]
+            broken += [f"{entry.name}: {rule}" for rule in of_it]
+        if not seen:
+            broken.append(f"{subject}: no ELF file in it")
+        broken += [
+            f"{subject}: no ELF file is named {pattern}"
+            for pattern in hardened
+            if not any(
+                fnmatch(name, pattern) and names[name].data[:4] == b"\x7fELF" for name in names
+            )
+        ]
+        return broken
+
+    return judged(subject, rules)
 
 
 def _versions(elf: ElfFile, glibc: str) -> Iterator[str]:

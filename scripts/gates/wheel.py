@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 if __package__ in (None, ""):  # run as a file: the folder of this package
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from gates.contents import Entry, entries
+from gates.contents import Entry, command, judged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,12 +50,12 @@ _SDIST_TOP = frozenset(
 
 def problems(path: Path) -> list[str]:
     """Return each broken promise; nothing for a file that may be published."""
-    try:
-        found = entries(path)
-    except ValueError as error:
-        return [str(error)]
-    rules = _wheel(path, found) if path.suffix == ".whl" else _sdist(found)
-    return [*rules, *(f"{entry.name}: does not belong there" for entry in found if _is_junk(entry))]
+
+    def rules(found: list[Entry]) -> Iterator[str]:
+        yield from _wheel(path, found) if path.suffix == ".whl" else _sdist(found)
+        yield from (f"{entry.name}: does not belong there" for entry in found if _is_junk(entry))
+
+    return judged(path, rules)
 
 
 def digest(data: bytes) -> str:
@@ -100,9 +100,15 @@ def _record(names: dict[str, Entry], record: str) -> Iterator[str]:
     if record not in names:
         yield f"{record}: is missing"
         return
-    listed = {row[0]: row[1] for row in csv.reader(io.StringIO(names[record].data.decode()))}
+    rows = [row for row in csv.reader(io.StringIO(names[record].data.decode())) if row]
+    listed = {row[0]: row[1:] for row in rows}
+    if len(listed) != len(rows):
+        yield f"{record}: names a file twice"
+    for name in sorted(listed.keys() - names.keys()):
+        yield f"{name}: is in RECORD and not in the wheel"
     for name, entry in names.items():
-        if name != record and listed.get(name) != digest(entry.data):
+        said = ["", ""] if name == record else [digest(entry.data), str(len(entry.data))]
+        if listed.get(name) != said:
             yield f"{name}: is not what RECORD says"
 
 
@@ -117,13 +123,7 @@ def _sdist(found: list[Entry]) -> Iterator[str]:
 
 def main() -> int:
     """Print each broken promise; 1 if there is one."""
-    paths = [Path(word) for word in sys.argv[1:]]
-    if not paths:
-        print(__doc__)
-        return 2
-    broken = [problem for path in paths for problem in problems(path)]
-    print("\n".join(broken) if broken else "wheel gate: ok")
-    return 1 if broken else 0
+    return command("wheel gate", __doc__, problems)
 
 
 if __name__ == "__main__":

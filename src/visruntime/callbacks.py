@@ -17,7 +17,7 @@ from visruntime._worker.claims import as_dict
 from visruntime.errors import ProtocolViolation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from visruntime._callbacks.budget import Budget
     from visruntime._callbacks.schema import Schema
@@ -118,50 +118,56 @@ class Callbacks:
                 found[last] = exposed.function
         return found
 
-    def add(
+    def prepare(
         self,
-        name: str,
-        function: Callable[..., Any],
+        functions: Mapping[str, Callable[..., Any]],
         *,
         check: bool = True,
         error_data: Iterable[str] = (),
-    ) -> None:
-        """Expose *function* as *name*, replacing an earlier one of that name.
+    ) -> Callable[[], None]:
+        """Return what exposes *functions* by their names, all or none, instead of earlier ones.
 
         A dotted name is that of a function in a module, which the guest imports.
 
         Args:
-            name: what the guest calls it.
-            function: what is called; it may be async.
+            functions: what is called, which may be async, by what the guest calls it.
             check: check arguments against its type hints before it is called.
             error_data: attributes of its exceptions that the guest may have.
 
         Raises:
-            ValueError: *name* is no Python name, or its module is one of the standard library.
-            TypeError: *function* cannot be called, or a type hint cannot be checked.
+            ValueError: one is no Python name, its module is one of the standard library, or it is
+                in the way of another one; the latter also when it is exposed.
+            TypeError: a function cannot be called, or a type hint cannot be checked.
         """
-        self._check_name(name)
-        if not callable(function):
-            raise TypeError(f"function: {name} is not callable, but {type(function).__name__}")
         check_switch(check, "check")
         wanted = tuple(check_texts(error_data, "error_data", '["code"]'))
-        schema = schema_of(name, function) if check else None
-        self._functions[name] = _Exposed(function, schema, wanted)
+        exposed = {}
+        for name, function in functions.items():
+            _check_name(name)
+            if not callable(function):
+                raise TypeError(f"function: {name} is not callable, but {type(function).__name__}")
+            schema = schema_of(name, function) if check else None
+            exposed[name] = _Exposed(function, schema, wanted)
+        self._check_homes(exposed)
 
-    def _check_name(self, name: str) -> None:
-        parts = check_text(name, "name").split(".")
-        if not all(part.isidentifier() and not iskeyword(part) for part in parts):
-            raise ValueError(f"name: {name!r} is not a Python name, so the guest could not call it")
-        if len(parts) == 1:
-            return
-        if parts[0] in sys.stdlib_module_names:
-            raise ValueError(f"name: {name!r}: {parts[0]} is a module of the standard library")
-        for known in self._functions:
-            # A module and a function of one name would hide each other.
-            if name.startswith(f"{known}.") or known.startswith(f"{name}."):
-                raise ValueError(
-                    f"name: {name!r}: {known} is exposed already, and would be in its way"
-                )
+        def expose() -> None:
+            self._check_homes(exposed)  # others may have come meanwhile
+            self._functions.update(exposed)
+
+        return expose
+
+    def _check_homes(self, exposed: Mapping[str, _Exposed]) -> None:
+        """Refuse a module and a function of one name, since they would hide each other."""
+        names = {**self._functions, **exposed}
+        for name in names:
+            home = name
+            while "." in home:
+                home = home.rpartition(".")[0]
+                if home in names:
+                    new, known = (name, home) if name in exposed else (home, name)
+                    raise ValueError(
+                        f"name: {new!r}: {known} is exposed already, and would be in its way"
+                    )
 
     def in_callback(self) -> bool:
         """Whether the calling code runs inside a function that a guest of ours called."""
@@ -285,6 +291,14 @@ class Callbacks:
             call.let_go()
             self.spending.seconds += time.monotonic() - started
             waiter.call_ends()
+
+
+def _check_name(name: str) -> None:
+    parts = check_text(name, "name").split(".")
+    if not all(part.isidentifier() and not iskeyword(part) for part in parts):
+        raise ValueError(f"name: {name!r} is not a Python name, so the guest could not call it")
+    if len(parts) > 1 and parts[0] in sys.stdlib_module_names:
+        raise ValueError(f"name: {name!r}: {parts[0]} is a module of the standard library")
 
 
 class _GivenUp(Exception):

@@ -62,6 +62,10 @@ class _Member:
             and worker.process.poll() is None
         )
 
+    def under_way(self) -> bool:
+        """Whether a call goes on in it, begun by `start` or in a thread that nobody waited for."""
+        return self.runtime._lock.locked()
+
     def memory(self) -> int:
         """The largest resident size of its worker that was seen, in bytes."""
         worker = self.runtime._worker
@@ -78,6 +82,8 @@ class RuntimePool:
     Any thread may use it. A child made by ``os.fork`` may not. A thread fills it up while there is
     something to do, and ends when there is not.
     """
+
+    _runtime_class: type[Runtime] = Runtime
 
     def __init__(
         self,
@@ -135,7 +141,8 @@ class RuntimePool:
         if isinstance(self._input, WorkerInput):
             # Runtimes are made as long as the pool lives, and the caller may close the descriptor.
             options["stdin"] = self._input.fileno()
-        self._open = _maker(policy) if callable(policy) else lambda: Runtime(policy, **options)
+        make = self._runtime_class
+        self._open = _maker(policy) if callable(policy) else lambda: make(policy, **options)
         self._min_idle = min_idle
         self._max_size = max_size
         self._reuse = reuse
@@ -238,6 +245,8 @@ class RuntimePool:
 
     def release(self, runtime: AnyRuntime) -> None:
         """Take a runtime back. The borrower must not use it any more.
+
+        One in which a run still goes on is ended, whatever *reuse* says.
 
         Raises:
             ValueError: it is not one that is borrowed from this pool.
@@ -372,6 +381,7 @@ class RuntimePool:
             or self._too_old(member)
             or (self._max_memory is not None and member.memory() > self._max_memory)
             or not member.lives()
+            or member.under_way()
         )
         if worn or self._closed:
             return False

@@ -114,13 +114,13 @@ class TrustedRuntime(RuntimeSession):
             check_whole(output, "output", 1)
         env = None if env is None else variables(env)
         cwd = None if cwd is None else check_path(cwd, "cwd")
-        preload = None if preload is None else check_preload(preload)
         refuse_built(environment, python)
         self._tls = TlsSettings(tls_strict, ca)
         added = self._tls.variables(env or {}, os.environ if env is None else {})
         if added:
             env = {**(os.environ if env is None else env), **added}
         self._stdin = check_stdin(stdin)
+        preload = _check_copies(self, preload)
         start = TrustedStart(cwd=cwd, env=env, stdin=self._stdin)
         self._start = start
         self._harden = False
@@ -221,11 +221,11 @@ class Runtime(RuntimeSession):
             check_env(env)
         cwd = None if cwd is None else check_path(cwd, "cwd")
         check_word(backend, "backend", ("auto", *BACKENDS))
-        preload = None if preload is None else check_preload(preload)
 
         self._confinement = WorkerConfinement(
             processes=processes, ctypes=ctypes, native_modules=native_modules
         )
+        preload = _check_copies(self, preload)
         self._environment = environment
         self._backend = backend
         self._policy = policy.policy if isinstance(policy, Jail) else policy
@@ -301,7 +301,8 @@ class Runtime(RuntimeSession):
         return self._policy.limits
 
 
-def _zygote(runtime: RuntimeSession, preload: Iterable[str] | None) -> Zygote | None:
+def _check_copies(runtime: RuntimeSession, preload: Iterable[str] | None) -> list[str] | None:
+    """Check ``preload=`` before anything is started."""
     if preload is None:
         return None
     if not runtime._confinement.processes:
@@ -316,6 +317,12 @@ def _zygote(runtime: RuntimeSession, preload: Iterable[str] | None) -> Zygote | 
             'typed for the last; give either preload= or stdin="pty"',
             field="preload",
         )
+    return check_preload(preload)
+
+
+def _zygote(runtime: RuntimeSession, preload: list[str] | None) -> Zygote | None:
+    if preload is None:
+        return None
     return Zygote(runtime._start_worker, preload, output=runtime._output_limit)
 
 

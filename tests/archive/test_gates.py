@@ -177,6 +177,8 @@ def small_wheel(tmp_path: Path) -> Callable[..., Path]:
         files: dict[str, bytes | None] | None = None,
         modes: dict[str, int] | None = None,
         name: str = NAME,
+        first: str | None = None,
+        rows: tuple[str, ...] = (),
     ) -> Path:
         metadata = "visruntime-1.0.dist-info"
         contents: dict[str, bytes | None] = dict.fromkeys(
@@ -189,6 +191,8 @@ def small_wheel(tmp_path: Path) -> Callable[..., Path]:
         path = tmp_path / name
         lines = []
         with zipfile.ZipFile(path, "w") as archive:
+            if first is not None:
+                archive.writestr(first, b"other")
             for inner, data in contents.items():
                 if data is None:
                     continue
@@ -199,7 +203,7 @@ def small_wheel(tmp_path: Path) -> Callable[..., Path]:
                 lines.append(f"{inner},{wheel.digest(data)},{len(data)}")
             record = f"{metadata}/RECORD"
             if record not in contents:
-                archive.writestr(record, "\n".join([*lines, f"{record},,"]))
+                archive.writestr(record, "\n".join([*lines, *rows, f"{record},,"]))
                 archive.getinfo(record).external_attr = 0o100644 << 16
         return path
 
@@ -225,9 +229,16 @@ def test_a_whole_wheel_passes(small_wheel: Callable[..., Path]) -> None:
         ({"files": {"visruntime-1.0.dist-info/RECORD": b""}}, "is not what RECORD says"),
         ({"files": {"visruntime-1.0.dist-info/WHEEL": b"Tag: py3-none-any\n"}}, "its tags are not"),
         ({"files": {"visruntime/big": os.urandom(wheel.MOST_BYTES)}}, "bytes, more than"),
+        (
+            {"rows": ("visruntime/gone.py,sha256=x,1",)},
+            "gone.py: is in RECORD and not in the wheel",
+        ),
+        ({"rows": ("visruntime/py.typed,sha256=x,4",)}, "RECORD: names a file twice"),
+        ({"first": "visruntime/py.typed"}, "visruntime/py.typed: is there 2 times"),
         ({"name": NAME.replace("manylinux_2_35", "linux")}, "is not for cp311-abi3-manylinux"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_a_wheel_that_breaks_one_promise(
     small_wheel: Callable[..., Path], change: dict[str, object], rule: str
 ) -> None:

@@ -69,7 +69,11 @@ WHEELS = [
     ("  workflow_call:\n", "", "cannot be called by a release"),
     ("timeout-minutes: 60", "continue-on-error: true", "may fail blocks nothing"),
     ("- name: Test what was built", "- name: Test what was built\n        if: false", "may be skipped"),
-    ('VIS_DIST="$PWD/dist" .ci/run', ".ci/run", "linux does not build, pack and then test"),
+    ("- name: Test what was built", "- name: Test what was built\n        if: matrix.os == 'x'",
+     "'Test what was built' may be skipped"),
+    ('VIS_DIST="$PWD/dist" .ci/run', ".ci/run", "linux does not run sudo --set-home"),
+    ("cibuildwheel --output-dir dist", "echo", "other does not run pip install uv"),
+    ("runs-on: ${{ matrix.os }}", "runs-on: ubuntu-22.04", "other machines than it lists"),
     ("contents: read", "contents: write", "linux may write contents"),
     ("actions/checkout@08c6903cd8c0fde910a37f88322edcfb5dd907a8", "actions/checkout@v5",
      "not pinned by a hash"),
@@ -82,6 +86,42 @@ def test_a_build_that_would_leave_something_out(
 ) -> None:
     """No platform, test or pin can leave the build of wheels unseen."""
     assert problem in "\n".join(changed(tmp_path, "wheels.yml", old, new))
+
+
+CI = [
+    ("- name: Run everything", "- name: Run everything\n        if: matrix.os == 'ubuntu-99.99'",
+     "'Run everything' may be skipped"),
+    ("if: matrix.os == 'ubuntu-24.04'", "if: matrix.os == 'ubuntu-99.99'",
+     "'Let ordinary users make user namespaces' may be skipped"),
+    ("run: sudo --set-home .ci/run", "run: echo .ci/run", "test does not run sudo --set-home"),
+    ("os: [ubuntu-22.04, ubuntu-24.04]", "os: []", "test does not build on ubuntu-22.04"),
+    ("os: [ubuntu-22.04, ubuntu-24.04]", "os: [ubuntu-22.04]",
+     "test does not build on ubuntu-24.04"),
+    ("run: sudo --set-home .ci/run", "run: sudo --set-home .ci/run\n        shell: echo {0}",
+     "'Run everything' runs in a shell of its own"),
+    ("permissions: {}", "permissions: {}\ndefaults: {run: {shell: 'echo {0}'}}",
+     "runs its steps in another shell"),
+    ("  workflow_call:\n", "", "cannot be called by a release"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "problem"), CI)
+def test_a_test_that_would_not_be_run(tmp_path: Path, old: str, new: str, problem: str) -> None:
+    """No machine and no word of what tests everything can change unseen."""
+    assert problem in "\n".join(changed(tmp_path, "ci.yml", old, new))
+
+
+def test_what_was_built_is_tested_after_it_was_built(tmp_path: Path) -> None:
+    """The same steps in another order would test something else than what is shipped."""
+    text = (FOLDER / "wheels.yml").read_text()
+    build = text[text.index("      - name: Build the wheel and") : text.index("      - name: Pack")]
+    test = text[text.index("      - name: Test what") : text.index("      - name: Keep it")]
+    found = changed(tmp_path, "wheels.yml", build, test)
+    assert any("linux does not run pip install uv" in problem for problem in found)
+    copy = tmp_path / "workflows" / "wheels.yml"
+    copy.write_text(text.replace(test, "").replace(build, test + build))
+    found = release_check.problems_of_workflows(copy.parent)
+    assert found == ["wheels.yml: linux does not build, pack and then test what it built"]
 
 
 @pytest.mark.parametrize("name", ["ci.yml", "wheels.yml", "release.yml"])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
@@ -11,6 +12,9 @@ from aio_helpers import BACKENDS, run_on
 
 import visruntime as vr
 from visruntime.aio import AsyncJail, AsyncRuntime, AsyncRuntimePool, AsyncTrustedRuntime
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = pytest.mark.parametrize("backend", BACKENDS)
 POLICY = vr.JailPolicy()
@@ -68,6 +72,28 @@ def test_async_functions_work_in_what_a_pool_lends(backend: str) -> None:
                 await runtime.run("import time; time.sleep(1000)")
             assert scope.cancelled_caught
             assert await runtime.eval("__import__('os').environ['A']") == "b"
+
+    run_on(backend, main)
+
+
+def test_a_pool_has_a_descriptor_of_its_own(backend: str, tmp_path: Path) -> None:
+    """A guest must not get what the host has opened later under the same number."""
+    given, other = tmp_path / "given", tmp_path / "other"
+    given.write_text("given")
+    other.write_text("other")
+
+    async def main() -> None:
+        number = os.open(given, os.O_RDONLY)
+        async with AsyncRuntimePool(POLICY, max_size=2, min_idle=0, stdin=number) as pool:
+            os.close(number)
+            assert os.open(other, os.O_RDONLY) == number
+            try:
+                async with pool.borrow() as first, pool.borrow() as second:
+                    read = "import sys; sys.stdin.read()"
+                    texts = [(await lent.run(read)).value for lent in (first, second)]
+            finally:
+                os.close(number)
+        assert texts == ["given", ""]  # one file, of which the first has read all
 
     run_on(backend, main)
 

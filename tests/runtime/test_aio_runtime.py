@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import os
+import resource
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -295,6 +297,31 @@ def test_a_function_cannot_use_the_runtime_that_calls_it(backend: str) -> None:
     with_worker(backend, test)
 
 
+def test_a_function_cannot_wait_for_the_run_that_calls_it(backend: str) -> None:
+    """Each way of waiting for it is refused by name, since none would ever end."""
+
+    async def test(runtime: AsyncRuntime) -> None:
+        runs: list[AsyncRun] = []
+
+        async def wait() -> None:
+            await runs[0].wait()
+
+        async def next_event() -> None:
+            await runs[0].next_event()
+
+        for function in (wait, next_event):
+            await runtime.expose(function.__name__, function)
+            code = f"import time; time.sleep(0.2); {function.__name__}()"
+            with anyio.fail_after(10):
+                async with runtime.start(code) as run:
+                    runs[:] = [run]
+                    error = (await run.result()).error
+            assert error is not None
+            assert "cannot wait for the run that is calling it" in error.message
+
+    with_worker(backend, test)
+
+
 def test_input_is_answered_in_the_loop(backend: str) -> None:
     """The function that answers prompts may be async."""
 
@@ -394,6 +421,59 @@ def test_a_run_is_cancelled_by_word_or_by_leaving(backend: str) -> None:
         with pytest.raises(ValueError, match="isolation"):
             async with runtime.start("1", isolation="none"):
                 pass
+
+    with_worker(backend, test)
+
+
+def test_a_run_is_read_on_after_its_block(backend: str) -> None:
+    """Events that are left come, and no descriptor that others have got meanwhile is read."""
+
+    async def test(runtime: AsyncRuntime) -> None:
+        late: list[str] = []
+
+        async def read(run: AsyncRun) -> None:
+            late.extend([event.kind async for event in run])
+
+        async with anyio.create_task_group() as group:
+            async with runtime.start("print(1); 5") as run:
+                numbers = run._news, run._end
+                await run.result()
+            others = [os.eventfd(41, os.EFD_NONBLOCK) for _ in numbers]
+            try:
+                assert set(others) == set(numbers)
+                assert [event.kind async for event in run] == ["stdout", "result"]
+                assert await run.next_event() is None
+                await run.wait()
+                assert [os.eventfd_read(other) for other in others] == [41, 41]
+            finally:
+                for other in others:
+                    os.close(other)
+            # One that waits for an event when the block ends gets the last ones.
+            async with runtime.start("import time; time.sleep(0.2)") as run:
+                group.start_soon(read, run)
+        assert late == ["result"]
+
+    with_worker(backend, test)
+
+
+@pytest.mark.parametrize("spare", [0, 1])
+def test_a_run_does_not_begin_where_it_could_not_be_watched(backend: str, spare: int) -> None:
+    """Without a descriptor for it nothing goes on behind the back of the caller."""
+
+    async def test(runtime: AsyncRuntime) -> None:
+        assert await runtime.eval("1") == 1
+        free = os.dup(0)
+        os.close(free)
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free + spare, limits[1]))
+        try:
+            with pytest.raises(OSError, match="Too many open files"):
+                async with runtime.start("import time; ran = 1; time.sleep(30)"):
+                    pass
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        with anyio.fail_after(10):
+            assert await runtime.eval("'ran' in globals()") is False
 
     with_worker(backend, test)
 

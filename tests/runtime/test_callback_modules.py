@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from runtime_helpers import runtime
 
-from visruntime import CommandTimeout, ProtocolViolation
+from visruntime import CommandTimeout, JailClosed, ProtocolViolation, WorkerPaused
 from visruntime._callbacks.budget import Budget
 from visruntime.runtime import TrustedRuntime
 
@@ -78,6 +78,45 @@ class Refused(Exception):
         self.status = status
         self.private = private
         self.cause = object()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"a": lambda: 1, "b": 3},
+        {"a": lambda: 1, "b c": lambda: 2},
+        {"a": lambda: 1, "a.b": lambda: 2},
+        {"a": lambda: 1, "used.b": lambda: 2},
+    ],
+    ids=["no-function", "no-name", "in-its-own-way", "in-the-way"],
+)
+def test_a_module_is_exposed_as_a_whole_or_not_at_all(wrong: dict[str, Any]) -> None:
+    """What the host was told is not exposed must not be callable, now or in a later worker."""
+    with TrustedRuntime() as runtime:
+        runtime.expose("m.used", lambda: 0)
+        with pytest.raises((TypeError, ValueError), match=r"function: m\.b|name: 'm\."):
+            runtime.expose_module("m", wrong)
+        assert runtime._callbacks.names == ["m.used"]
+        error = runtime.run("import m; m.a()").error
+        assert error is not None
+        assert error.type_name == "AttributeError"
+
+
+def test_nothing_is_exposed_where_the_worker_cannot_be_told() -> None:
+    """A name that `expose` refused, in a callback, in a pause or after the end, is not there later."""
+    with TrustedRuntime() as runtime:
+        runtime.expose("late", lambda: runtime.expose("inner", lambda: 1))
+        error = runtime.run("late()").error
+        assert error is not None
+        assert error.type_name.endswith("RuntimeError")
+        runtime.pause()
+        with pytest.raises(WorkerPaused):
+            runtime.expose("paused", lambda: 2)
+        runtime.resume()
+        assert runtime._callbacks.names == ["late"]
+    with pytest.raises(JailClosed):
+        runtime.expose("closed", lambda: 3)
+    assert runtime._callbacks.names == ["late"]
 
 
 def test_exceptions_carry_the_attributes_that_were_chosen(runtime: AnyRuntime) -> None:

@@ -182,6 +182,24 @@ def test_a_worker_that_died_is_not_lent() -> None:
         assert runtimes.run("'x' in globals()").value is False
 
 
+@pytest.mark.parametrize("reuse", ["keep", "reset"])
+def test_a_run_that_goes_on_does_not_meet_the_next_borrower(reuse: str) -> None:
+    """Neither who gives a runtime back nor who gets the next one waits for a forgotten run."""
+    with trusted(min_idle=0, max_size=1, reuse=reuse) as runtimes:
+        with runtimes.borrow() as runtime:
+            assert runtime.run(MARK).value == 0
+            run = runtime.start("import time\nfor _ in range(80): time.sleep(0.1)")
+            assert not run.done
+            start = time.monotonic()
+        assert runtimes.run(MARK).value == 0
+        assert time.monotonic() - start < 6
+        assert run.result(timeout=10).stopped_by == "cancelled"
+        # The control: one whose run has ended is kept.
+        with runtimes.borrow() as runtime:
+            assert runtime.start(MARK).result(timeout=10).value == 1
+        assert runtimes.run(MARK).value == 2
+
+
 def test_a_session_that_cannot_be_reset_is_not_lent_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A guest must not hold up the pool by what its objects do when they are forgotten."""
     monkeypatch.setattr(pool, "RESET_SECONDS", 0.2)

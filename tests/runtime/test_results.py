@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import collections
+import dataclasses
 import datetime as dt
+import enum
 import re
 import time
+import uuid
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from fractions import Fraction
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy
 import pytest
@@ -194,7 +200,77 @@ def test_the_repr_of_an_array_is_its_type_and_shape(array: Any, around: str) -> 
     assert time.monotonic() - started < 1
 
 
+@dataclasses.dataclass
+class Held:
+    """A class of the owner's, with fields of every kind."""
+
+    a: Any
+    hidden: int = dataclasses.field(default=1, repr=False)
+    late: int = dataclasses.field(init=False)
+
+
+class Pair(NamedTuple):
+    """A named tuple of the owner's."""
+
+    a: Any
+    b: Any
+
+
+class Shade(enum.Enum):
+    """An enum of the owner's."""
+
+    DARK = "d"
+
+
+class Opaque:
+    """What the constructor of such a class may have made."""
+
+    def __repr__(self) -> str:
+        pytest.fail("no repr of the owner's is asked for")
+
+
+LONG: Any = numpy.full(300, "\U0001f600" * 20_000, dtype="U20000")
+LONG_SHOWN = "<ndarray <U20000 (300,)>"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (Held(LONG), f"Held(a={LONG_SHOWN}, late=<AttributeError>)"),
+        (Pair(LONG, [Held(1)]), f"Pair(a={LONG_SHOWN}, b=[Held(a=1, late=<AttributeError>)])"),
+        (collections.OrderedDict(k=LONG), f"OrderedDict({{'k': {LONG_SHOWN}}})"),
+        (collections.Counter(k=LONG), f"Counter({{'k': {LONG_SHOWN}}})"),
+        (collections.deque([LONG]), f"deque([{LONG_SHOWN}])"),
+        (collections.deque([LONG, 1], 3), f"deque([{LONG_SHOWN}, 1], maxlen=3)"),
+        (
+            collections.defaultdict(list, {(1,): LONG}),
+            f"defaultdict(<class 'list'>, {{(1,): {LONG_SHOWN}}})",
+        ),
+        ([Shade.DARK, Opaque()], "[<Shade.DARK: 'd'>, <Opaque>]"),
+        (LONG[0], "<str_>"),
+        ([10**5000, 1], "[<int of 16610 bits>, 1]"),
+        (collections.OrderedDict(), "OrderedDict()"),
+    ],
+    ids=lambda value: value[:12] if type(value) is str else type(value).__name__,
+)
+def test_no_array_is_written_wherever_it_is(value: Any, shown: str) -> None:
+    """Nor what any other type says of itself: a guest's bytes could cost minutes, or hide a list."""
+    started = time.monotonic()
+    assert brief(value) == shown
+    assert time.monotonic() - started < 1
+
+
+def test_what_holds_itself_is_too_large_to_be_shown() -> None:
+    """A class of the owner's may make a cycle, which data of a guest never is."""
+    held = Held(1)
+    held.a = held
+    assert brief([held]) == "<list, too large to be shown>"
+
+
 PLAIN: list[Any] = [
+    *(Pair(1, "x"), Shade.DARK, collections.deque([1]), collections.defaultdict(int, {"a": 1})),
+    *(collections.Counter(), collections.Counter({"a": 2}), collections.deque(maxlen=2)),
+    *(dt.timedelta(1), dt.UTC, Fraction(1, 3), uuid.UUID(int=1), PurePosixPath("/a")),
     *(None, True, -7, 1.5, 2j, "a'b\x1b", b"x", bytearray(b"x"), (), (1,), (1, [2]), [], {}),
     *({"a": {1: "b"}}, set(), {1}, frozenset(), frozenset({"x"}), range(3), Decimal("1.50")),
     *(dt.date(2026, 1, 2), Record("enum", "m.E", {"name": "A", "value": 1}), Handle(7, "t", "<t>")),

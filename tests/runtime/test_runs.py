@@ -261,6 +261,46 @@ def test_a_host_function_cannot_wait_for_the_run_that_calls_it(runtime: AnyRunti
     assert "cannot wait for the run that is calling it" in error.message
 
 
+@pytest.mark.parametrize("way", ["iterate", "leave"])
+def test_a_host_function_cannot_watch_the_run_that_calls_it_to_its_end(way: str) -> None:
+    """Iterating over it and leaving its block would wait for ever, with no limit to end that."""
+    runs: list[Any] = []
+
+    def watch() -> Any:
+        if way == "iterate":
+            return [event.kind for event in runs[0]]
+        with runs[0]:
+            return None
+
+    runtime = TrustedRuntime()  # no with block, which would wait for such a run
+    runtime.expose("watch", watch)
+    runs.append(runtime.start("import time; time.sleep(0.2); watch()", timeout=5))
+    error = runs[0].result(timeout=10).error
+    assert error is not None
+    assert "cannot wait for the run that is calling it" in error.message
+    with TrustedRuntime() as other, other.start("6 * 7") as run:
+        runtime.expose("elsewhere", lambda: [event.kind for event in run])
+        assert runtime.eval("elsewhere()") == ["result"]
+    runtime.close()
+
+
+def test_a_run_that_gets_no_thread_leaves_the_runtime() -> None:
+    """A machine that gives no more threads must not leave a runtime that nobody can use or close."""
+    with TrustedRuntime() as runtime:
+        runtime.exec("kept = 7")
+        before = threading.stack_size()
+        threading.stack_size(1 << 46)  # more than there is address space
+        try:
+            with pytest.raises(RuntimeError, match="can't start new thread") as caught:
+                runtime.start("1")
+        finally:
+            threading.stack_size(before)
+        assert caught.value.__traceback__ is not None  # and with it the frame of `start`
+        assert runtime._lock.acquire(timeout=5)
+        runtime._lock.release()
+        assert runtime.start("kept").result(timeout=10).value == 7
+
+
 # ---- readers that are slow, and guests that say too much ----
 
 

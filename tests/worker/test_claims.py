@@ -110,7 +110,7 @@ WAITER: Any = Waiter()
 def call(payload: bytes) -> None:
     """Answer a CALLBACK frame."""
     callbacks = Callbacks()
-    callbacks.add("f", lambda *_, **__: None)
+    callbacks.prepare({"f": lambda *_, **__: None})()
     callbacks.answer(payload, WAITER, lambda *_: None, WorkerValues(select.poll()))
 
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 from interpreters import INTERPRETERS
 from jail_helpers import backends
-from runtime_helpers import runtime
+from runtime_helpers import children_of, runtime
 
 from visruntime._worker import copy as _worker_copy
+from visruntime._worker.confinement import WorkerConfinement
 from visruntime.errors import (
     CommandTimeout,
     ForkRefused,
@@ -597,6 +598,28 @@ def test_a_worker_that_says_that_it_was_copied_is_found_out(
     with pytest.raises(WorkerDied, match=r"ended before it was ready|not copied within"):
         runtime.fork()
     assert runtime.eval("1") == 1
+
+
+@pytest.mark.parametrize("verb", ["fork", "run", "warm_up"])
+def test_a_worker_that_is_not_confined_as_asked_is_never_used(
+    monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    """Whatever asked for it first, it must not answer the next call either."""
+    with TrustedRuntime() as runtime:
+        confined = {"confine": WorkerConfinement(processes=False).settings(())}
+        monkeypatch.setattr(runtime, "_settings", lambda: confined)
+        acts: dict[str, Callable[[], object]] = {
+            "fork": runtime.fork,
+            "run": lambda: runtime.run("1"),
+            "warm_up": runtime.warm_up,
+        }
+        before = children_of(os.getpid())
+        for _ in range(2):
+            with pytest.raises(ProtocolViolation, match="did not refuse to start processes"):
+                acts[verb]()
+            assert children_of(os.getpid()) <= before
+        monkeypatch.undo()
+        assert runtime.run("6 * 7").value == 42
 
 
 def test_a_worker_cannot_be_its_own_copy(monkeypatch: pytest.MonkeyPatch) -> None:

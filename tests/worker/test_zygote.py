@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from interpreters import INTERPRETERS
+from runtime_helpers import children_of
 
 from visruntime._runtime.events import Feed
 from visruntime._worker.copy import copy_worker
 from visruntime._worker.zygote import Zygote
-from visruntime.errors import CommandTimeout, ForkRefused, GuestError, WorkerDied
+from visruntime.errors import CommandTimeout, ForkRefused, GuestError, PolicyError, WorkerDied
 from visruntime.policy import JailPolicy, Limits
 from visruntime.runtime import Runtime, TrustedRuntime
 
@@ -156,6 +157,18 @@ def test_preload_takes_names_and_no_text() -> None:
     """A name must not be taken for its letters."""
     with pytest.raises(TypeError, match="preload: expected a list"):
         TrustedRuntime(preload="numpy")
+
+
+@pytest.mark.parametrize(
+    "options", [{"processes": False}, {"stdin": "pty"}, {"preload": ["no name"]}]
+)
+def test_a_wrong_preload_opens_no_jail(options: dict[str, Any]) -> None:
+    """An argument that is refused must not leave a jail for as long as its error is kept."""
+    before = children_of(os.getpid())
+    with pytest.raises((PolicyError, ValueError), match="preload") as caught:
+        Runtime(JailPolicy(), **{"preload": ["json"], **options})
+    assert children_of(os.getpid()) <= before
+    assert caught.value.__traceback__ is not None  # it holds all that was made before it
 
 
 def test_nothing_of_users_runs_in_the_zygote() -> None:

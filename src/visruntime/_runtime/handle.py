@@ -55,6 +55,7 @@ class RunHandle:
 
     def __exit__(self, *_: object) -> None:
         """Cancel the run if it is still under way, and wait for its end."""
+        self.refuse_in_callback()
         self.cancel()
         with self._changed:
             self._changed.wait_for(lambda: self._done)
@@ -62,23 +63,39 @@ class RunHandle:
     # For the thread that drives the run.
 
     def start(self, drive: Callable[[], RunResult], release: Callable[[], object]) -> None:
-        """Drive the run in a thread of its own, and *release* the runtime after it."""
+        """Drive the run in a thread of its own, and *release* the runtime after it.
+
+        Where there is no thread to be had the run is over at once.
+        """
+        first = threading.Lock()  # who gives back the runtime, where starting is interrupted
 
         def work() -> None:
+            if not first.acquire(blocking=False):
+                return
             try:
                 self._finish(drive(), None)
             except BaseException as problem:  # noqa: BLE001 (raised again by result())
                 self._finish(getattr(problem, "result", None), problem)
             finally:
-                release()
-                with self._changed:
-                    self._done = True
-                    self._tell()
+                end()
+
+        def end() -> None:
+            release()
+            with self._changed:
+                self._done = True
+                self._tell()
 
         # The end of the host must not wait for a guest; the worker ends with its host anyway.
-        threading.Thread(
+        thread = threading.Thread(
             target=copy_context().run, args=(work,), name="visruntime-run", daemon=True
-        ).start()
+        )
+        try:
+            thread.start()
+        except BaseException as problem:
+            if first.acquire(blocking=False):
+                self._finish(None, problem)
+                end()
+            raise
 
     def _finish(self, result: RunResult | None, problem: BaseException | None) -> None:
         with self._changed:
@@ -146,6 +163,7 @@ class RunHandle:
 
         Raises:
             TimeoutError: the run is still under way.
+            RuntimeError: a function of the host asks that the guest of this runtime is calling.
         """
         self.refuse_in_callback()
         check_seconds(timeout, "timeout", past=True)
@@ -171,7 +189,9 @@ class RunHandle:
 
         Raises:
             TimeoutError: nothing happened for *timeout* seconds.
+            RuntimeError: a function of the host asks that the guest of this runtime is calling.
         """
+        self.refuse_in_callback()
         check_seconds(timeout, "timeout", past=True)
         end = None if timeout is None else time.monotonic() + timeout
         with self._changed:

@@ -35,7 +35,6 @@ from visruntime.errors import (
     ForkRefused,
     JailClosed,
     WorkerDied,
-    WorkerPaused,
 )
 from visruntime.guest.limits import UNKNOWN
 from visruntime.results import GuestFailure
@@ -192,8 +191,9 @@ class RuntimeSession(WorkerControl):
         run.
 
         Raises:
-            TypeError, ValueError: an argument is wrong. Everything else comes from
-                :meth:`RunHandle.result`.
+            TypeError, ValueError: an argument is wrong.
+            RuntimeError: no thread could be started; the runtime is as before. Everything else
+                comes from :meth:`RunHandle.result`.
         """
         request, ask = run_request(
             *(code, inputs, filename, argv, cwd, env, stdin),
@@ -206,9 +206,8 @@ class RuntimeSession(WorkerControl):
         with ExitStack() as held:
             held.enter_context(self._exclusive())
             self._started = handle
-            handle.start(
-                lambda: self._perform(request, timeouts, handle.feed), held.pop_all().close
-            )
+            release = held.pop_all().close
+        handle.start(lambda: self._perform(request, timeouts, handle.feed), release)
         return handle
 
     def exec(
@@ -332,11 +331,18 @@ class RuntimeSession(WorkerControl):
         check: bool,
         error_data: Iterable[str],
     ) -> None:
-        for name, function in functions.items():
-            self._callbacks.add(name, function, check=check, error_data=error_data)
+        add = self._callbacks.prepare(functions, check=check, error_data=error_data)
         with self._exclusive():
-            if self._worker is not None:
-                self._expose(self._worker, list(functions))
+            worker = self._worker
+            if worker is not None:
+                worker.refuse_paused()
+            add()
+            if worker is not None:
+                try:
+                    self._expose(worker, list(functions))
+                except BaseException:
+                    self._discard()
+                    raise
 
     def stubs(self, module: str | None = None) -> str:
         """Return the text of a stub file (``.pyi``) for the exposed functions.
@@ -388,11 +394,7 @@ class RuntimeSession(WorkerControl):
             WorkerDied, ProtocolViolation: it could not be started.
         """
         with self._exclusive():
-            try:
-                self._live_worker()
-            except BaseException:
-                self._discard()
-                raise
+            self._live_worker()
 
     def reset(self) -> None:
         """Forget every name of the session; exposed functions stay.
@@ -523,20 +525,15 @@ class RuntimeSession(WorkerControl):
             yield
 
     def _expose(self, worker: Worker, names: list[str]) -> None:
-        worker.refuse_paused()
+        """Tell a worker of functions; one that cannot take them is of no use any more."""
         try:
             reply = worker.request_aside(
                 {"op": "expose", "names": names}, callbacks=self._callbacks
             )
-            if reply.get("error") is not None:
-                failure = GuestFailure.from_claim(reply["error"], self._explain)
-                raise failure.to_exception(None)
         except Timeout:
-            self._discard()
             raise WorkerDied("the worker did not answer between two runs and was ended") from None
-        except BaseException:
-            self._discard()
-            raise
+        if reply.get("error") is not None:
+            raise GuestFailure.from_claim(reply["error"], self._explain).to_exception(None)
 
     def _live_worker(self) -> Worker:
         if self._worker is not None and self._worker.ended_by_host:
@@ -545,11 +542,15 @@ class RuntimeSession(WorkerControl):
             return self._worker
         zygote = self._shared.zygote
         worker = self._start_worker() if zygote is None else zygote.worker()
-        worker.set_types(self._types)
+        try:
+            worker.set_types(self._types)
+            self._confinement.check(worker.hello)
+            if self._callbacks.names:
+                self._expose(worker, self._callbacks.names)
+        except BaseException:
+            worker.kill()
+            raise
         self._worker = worker
-        self._confinement.check(worker.hello)
-        if self._callbacks.names:
-            self._expose(worker, self._callbacks.names)
         return worker
 
     def _start_worker(self) -> Worker:
@@ -591,12 +592,10 @@ class RuntimeSession(WorkerControl):
         """Make one request; the caller holds the runtime."""
         if self._unknown != UNKNOWN[0]:
             request.setdefault("unknown", self._unknown)
+        worker = self._live_worker()
+        worker.refuse_paused()
         try:
-            worker = self._live_worker()
-            worker.refuse_paused()
             late = worker.begin_run(self._output_limit, feed.sink)
-        except WorkerPaused:
-            raise
         except BaseException:
             self._discard()
             raise

@@ -28,6 +28,12 @@ _LOOK_SECONDS = 0.1
 """How long a thread waits at once for the stock; a cancelled task waits no longer than that."""
 
 
+class _StoppablePool(RuntimePool):
+    """A pool whose runtimes can be cancelled."""
+
+    _runtime_class = StoppableRuntime
+
+
 class AsyncRuntimePool:
     """A `RuntimePool` for asyncio and Trio; ``async with`` opens and closes it.
 
@@ -47,22 +53,15 @@ class AsyncRuntimePool:
         self._policy = policy
         self._max_size = max_size
         self._waits = when_exhausted == "wait"
-        own = ("min_idle", "reuse", "recycle_after", "max_age", "max_memory", "prepare")
-        self._pool_options: dict[str, Any] = {
-            "max_size": max_size,
-            "when_exhausted": when_exhausted,
-            **{name: options.pop(name) for name in own if name in options},
-        }
-        self._options = options
+        self._options = {"max_size": max_size, "when_exhausted": when_exhausted, **options}
         self._pool: RuntimePool | None = None
         self._lent: dict[int, AnyRuntime] = {}
 
     def _open(self) -> RuntimePool:
-        if callable(self._policy):
-            make, options = self._policy, self._options
-            return RuntimePool(lambda: make()._make(), **self._pool_options, **options)  # type: ignore[arg-type,return-value]
-        policy, options = self._policy, self._options
-        return RuntimePool(lambda: StoppableRuntime(policy, **options), **self._pool_options)
+        policy: Any = self._policy
+        if callable(policy):
+            return _StoppablePool(lambda: policy()._make(), **self._options)
+        return _StoppablePool(policy, **self._options)
 
     async def __aenter__(self) -> Self:
         if self._pool is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 import anyio
@@ -21,11 +22,22 @@ class AsyncRun:
     told how many events it has missed.
     """
 
-    def __init__(self, handle: RunHandle) -> None:
-        self._handle = handle
+    _handle: RunHandle
+
+    def __init__(self) -> None:
+        # Before the run begins, which would go on where they cannot be made.
         self._reading, self._waiting = anyio.Lock(), anyio.Lock()
-        self._news = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._end = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._news = self._end = -1
+        try:
+            self._news = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+            self._end = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        except BaseException:
+            self._close()
+            raise
+
+    def _follow(self, handle: RunHandle) -> None:
+        """Be that run."""
+        self._handle = handle
         handle.watch(self._tell)
 
     def _tell(self) -> None:
@@ -62,11 +74,12 @@ class AsyncRun:
 
     async def wait(self) -> None:
         """Wait for the end."""
+        self._handle.refuse_in_callback()
         await anyio.lowlevel.checkpoint()
         while not self.done:
             async with self._waiting:
                 if not self.done:
-                    await anyio.wait_readable(self._end)
+                    await self._readable(self._end)
 
     def __aiter__(self) -> Self:
         return self
@@ -79,21 +92,34 @@ class AsyncRun:
 
     async def next_event(self) -> RunEvent | None:
         """Wait for the next event and return it, ``None`` after the last."""
+        self._handle.refuse_in_callback()
         await anyio.lowlevel.checkpoint()
         async with self._reading:
             while True:
-                try:
-                    os.eventfd_read(self._news)
-                except BlockingIOError:
-                    pass
+                if (
+                    not self.done
+                ):  # afterwards nothing is waited for, and the descriptor may be gone
+                    with suppress(BlockingIOError):
+                        os.eventfd_read(self._news)
                 try:
                     return self._handle.next_event(0)
                 except TimeoutError:
-                    await anyio.wait_readable(self._news)
+                    await self._readable(self._news)
+
+    async def _readable(self, descriptor: int) -> None:
+        try:
+            await anyio.wait_readable(descriptor)
+        except anyio.ClosedResourceError:
+            if not self.done:
+                raise
 
     def _close(self) -> None:
-        """Give the descriptors back; the run is over."""
-        self._handle.watch(None)
-        for descriptor in (self._news, self._end):
-            anyio.notify_closing(descriptor)
-            os.close(descriptor)
+        """Give the descriptors back; the run is over, or has never begun."""
+        if hasattr(self, "_handle"):
+            self._handle.watch(None)
+        news, self._news = self._news, -1
+        end, self._end = self._end, -1
+        for descriptor in (news, end):
+            if descriptor >= 0:
+                anyio.notify_closing(descriptor)
+                os.close(descriptor)

@@ -170,16 +170,21 @@ class _AsyncSession:
             "unknown": unknown,
         }
         async with self._calling() as (runtime, _, call):
-            handle = await self._wait(call, lambda: runtime.start(code, **options), discard=_end)
-            call.run(handle.feed)
-            run = AsyncRun(handle)
+            run = AsyncRun()
             try:
-                yield run
+                handle = await self._wait(
+                    call, lambda: runtime.start(code, **options), discard=_end
+                )
+                call.run(handle.feed)
+                run._follow(handle)
+                try:
+                    yield run
+                finally:
+                    if not run.done:
+                        call.stop()
+                    with anyio.CancelScope(shield=True):
+                        await run.wait()
             finally:
-                if not run.done:
-                    call.stop()
-                with anyio.CancelScope(shield=True):
-                    await run.wait()
                 run._close()
 
     async def exec(

@@ -20,7 +20,15 @@ if TYPE_CHECKING:
 else:
     MappingProxyType = type(type.__dict__)  # importing types costs more than this module does
 
-__all__ = ["BUILDERS", "Handle", "Record", "Repr", "install", "reduce_value"]
+__all__ = [
+    "BUILDERS",
+    "Handle",
+    "Record",
+    "Repr",
+    "install",
+    "reduce_value",
+    "standard_reducer",
+]
 
 RANGE: Final = 0x20
 DATE: Final = 0x21
@@ -348,7 +356,7 @@ _REDUCERS: Final[Mapping[tuple[str, str], Callable[[Any], tuple[Any, ...]]]] = M
 """By the module and name under which the standard library publishes the type."""
 
 
-def _reducer(kind: type) -> Callable[[Any], tuple[Any, ...]] | None:
+def standard_reducer(kind: type) -> Callable[[Any], tuple[Any, ...]] | None:
     """The reducer of exactly *kind*; a type that only has the name of one gets none."""
     # pathlib's classes name a private module on Python 3.13.
     module_name = str(kind.__module__).partition(".")[0]
@@ -396,7 +404,7 @@ def reduce_value(value: Any) -> tuple[Any, ...] | None:
         return _reduce_handle(value)
     if kind is Repr:
         return _reduce_repr(value)
-    reducer = _reducer(kind)
+    reducer = standard_reducer(kind)
     return reducer(value) if reducer is not None else _reduce_instance(value, kind)
 
 
