@@ -13,10 +13,24 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+import visruntime as vr
+from visruntime.aio import AsyncRuntime
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 BACKENDS = ("asyncio", "trio")
+
+STUBBORN = """
+import time
+while True:
+    try:
+        print('begun', flush=True)
+        time.sleep(1000)
+    except BaseException:
+        pass
+"""
+"""A guest that swallows interrupts."""
 
 
 def run_on(backend: str, test: Callable[[], Awaitable[Any]]) -> Any:
@@ -31,6 +45,16 @@ def run_on(backend: str, test: Callable[[], Awaitable[Any]]) -> Any:
         gc.collect()
     assert left == ([], {}, set()), "busy threads, descriptors or processes are left"
     return result
+
+
+def with_worker(backend: str, test: Callable[[AsyncRuntime], Awaitable[Any]]) -> None:
+    """Run *test* with an open jailed runtime."""
+
+    async def main() -> None:
+        async with AsyncRuntime(vr.JailPolicy()) as runtime:
+            await test(runtime)
+
+    run_on(backend, main)
 
 
 def _left(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 import pytest
 from runtime_helpers import runtime
-from worker.test_copies import lie
+from worker.test_hostile_copies import lie
 
 from visruntime._runtime.events import Feed
 from visruntime._runtime.run import _claims
