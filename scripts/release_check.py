@@ -38,6 +38,7 @@ ASSETS = (
     "visruntime-{v}-cp311-abi3-win_amd64.whl",
     "visruntime-{v}-linux-x86_64.tar.gz",
     "visruntime-{v}-linux-aarch64.tar.gz",
+    "visruntime-{v}-docs.tar.gz",
 )
 """What a release consists of, beside sizes and digests."""
 _PINNED = re.compile(r"[\w.-]+/[\w./-]+@[0-9a-f]{40}|\$/\.github/workflows/[\w-]+\.yml")
@@ -64,7 +65,12 @@ def problems_of_workflows(folder: Path = WORKFLOWS) -> list[str]:
     found = []
     for name, workflow in loaded.items():
         found += [f"{name}.yml: {problem}" for problem in _of_any(workflow)]
-    for name, check in (("release", _of_release), ("wheels", _of_wheels), ("ci", _of_ci)):
+    for name, check in (
+        ("release", _of_release),
+        ("wheels", _of_wheels),
+        ("ci", _of_ci),
+        ("docs", _of_docs),
+    ):
         if name in loaded:
             found += [f"{name}.yml: {problem}" for problem in check(loaded[name])]
         else:
@@ -111,8 +117,12 @@ def _of_release(workflow: dict[str, Any]) -> list[str]:
         "tag": (set(), "release_check.py --tag"),
         "ci": ({"tag"}, "$/.github/workflows/ci.yml"),
         "wheels": ({"tag"}, "$/.github/workflows/wheels.yml"),
-        "assets": ({"tag", "ci", "wheels"}, "release_check.py"),
-        "publish": ({"tag", "ci", "wheels", "assets"}, "sha256sum --check --strict SHA256SUMS"),
+        "docs": ({"tag", "ci", "wheels"}, "$/.github/workflows/docs.yml"),
+        "assets": ({"tag", "ci", "wheels", "docs"}, "release_check.py"),
+        "publish": (
+            {"tag", "ci", "wheels", "docs", "assets"},
+            "sha256sum --check --strict SHA256SUMS",
+        ),
     }
     for job, (needs, does) in wanted.items():
         body = jobs.get(job)
@@ -172,8 +182,20 @@ def _of_ci(workflow: dict[str, Any]) -> list[str]:
     return found
 
 
+def _of_docs(workflow: dict[str, Any]) -> list[str]:
+    found = []
+    if "workflow_call" not in workflow["on"]:
+        found.append("cannot be called by a release")
+    steps = workflow["jobs"].get("site", {}).get("steps", [])
+    if not any("scripts/build_docs.py --records" in step.get("run", "") for step in steps):
+        found.append("site does not build from the records of the tests")
+    return found
+
+
 def gather(built: Path, assets: Path, version: str) -> list[str]:
     """Copy the assets of *version* from *built* to *assets*, with SHA256SUMS and SIZES.
+
+    Folders ``record-*`` hold what the documentation was made from, and are no assets.
 
     Returns:
         What is missing, twice with other bytes, empty or not expected; then nothing is copied.
@@ -182,6 +204,8 @@ def gather(built: Path, assets: Path, version: str) -> list[str]:
     there: dict[str, Path] = {}
     found = []
     for path in sorted(p for p in built.rglob("*") if p.is_file()):
+        if path.relative_to(built).parts[0].startswith("record-"):
+            continue
         known = there.setdefault(path.name, path)
         if known.read_bytes() != path.read_bytes():
             found.append(f"{path.name} was built twice, with other bytes")

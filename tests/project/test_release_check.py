@@ -34,11 +34,13 @@ def test_the_workflows_block_what_they_must() -> None:
 
 
 RELEASE = [
-    ("needs: [tag, ci, wheels, assets]", "needs: [tag, ci, assets]",
+    ("needs: [tag, ci, wheels, docs, assets]", "needs: [tag, ci, docs, assets]",
      "publish does not wait for wheels"),
-    ("needs: [tag, ci, wheels, assets]", "needs: [tag, wheels, assets]",
+    ("needs: [tag, ci, wheels, docs, assets]", "needs: [tag, wheels, docs, assets]",
      "publish does not wait for ci"),
-    ("needs: [tag, ci, wheels]\n", "needs: [tag]\n", "assets does not wait for ci, wheels"),
+    ("needs: [tag, ci, wheels, docs]\n", "needs: [tag]\n",
+     "assets does not wait for ci, docs, wheels"),
+    ("needs: [tag, ci, wheels]\n", "needs: [tag]\n", "docs does not wait for ci, wheels"),
     ("uses: $/.github/workflows/wheels.yml", "uses: $/.github/workflows/ci.yml", "wheels does not run"),
     ("environment: release", "env: {A: b}", "publish needs nobody's approval"),
     ("    environment: release", "    environment: release\n    if: always()", "publish has 'if'"),
@@ -84,13 +86,19 @@ def test_a_build_that_would_leave_something_out(
     assert problem in "\n".join(changed(tmp_path, "wheels.yml", old, new))
 
 
-@pytest.mark.parametrize("name", ["ci.yml", "wheels.yml", "release.yml"])
+@pytest.mark.parametrize("name", ["ci.yml", "wheels.yml", "docs.yml", "release.yml"])
 def test_a_workflow_that_is_gone(tmp_path: Path, name: str) -> None:
     """None of the workflows can be removed unseen."""
     copy = tmp_path / "workflows"
     shutil.copytree(FOLDER, copy)
     (copy / name).unlink()
     assert f"{name}: is missing" in release_check.problems_of_workflows(copy)
+
+
+def test_documentation_without_what_was_shown(tmp_path: Path) -> None:
+    """The page of platforms of a release is never made from older records alone."""
+    found = changed(tmp_path, "docs.yml", "build_docs.py --records records", "build_docs.py")
+    assert found == ["docs.yml: site does not build from the records of the tests"]
 
 
 def test_only_the_version_can_be_tagged(tmp_path: Path) -> None:
@@ -112,6 +120,8 @@ def test_the_assets_are_all_there_or_none(tmp_path: Path) -> None:
     for name in names:
         (built / name).mkdir(parents=True)
         (built / name / name).write_text(name)
+    (built / "record-here").mkdir()
+    (built / "record-here" / "record-here.json").write_text("{}")
     whole = built / names[1] / names[1]
     for path, content, problem in (
         (whole, None, f"{names[1]} is missing"),
