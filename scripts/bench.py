@@ -16,6 +16,7 @@ import json
 import os
 import platform
 import sys
+import time
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -95,6 +96,7 @@ def main() -> int:
             print(line(results[-1]), flush=True)
     if options.json:
         report = {
+            "date": time.strftime("%Y-%m-%d", time.gmtime()),
             "machine": {
                 "kernel": platform.release(),
                 "architecture": platform.machine(),

@@ -42,6 +42,8 @@ check "clang-tidy" lint_c "${compiled[@]}"
 check "shellcheck" run shellcheck "${shell[@]}"
 check "policy schema" run python scripts/generate_policy_schema.py --check
 check "API reference" run python scripts/generate_api_reference.py --check
+check "generated documents" run python scripts/generate_documents.py --check
+check "documentation site" run python scripts/build_docs.py
 check "workflow schema" run check-jsonschema --builtin-schema vendor.github-workflows "${workflows[@]}"
 check "zizmor" run zizmor --offline --quiet --persona=pedantic .github/workflows
 check "lock file" uv lock --check --offline

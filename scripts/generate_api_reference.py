@@ -8,6 +8,7 @@ A public name, or a public method, without a docstring is an error.
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import generated
 
 import visruntime
+import visruntime.aio
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,8 +29,20 @@ HEAD = """\
 
 Made from the docstrings by `scripts/generate_api_reference.py`; a check fails when it is out of
 date. Examples are in the [tutorial](../tutorial.md) and the documents that it names, whose code
-runs as tests. `visruntime.aio` has the same verbs for asyncio and Trio, see [async](../async.md).
+runs as tests. First come the names of `visruntime`, then those of `visruntime.aio`, which has the
+same verbs for [asyncio and Trio](../async.md), and at last classes that are only met in results.
 """
+
+RETURNED = (
+    "visruntime._jail.files.FileStatus",
+    "visruntime.confinement.report.Outcome",
+    "visruntime.doctor.Finding",
+    "visruntime.environments.Interpreter",
+    "visruntime._runtime.reload.Reloaded",
+    "visruntime.results.GuestFailure",
+    "visruntime.results.RunUsage",
+)
+"""Classes that users meet in results only; where they live may change."""
 
 
 def docstring(name: str, value: object) -> str:
@@ -94,11 +108,22 @@ def block(text: str) -> str:
     return f"```text\n{text}\n```\n"
 
 
+def described() -> Iterator[tuple[str, str, Any]]:
+    """Yield the heading, the full name and the object of all that is described, in order."""
+    for module in (visruntime, visruntime.aio):
+        for name in sorted(module.__all__, key=str.lower):
+            full = f"{module.__name__}.{name}"
+            yield full.removeprefix("visruntime."), full, getattr(module, name)
+    for full in sorted(RETURNED, key=lambda name: name.rpartition(".")[2]):
+        module_name, _, name = full.rpartition(".")
+        yield name, full, getattr(importlib.import_module(module_name), name)
+
+
 def generate() -> str:
     """Return the whole document."""
     lines = [HEAD]
-    for name in sorted(visruntime.__all__, key=str.lower):
-        lines += section(name, getattr(visruntime, name))
+    for heading, _, value in described():
+        lines += section(heading, value)
     return "\n".join(lines).replace("\n\n\n", "\n\n")
 
 

@@ -41,6 +41,7 @@ ASSETS = (
     "visruntime-{v}-cp311-abi3-win_amd64.whl",
     "visruntime-{v}-linux-x86_64.tar.gz",
     "visruntime-{v}-linux-aarch64.tar.gz",
+    "visruntime-{v}-docs.tar.gz",
 )
 """What a release consists of, beside sizes and digests."""
 CONDITIONS = {
@@ -54,11 +55,20 @@ _PACK = (
 )
 _RELEASE_CHECK = f'{_UV} lint scripts/release_check.py --tag "$GITHUB_REF_NAME"'
 RUNS = {
-    ("ci", "test"): ["sudo --set-home .ci/run"],
+    ("ci", "test"): ['sudo --set-home VIS_RECORD="$PWD/record.json" .ci/run'],
+    ("docs", "site"): [
+        (
+            "pip install uv==0.13.9 mkdir -p records uv run --frozen python scripts/build_docs.py "
+            "--records records --archive dist"
+        )
+    ],
     ("wheels", "linux"): [
         f"{_UV} packaging scripts/build_wheel.py --out dist",
         _PACK,
-        'sudo --set-home --preserve-env=VIS_FULL VIS_DIST="$PWD/dist" .ci/run',
+        (
+            'sudo --set-home --preserve-env=VIS_FULL VIS_RECORD="$PWD/record.json" '
+            'VIS_DIST="$PWD/dist" .ci/run'
+        ),
     ],
     ("wheels", "other"): [f"{_UV} cibuildwheel cibuildwheel --output-dir dist"],
     ("release", "tag"): [_RELEASE_CHECK],
@@ -92,7 +102,12 @@ def problems_of_workflows(folder: Path = WORKFLOWS) -> list[str]:
         found += [f"{name}.yml: {problem}" for problem in _of_any(name, workflow)]
         found += [f"{name}.yml: {problem}" for problem in _of_matrices(name, workflow)]
         found += [f"{name}.yml: {problem}" for problem in _of_runs(name, workflow)]
-    for name, check in (("release", _of_release), ("wheels", _of_wheels), ("ci", _of_ci)):
+    for name, check in (
+        ("release", _of_release),
+        ("wheels", _of_wheels),
+        ("ci", _of_called),
+        ("docs", _of_called),
+    ):
         if name in loaded:
             found += [f"{name}.yml: {problem}" for problem in check(loaded[name])]
         else:
@@ -169,8 +184,9 @@ def _of_release(workflow: dict[str, Any]) -> list[str]:
         "tag": (set(), None),
         "ci": ({"tag"}, "$/.github/workflows/ci.yml"),
         "wheels": ({"tag"}, "$/.github/workflows/wheels.yml"),
-        "assets": ({"tag", "ci", "wheels"}, None),
-        "publish": ({"tag", "ci", "wheels", "assets"}, None),
+        "docs": ({"tag", "ci", "wheels"}, "$/.github/workflows/docs.yml"),
+        "assets": ({"tag", "ci", "wheels", "docs"}, None),
+        "publish": ({"tag", "ci", "wheels", "docs", "assets"}, None),
     }
     for job, (needs, called) in wanted.items():
         body = jobs.get(job)
@@ -198,21 +214,21 @@ def _of_release(workflow: dict[str, Any]) -> list[str]:
 
 
 def _of_wheels(workflow: dict[str, Any]) -> list[str]:
-    found = []
-    if "workflow_call" not in workflow["on"]:
-        found.append("cannot be called by a release")
+    found = _of_called(workflow)
     steps = workflow["jobs"].get("linux", {}).get("steps", [])
     if not steps or "upload-artifact" not in steps[-1].get("uses", ""):
         found.append("linux does not keep last what it tested")
     return found
 
 
-def _of_ci(workflow: dict[str, Any]) -> list[str]:
+def _of_called(workflow: dict[str, Any]) -> list[str]:
     return [] if "workflow_call" in workflow["on"] else ["cannot be called by a release"]
 
 
 def gather(built: Path, assets: Path, version: str) -> list[str]:
     """Copy the assets of *version* from *built* to *assets*, with SHA256SUMS and SIZES.
+
+    Folders ``record-*`` hold what the documentation was made from, and are no assets.
 
     Returns:
         What is missing, twice with other bytes, empty or not expected; then nothing is copied.
@@ -221,6 +237,8 @@ def gather(built: Path, assets: Path, version: str) -> list[str]:
     there: dict[str, Path] = {}
     found = []
     for path in sorted(p for p in built.rglob("*") if p.is_file()):
+        if path.relative_to(built).parts[0].startswith("record-"):
+            continue
         known = there.setdefault(path.name, path)
         if known.read_bytes() != path.read_bytes():
             found.append(f"{path.name} was built twice, with other bytes")

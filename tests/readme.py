@@ -22,6 +22,18 @@ def blocks(language: str, document: str = "README.md") -> list[str]:
     return [body for name, body in FENCE.findall(text) if name == language]
 
 
+def anchors(text: str) -> set[str]:
+    """Return the fragments by which a forge and the site lead to the headings of *text*."""
+    found: set[str] = set()
+    outside = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    for heading in re.findall(r"^#+ (.+)$", outside, re.MULTILINE):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
+        name = re.sub(r"[^\w -]", "", plain).replace(" ", "-")
+        same = [name, *(f"{name}-{n}" for n in range(1, 100))]
+        found.add(next(each for each in same if each not in found))
+    return found
+
+
 def commands() -> list[str]:
     """Return the lines of the first shell block: the two commands, in order."""
     return blocks("sh")[0].splitlines()

@@ -5,12 +5,18 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import readme
+from website import navigation
+
+from visruntime import protocol
+from visruntime._native import decode, encode
 
 
 def test_two_commands() -> None:
@@ -39,27 +45,31 @@ def test_python_code_runs_as_shown(tmp_path: Path) -> None:
     assert (tmp_path / "report" / "log").read_text() == "done\n"
 
 
-RECIPES = [
-    line for block in readme.blocks("sh", "doc/how-to.md") for line in block.splitlines() if line
-]
+# Documents whose code other tests run, in a folder that they prepare or against what they describe.
+TRIED_ELSEWHERE = {
+    "README.md": ("python", "sh"),
+    "doc/packages.md": ("python", "sh"),
+    "doc/tls.md": ("python", "sh"),
+    "doc/reference/protocol.md": ("python",),
+}
+DOCUMENTS = sorted(
+    path.relative_to(readme.ROOT).as_posix()
+    for path in [*readme.ROOT.glob("*.md"), *(readme.ROOT / "doc").rglob("*.md")]
+)
 
 
-PYTHON_RECIPES = [
-    code
-    for document in (
-        "doc/tutorial.md",
-        "doc/how-to.md",
-        "doc/confinement.md",
-        "doc/control.md",
-        "doc/callbacks.md",
-        "doc/copies.md",
-        "doc/pools.md",
-        "doc/runs.md",
-        "doc/async.md",
-        "doc/values.md",
-    )
-    for code in readme.blocks("python", document)
-]
+def tried_here(language: str) -> list[str]:
+    """Return the blocks of all documents that this file runs; a new document is among them."""
+    return [
+        code
+        for document in DOCUMENTS
+        if language not in TRIED_ELSEWHERE.get(document, ())
+        for code in readme.blocks(language, document)
+    ]
+
+
+RECIPES = [line for block in tried_here("sh") for line in block.splitlines() if line]
+PYTHON_RECIPES = tried_here("python")
 
 
 @pytest.mark.parametrize("code", PYTHON_RECIPES)
@@ -116,19 +126,67 @@ def test_recipe_does_what_it_says(recipe: str, project: Path) -> None:
     assert made == {name for name in ("artifact.txt", "report.json") if f"{name}" in command}
 
 
+def test_the_protocol_document_shows_how_to_talk() -> None:
+    """The code of the protocol's page sends what a worker can read, and reads what it answers."""
+    (code,) = readme.blocks("python", "doc/reference/protocol.md")
+    ours, theirs = socket.socketpair()
+    with theirs:
+        payload = encode(2, max_bytes=100, max_depth=8, max_nodes=8)
+        theirs.sendall(protocol.FrameEncoder(protocol.GUEST_TYPES).frame(protocol.RESULT, payload))
+        names: dict[str, Any] = {"sock": ours}
+        exec(code, names)
+        (frame,) = protocol.FrameDecoder(protocol.HOST_TYPES).feed(theirs.recv(4096))
+    assert (names["kind"], names["value"]) == (protocol.RESULT, 2)
+    assert frame[0] == protocol.RUN
+    assert decode(frame[-1], max_bytes=100, max_depth=8, max_nodes=8) == {"code": "1+1"}
+
+
 def test_how_to_has_recipes() -> None:
     """The how-to does not lose its commands to a change of its layout."""
-    assert len(RECIPES) > 12
+    assert len(readme.blocks("sh", "doc/how-to.md")) > 12
+    assert set(readme.blocks("python", "doc/how-to.md")) < set(PYTHON_RECIPES)
+
+
+def test_code_that_is_tried_elsewhere_is_there() -> None:
+    """No document stays left out here after its code has gone."""
+    for document, languages in TRIED_ELSEWHERE.items():
+        for language in languages:
+            assert readme.blocks(language, document), f"{document} has no {language}"
 
 
 def test_links_lead_somewhere() -> None:
-    """No relative link of a document at the top leads to a file that does not exist."""
-    documents = sorted(readme.ROOT.glob("*.md")) + sorted((readme.ROOT / "doc").rglob("*.md"))
-    assert readme.ROOT / "README.md" in documents
-    dead = [
-        f"{document.name}: {target}"
-        for document in documents
-        for target in re.findall(r"\]\((?!https?://)([^)#]+)[^)]*\)", document.read_text())
-        if not (document.parent / target).exists()
-    ]
+    """No relative link leads to a file or a heading that does not exist."""
+    assert "README.md" in DOCUMENTS
+    dead = []
+    fragments = 0
+    for name in DOCUMENTS:
+        document = readme.ROOT / name
+        for target in re.findall(r"\]\((?!https?://)([^)]+)\)", document.read_text()):
+            path, _, fragment = target.partition("#")
+            found = document.parent / path if path else document
+            if not found.exists():
+                dead.append(f"{name}: {target}")
+            elif fragment:
+                fragments += 1
+                if fragment not in readme.anchors(found.read_text()):
+                    dead.append(f"{name}: {target} is no heading")
+    assert fragments > 5
     assert dead == []
+
+
+def test_headings_are_named_as_a_forge_does() -> None:
+    """A link to a heading is not checked against names that no forge gives."""
+    text = "# A `b_c`, d!\n## A\n## A\n```sh\n# no heading\n```\n## [L](x) and **b**-c\n"
+    assert readme.anchors(text) == {"a-b_c-d", "a", "a-1", "l-and-b-c"}
+
+
+def test_the_index_lists_every_document() -> None:
+    """No document is in no menu of the site."""
+    listed = {
+        entry.path
+        for section in navigation.sections(
+            (readme.ROOT / "doc/index.md").read_text(), "doc/index.md"
+        )
+        for entry in section.entries
+    }
+    assert listed == set(DOCUMENTS) - {"doc/index.md"}

@@ -34,11 +34,13 @@ def test_the_workflows_block_what_they_must() -> None:
 
 
 RELEASE = [
-    ("needs: [tag, ci, wheels, assets]", "needs: [tag, ci, assets]",
+    ("needs: [tag, ci, wheels, docs, assets]", "needs: [tag, ci, docs, assets]",
      "publish does not wait for wheels"),
-    ("needs: [tag, ci, wheels, assets]", "needs: [tag, wheels, assets]",
+    ("needs: [tag, ci, wheels, docs, assets]", "needs: [tag, wheels, docs, assets]",
      "publish does not wait for ci"),
-    ("needs: [tag, ci, wheels]\n", "needs: [tag]\n", "assets does not wait for ci, wheels"),
+    ("needs: [tag, ci, wheels, docs]\n", "needs: [tag]\n",
+     "assets does not wait for ci, docs, wheels"),
+    ("needs: [tag, ci, wheels]\n", "needs: [tag]\n", "docs does not wait for ci, wheels"),
     ("uses: $/.github/workflows/wheels.yml", "uses: $/.github/workflows/ci.yml", "wheels does not run"),
     ("environment: release", "env: {A: b}", "publish needs nobody's approval"),
     ("    environment: release", "    environment: release\n    if: always()", "publish has 'if'"),
@@ -93,11 +95,11 @@ CI = [
      "'Run everything' may be skipped"),
     ("if: matrix.os == 'ubuntu-24.04'", "if: matrix.os == 'ubuntu-99.99'",
      "'Let ordinary users make user namespaces' may be skipped"),
-    ("run: sudo --set-home .ci/run", "run: echo .ci/run", "test does not run sudo --set-home"),
+    ("run: sudo --set-home VIS_RECORD", "run: echo VIS_RECORD", "test does not run sudo --set-home"),
     ("os: [ubuntu-22.04, ubuntu-24.04]", "os: []", "test does not build on ubuntu-22.04"),
     ("os: [ubuntu-22.04, ubuntu-24.04]", "os: [ubuntu-22.04]",
      "test does not build on ubuntu-24.04"),
-    ("run: sudo --set-home .ci/run", "run: sudo --set-home .ci/run\n        shell: echo {0}",
+    ("- name: Run everything", "- name: Run everything\n        shell: echo {0}",
      "'Run everything' runs in a shell of its own"),
     ("permissions: {}", "permissions: {}\ndefaults: {run: {shell: 'echo {0}'}}",
      "runs its steps in another shell"),
@@ -124,13 +126,19 @@ def test_what_was_built_is_tested_after_it_was_built(tmp_path: Path) -> None:
     assert found == ["wheels.yml: linux does not build, pack and then test what it built"]
 
 
-@pytest.mark.parametrize("name", ["ci.yml", "wheels.yml", "release.yml"])
+@pytest.mark.parametrize("name", ["ci.yml", "wheels.yml", "docs.yml", "release.yml"])
 def test_a_workflow_that_is_gone(tmp_path: Path, name: str) -> None:
     """None of the workflows can be removed unseen."""
     copy = tmp_path / "workflows"
     shutil.copytree(FOLDER, copy)
     (copy / name).unlink()
     assert f"{name}: is missing" in release_check.problems_of_workflows(copy)
+
+
+def test_documentation_without_what_was_shown(tmp_path: Path) -> None:
+    """The page of platforms of a release is never made from older records alone."""
+    (found,) = changed(tmp_path, "docs.yml", "build_docs.py --records records", "build_docs.py")
+    assert found.startswith("docs.yml: site does not run pip install uv")
 
 
 def test_only_the_version_can_be_tagged(tmp_path: Path) -> None:
@@ -152,6 +160,8 @@ def test_the_assets_are_all_there_or_none(tmp_path: Path) -> None:
     for name in names:
         (built / name).mkdir(parents=True)
         (built / name / name).write_text(name)
+    (built / "record-here").mkdir()
+    (built / "record-here" / "record-here.json").write_text("{}")
     whole = built / names[1] / names[1]
     for path, content, problem in (
         (whole, None, f"{names[1]} is missing"),

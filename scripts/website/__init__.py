@@ -1,0 +1,1 @@
+"""Parts of the documentation site: pages that are made, menus, and the look at its links."""
