@@ -228,6 +228,19 @@ static void make_terminal(const vj_setup *setup) {
     vj_close_slot(&pair[1]);
 }
 
+// A socket belongs to the network namespace of whoever made it, for good. With one of the
+// host's a guest could take abstract names there, and ask for the host's interfaces.
+static void make_pairs(void) {
+    int ends[4] = {-1, -1, -1, -1};
+    vj_message answer = {.kind = VJ_MESSAGE_PAIRS};
+    long result = sys(SYS_socketpair, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends);
+    if (result == 0) {
+        result = sys(SYS_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends + 2);
+    }
+    send_answer(&answer, VJ_STAGE_DESCRIPTORS, result, ends, 4);
+    for (int i = 0; i < 4; i++) vj_close_slot(&ends[i]);
+}
+
 static int is_helper(const vj_setup *setup, long pid) {
     for (uint32_t i = 0; i < setup->helper_count; i++) {
         if (setup->helpers[i] == pid) return 1;
@@ -334,6 +347,7 @@ _Noreturn static void supervise(vj_setup *setup) {
             if (size != (long)sizeof message) leave(setup, (int)signals, 0); // closed
             if (message.kind == VJ_MESSAGE_KEEPER) make_keeper(setup);
             else if (message.kind == VJ_MESSAGE_TERMINAL) make_terminal(setup);
+            else if (message.kind == VJ_MESSAGE_PAIRS) make_pairs();
         }
     }
 }
