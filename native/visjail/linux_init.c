@@ -321,6 +321,7 @@ _Noreturn static void supervise(vj_setup *setup) {
     keep_to_own_jail(setup);
     int32_t answers[VJ_ANSWERS_MAX];
     uint32_t count = vj_canaries_try(setup, answers);
+    vj_close_slot(&setup->stranger);
     ready.data_size = count * (uint32_t)sizeof *answers;
     vj_message_send(VJ_FD_CONTROL, &ready, answers, ready.data_size, 0, 0);
     make_keeper(setup); // the first one, ahead of the first run
@@ -385,8 +386,12 @@ static void start_in_namespaces(vj_setup *setup) {
 int vj_main(int argument_count, char **arguments) {
     (void)argument_count;
     (void)arguments;
-    static vj_setup setup = {
-        .root = -1, .ruleset = -1, .outer_ruleset = -1, .failed_index = -1, .map = -1};
+    static vj_setup setup = {.root = -1,
+                             .ruleset = -1,
+                             .outer_ruleset = -1,
+                             .failed_index = -1,
+                             .map = -1,
+                             .stranger = -1};
     // Not for the guest, and not for a program that the start might execute.
     if (sys(SYS_close_range, VJ_FD_FIRST_FREE, ~0u, 0) < 0 ||
         sys(SYS_fcntl, VJ_FD_CONTROL, F_SETFD, FD_CLOEXEC) < 0 ||
