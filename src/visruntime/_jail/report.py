@@ -149,25 +149,26 @@ def _notes(policy: JailPolicy, plan: JailPlan, info: Mapping[str, int]) -> list[
         notes.append("egress=OPEN shares the host's network, its loopback services too")
         if not _scopes(info):
             notes.append("egress=OPEN before Landlock ABI 6 reaches the host's abstract sockets")
-    if policy.write and plan.backend != "landlock":  # there no guest connects to a path
+    # By the back end landlock no guest makes a socket that it could connect to a path.
+    if (policy.read or policy.write) and plan.backend != "landlock":
         notes += _meetings(policy, info)
     return notes
 
 
 def _meetings(policy: JailPolicy, info: Mapping[str, int]) -> list[str]:
-    """Say what jails that are open at the same time on one write grant can pass each other."""
+    """Say what two jails can pass each other that are open at the same time on one folder."""
     if policy.egress.mode == "open":
         return [
             (
-                "egress=OPEN with a write grant: a jail that is open on that folder at the same time "
-                "can be passed sockets of the host's network by this one's guests"
+                "egress=OPEN with granted folders: another jail that is open at the same time, on a "
+                "folder that it or this one may write, can be passed sockets of the host's network"
             )
         ]
     if not _scopes(info):
         return [
             (
-                "before Landlock ABI 6 a socket that another jail passes through a write grant can "
-                "reach the host's abstract sockets"
+                "before Landlock ABI 6 a socket that another jail passes, by a folder that both have "
+                "open, can reach the host's abstract sockets"
             )
         ]
     return []
