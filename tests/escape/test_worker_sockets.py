@@ -144,10 +144,11 @@ def test_without_a_jail_it_has(way: str, served: str) -> None:
             assert host_lists(one["inode"])
 
 
-def test_a_bare_worker_names_no_socket(served: str) -> None:
-    """Without namespaces it has a socket of the host's network, and is not to name it."""
+def test_a_bare_worker_names_no_socket_and_sees_no_interface(served: str) -> None:
+    """Without namespaces it has a socket of the host's network, and makes nothing of it."""
     bare = JailPolicy(limits=Limits(processes=None, scratch=None))
     with Runtime(bare, backend="landlock") as runtime:
         for one in sockets_of(runtime, served):
             assert (one["reached"], one["bound"]) == (errno.EPERM, errno.EPERM)
             assert host_can_take(one["kind"], one["name"])
+            assert one["interfaces"] == []
