@@ -38,6 +38,17 @@ REFUSED_IOCTLS = (
     0x8983,  # SIOCSIFVLAN
 )
 
+SOCKET_TYPE = 0x89
+PAIR_IOCTLS = (
+    0x8901,  # FIOSETOWN
+    0x8902,  # SIOCSPGRP
+    0x8903,  # FIOGETOWN
+    0x8904,  # SIOCGPGRP
+    0x8905,  # SIOCATMARK
+)
+"""Requests of sockets in a jail that shares the host's network namespace and has its network off:
+the others ask about the host's interfaces, by any pair of sockets too (EPERM)."""
+
 FILE_SYSTEM_TYPES = (
     0x66,  # ext4, the flags of files, encryption, verity
     0x76,  # versions of files
@@ -107,6 +118,9 @@ def ioctl_program(number: int, variant: str) -> list[Instruction]:
     answers = (pyseccomp.ERRNO(errno.ENOTTY), pyseccomp.ERRNO(errno.EPERM), pyseccomp.ALLOW)
     numbers = [*((code, allowed) for code in passes), *((code, refused) for code in REFUSED_IOCTLS)]
     kinds = [*((k, allowed) for k in IOCTL_TYPES), *((k, refused) for k in FILE_SYSTEM_TYPES)]
+    if variant == "landlock_off":
+        numbers += [(code, allowed) for code in PAIR_IOCTLS]
+        kinds = [(kind, refused if kind == SOCKET_TYPE else to) for kind, to in kinds]
     # The whole number first, then its kind.
     steps = [*numbers, None, *((kind << 8, to) for kind, to in kinds)]
     body = [Instruction(LOAD_WORD, 0, 0, OFFSET_ARGUMENTS + 8)]

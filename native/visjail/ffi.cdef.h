@@ -156,6 +156,7 @@ void vj_jail_close(vj_jail *jail);
 void vj_jail_free(vj_jail *jail);
 int vj_jail_alive(vj_jail *jail);
 vj_status vj_jail_terminal(vj_jail *jail, int *master, int *slave, vj_error *error);
+vj_status vj_jail_pairs(vj_jail *jail, int ends[4], vj_error *error);
 
 typedef struct {
     const char *strings;

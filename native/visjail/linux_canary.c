@@ -23,6 +23,7 @@
 #define CANARY_NAME     "/.visruntime-canary"
 #define LANDLOCK_SCOPES 6u // the first ABI that scopes signals
 #define LOWEST_PRIORITY 19
+#define STRANGERS_MAX   128
 
 static int32_t answer(long result) {
     return result < 0 ? (int32_t)-result : 0;
@@ -49,6 +50,33 @@ static long connect_unix(const char *path) {
     vj_text text = {.data = address.sun_path, .capacity = sizeof address.sun_path};
     vj_text_string(&text, path);
     return sys(SYS_connect, socket, &address, sizeof address);
+}
+
+// By a name that the kernel chooses. Not without namespaces, where no AF_UNIX socket is
+// made.
+void vj_canary_stranger_make(vj_setup *setup) {
+    if (setup->plan->backend == VJ_BACKEND_LANDLOCK) return;
+    struct sockaddr_un any = {.sun_family = AF_UNIX};
+    long made = sys(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    long result = made;
+    if (made >= 0) result = sys(SYS_bind, made, &any, sizeof any.sun_family);
+    if (result >= 0) result = sys(SYS_listen, made, STRANGERS_MAX);
+    // Above the standard descriptors, which are about to be closed.
+    if (result >= 0) result = sys(SYS_fcntl, made, F_DUPFD_CLOEXEC, VJ_FD_FIRST_FREE);
+    if (result < 0) vj_setup_fail(setup, VJ_STAGE_CANARIES, result);
+    sys(SYS_close, made);
+    setup->stranger = (int)result;
+}
+
+// Without waiting: with the host's network others could fill its queue.
+static long connect_stranger(int stranger) {
+    VJ_AUTO_FD socket =
+        (int)sys(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (socket < 0) return socket;
+    struct sockaddr_un address = {0};
+    uint32_t size = sizeof address;
+    long result = sys(SYS_getsockname, stranger, &address, &size);
+    return result < 0 ? result : sys(SYS_connect, socket, &address, size);
 }
 
 static long make_set_id_file(void) {
@@ -132,6 +160,8 @@ static uint32_t fixed_acts(const vj_setup *setup, int32_t *answers) {
     answers[count++] = answer(idle_the_supervisor());
     answers[count++] =
         answer(sys(SYS_setpriority, PRIO_PROCESS, sys(SYS_getppid), LOWEST_PRIORITY));
+    answers[count++] =
+        setup->stranger >= 0 ? answer(connect_stranger(setup->stranger)) : NOT_APPLICABLE;
     return count;
 }
 

@@ -228,6 +228,19 @@ static void make_terminal(const vj_setup *setup) {
     vj_close_slot(&pair[1]);
 }
 
+// A socket belongs to the network namespace of whoever made it, for good. With one of the
+// host's a guest could take abstract names there, and ask for the host's interfaces.
+static void make_pairs(void) {
+    int ends[4] = {-1, -1, -1, -1};
+    vj_message answer = {.kind = VJ_MESSAGE_PAIRS};
+    long result = sys(SYS_socketpair, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends);
+    if (result == 0) {
+        result = sys(SYS_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends + 2);
+    }
+    send_answer(&answer, VJ_STAGE_DESCRIPTORS, result, ends, 4);
+    for (int i = 0; i < 4; i++) vj_close_slot(&ends[i]);
+}
+
 static int is_helper(const vj_setup *setup, long pid) {
     for (uint32_t i = 0; i < setup->helper_count; i++) {
         if (setup->helpers[i] == pid) return 1;
@@ -308,6 +321,7 @@ _Noreturn static void supervise(vj_setup *setup) {
     keep_to_own_jail(setup);
     int32_t answers[VJ_ANSWERS_MAX];
     uint32_t count = vj_canaries_try(setup, answers);
+    vj_close_slot(&setup->stranger);
     ready.data_size = count * (uint32_t)sizeof *answers;
     vj_message_send(VJ_FD_CONTROL, &ready, answers, ready.data_size, 0, 0);
     make_keeper(setup); // the first one, ahead of the first run
@@ -334,6 +348,7 @@ _Noreturn static void supervise(vj_setup *setup) {
             if (size != (long)sizeof message) leave(setup, (int)signals, 0); // closed
             if (message.kind == VJ_MESSAGE_KEEPER) make_keeper(setup);
             else if (message.kind == VJ_MESSAGE_TERMINAL) make_terminal(setup);
+            else if (message.kind == VJ_MESSAGE_PAIRS) make_pairs();
         }
     }
 }
@@ -371,8 +386,12 @@ static void start_in_namespaces(vj_setup *setup) {
 int vj_main(int argument_count, char **arguments) {
     (void)argument_count;
     (void)arguments;
-    static vj_setup setup = {
-        .root = -1, .ruleset = -1, .outer_ruleset = -1, .failed_index = -1, .map = -1};
+    static vj_setup setup = {.root = -1,
+                             .ruleset = -1,
+                             .outer_ruleset = -1,
+                             .failed_index = -1,
+                             .map = -1,
+                             .stranger = -1};
     // Not for the guest, and not for a program that the start might execute.
     if (sys(SYS_close_range, VJ_FD_FIRST_FREE, ~0u, 0) < 0 ||
         sys(SYS_fcntl, VJ_FD_CONTROL, F_SETFD, FD_CLOEXEC) < 0 ||

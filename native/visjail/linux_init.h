@@ -60,6 +60,7 @@ typedef struct {
     char made[VJ_PATH_MAX]; // a directory of the new root that is known to be there
     vj_watch *watch;        // shared by the keepers; NULL where nothing is watched
     int shared_memory;      // whether System V shared memory has its limit
+    int stranger;           // see vj_canary_stranger_make, or -1
 } vj_setup;
 
 // Report and end. `error` is a negative errno, as the kernel returned it.
@@ -168,6 +169,10 @@ uint32_t vj_canaries_try(const vj_setup *setup, int32_t answers[VJ_ANSWERS_MAX])
 // The same for names that the wall must keep from being made, while the broker does not
 // answer yet: so that it is the wall alone that is tried. vj_canaries_try reports it.
 void vj_canaries_try_wall(const vj_setup *setup);
+// Make an abstract socket that takes connections, outside of the jail's Landlock domain
+// (so before that is entered): what the canary about those tries to reach. It ends with
+// vj_canaries_try.
+void vj_canary_stranger_make(vj_setup *setup);
 
 // Confine the calling process as a program of the jail; 0 or a negative errno.
 long vj_confine(const vj_setup *setup, vj_stage *stage);

@@ -20,6 +20,7 @@
 #define ACCESS_READ_FILE           (1ull << 2)
 #define ACCESS_READ_DIR            (1ull << 3)
 #define ACCESS_MAKE_ANYTHING       (0x7full << 6) // MAKE_CHAR to MAKE_SYM
+#define ACCESS_REFER               (1ull << 13)   // ABI 2
 #define ACCESS_TRUNCATE            (1ull << 14)   // ABI 3
 #define ACCESS_IOCTL_DEV           (1ull << 15)   // ABI 5
 #define SCOPE_ABSTRACT_UNIX_SOCKET (1ull << 0)    // ABI 6
@@ -129,11 +130,25 @@ static long least_abi(const vj_setup *setup) {
     return LONG_MAX;
 }
 
-long vj_landlock_scope_signals(void) {
-    struct ruleset_attributes attributes = {.scoped = SCOPE_SIGNAL};
+// A layer that does not speak of it refuses to move a file to another folder
+// (ACCESS_REFER), so it is allowed everywhere here: the programs' own layer decides.
+static long keep_to_domain(uint64_t scopes) {
+    struct ruleset_attributes attributes = {.handled_access_fs = ACCESS_REFER,
+                                            .scoped = scopes};
     VJ_AUTO_FD ruleset =
         (int)sys(SYS_landlock_create_ruleset, &attributes, sizeof attributes, 0);
-    return ruleset < 0 ? ruleset : sys(SYS_landlock_restrict_self, ruleset, 0);
+    if (ruleset < 0) return ruleset;
+    VJ_AUTO_FD root = (int)sys(SYS_openat, AT_FDCWD, "/", O_PATH | O_CLOEXEC, 0);
+    if (root < 0) return root;
+    struct landlock_path_beneath_attr everywhere = {.allowed_access = ACCESS_REFER,
+                                                    .parent_fd = root};
+    long result =
+        sys(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &everywhere, 0);
+    return result < 0 ? result : sys(SYS_landlock_restrict_self, ruleset, 0);
+}
+
+long vj_landlock_scope_signals(void) {
+    return keep_to_domain(SCOPE_SIGNAL);
 }
 
 void vj_landlock_prepare(vj_setup *setup) {
@@ -155,13 +170,13 @@ void vj_landlock_prepare(vj_setup *setup) {
                                                 handled_rights((uint32_t)abi)};
     size_t size = sizeof attributes.handled_access_fs;
     if (abi >= 6) {
+        // Of the whole jail, in which the programs' own domains lie, so that they reach
+        // each other's. A network namespace alone does not do: a socket that another
+        // jail has passed belongs to that jail's.
+        vj_canary_stranger_make(setup);
+        long result = keep_to_domain(SCOPE_ABSTRACT_UNIX_SOCKET);
+        if (result < 0) vj_setup_fail(setup, VJ_STAGE_LANDLOCK, result);
         attributes.scoped = SCOPE_SIGNAL;
-        // With a network namespace of its own the jail cannot reach abstract
-        // sockets of the host anyway, and its programs may use their own.
-        if (!(setup->plan->flags & VJ_PLAN_PRIVATE_NETWORK) ||
-            setup->plan->backend == VJ_BACKEND_LANDLOCK) {
-            attributes.scoped |= SCOPE_ABSTRACT_UNIX_SOCKET;
-        }
         size = sizeof attributes;
     }
     setup->ruleset = build(setup, &attributes, size, 1);

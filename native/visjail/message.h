@@ -34,6 +34,8 @@ typedef enum {
     VJ_MESSAGE_FAILED,      // init or keeper -> host: stage, error, index
     VJ_MESSAGE_KEEPER,      // host -> init: make one; init -> host: its channel
     VJ_MESSAGE_TERMINAL,    // host -> init: make one; init -> host: master, slave
+    VJ_MESSAGE_PAIRS,       // host -> init: make them; init -> host: the two ends of a
+                            // stream, the two ends of a socket that keeps packets
     VJ_MESSAGE_SPAWN,       // host -> keeper
     VJ_MESSAGE_STARTED,     // keeper -> host: the program has been executed
     VJ_MESSAGE_SIGNAL,      // host -> keeper: send `status` to the direct child

@@ -356,6 +356,17 @@ vj_status vj_jail_terminal(vj_jail *jail, int *master, int *slave, vj_error *err
     return status;
 }
 
+vj_status vj_jail_pairs(vj_jail *jail, int ends[4], vj_error *error) {
+    vj_status status = check_owner(jail, error);
+    for (int i = 0; i < 4; i++) ends[i] = -1;
+    if (status != VJ_OK) return status;
+    pthread_mutex_lock(&jail->lock);
+    status = ask(jail, VJ_MESSAGE_PAIRS, error);
+    if (status == VJ_OK) status = await_answer(jail, VJ_MESSAGE_PAIRS, ends, 4, error);
+    pthread_mutex_unlock(&jail->lock);
+    return status;
+}
+
 // ---- runs ------------------------------------------------------------------
 
 static vj_status check_spawn(const vj_spawn *spawn, vj_error *error) {

@@ -67,6 +67,11 @@ int vj_jail_alive(vj_jail *jail);
 // program's descriptors 0 to 2.
 vj_status vj_jail_terminal(vj_jail *jail, int *master, int *slave, vj_error *error);
 
+// Two pairs of connected AF_UNIX sockets that belong to the jail's network namespace: the
+// ends of a stream, then those of one that keeps packets (SOCK_SEQPACKET). For what a
+// guest is to have one end of.
+vj_status vj_jail_pairs(vj_jail *jail, int ends[4], vj_error *error);
+
 typedef struct {
     const char *strings; // cwd, arguments, environment entries: each ended by NUL
     uint64_t strings_size;

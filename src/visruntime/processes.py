@@ -6,6 +6,7 @@ import errno
 import os
 import select
 import signal
+import socket
 import subprocess
 import time
 from contextlib import suppress
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from visruntime._jail.process import JailProcess
     from visruntime._jail.usage import Span
     from visruntime._worker.standard_input import WorkerInput
-    from visruntime._worker.start import Expected, MakeArgv, Process
+    from visruntime._worker.start import Expected, MakeArgv, Pairs, Place, Process
     from visruntime.events import Violation
     from visruntime.jail import Jail
 
@@ -106,7 +107,7 @@ class TrustedProcess(UnjailedProcess):
 
 
 class TrustedStart:
-    """Starts workers as plain children of this process."""
+    """Starts workers as plain children of this process; it is also their place."""
 
     def __init__(
         self,
@@ -119,10 +120,21 @@ class TrustedStart:
         self._env = env
         self._stdin = stdin
 
-    def __call__(
+    def settle(self) -> Place:
+        """Return where the next worker is to be."""
+        return self
+
+    def pairs(self) -> Pairs:
+        """Make the sockets of a worker."""
+        return (
+            *socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM),
+            *socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET),
+        )
+
+    def start(
         self, make_argv: MakeArgv, channel: int, control: int, stdout: int, stderr: int
     ) -> Process:
-        """Start one; the signature is that of `_worker.start.Start`."""
+        """Start one; as `_worker.start.Place`."""
         stdin = self._stdin
         if isinstance(stdin, WorkerTerminal):
             descriptor = stdin.attach(os.openpty)
@@ -174,11 +186,52 @@ class JailedStart:
         self._env = env
         self._stdin = stdin
 
-    def __call__(
+    def settle(self) -> Place:
+        """Return where the next worker is to be: the jail, which is open."""
+        return JailedPlace(self._jail(), cwd=self._cwd, env=self._env, stdin=self._stdin)
+
+    def without_stdin(self) -> JailedStart:
+        """Return what starts the same workers with nothing to read."""
+        return JailedStart(self._jail, cwd=self._cwd, env=self._env, stdin=None)
+
+
+class JailedPlace:
+    """One open jail, in which a worker is started, and copied."""
+
+    def __init__(
+        self,
+        jail: Jail,
+        *,
+        cwd: str | None,
+        env: Mapping[str, str] | None,
+        stdin: WorkerInput | WorkerTerminal | None,
+    ) -> None:
+        self._jail = jail
+        self._cwd = cwd
+        self._env = env
+        self._stdin = stdin
+
+    def pairs(self) -> Pairs:
+        """Have the jail make the sockets of a worker; as `_worker.start.Place`."""
+        try:
+            ends = self._jail._handle.pairs()
+        except _native.NativeError as problem:
+            if problem.status == "closed":
+                raise JailClosed("the jail has ended") from None
+            raise CommandError(f"no sockets for the worker: {problem}") from None
+        stream, packets = socket.SOCK_STREAM, socket.SOCK_SEQPACKET
+        return (
+            socket.socket(socket.AF_UNIX, stream, fileno=ends[0]),
+            socket.socket(socket.AF_UNIX, stream, fileno=ends[1]),
+            socket.socket(socket.AF_UNIX, packets, fileno=ends[2]),
+            socket.socket(socket.AF_UNIX, packets, fileno=ends[3]),
+        )
+
+    def start(
         self, make_argv: MakeArgv, channel: int, control: int, stdout: int, stderr: int
     ) -> Process:
-        """Start one; the signature is that of `_worker.start.Start`."""
-        jail = self._jail()
+        """Start one; as `_worker.start.Place`."""
+        jail = self._jail
         threads = thread_variables(jail.policy.limits, jail._base_env)
         stdin = self._stdin
         descriptor: int | None
@@ -199,10 +252,6 @@ class JailedStart:
             env={**threads, **(self._env or {})},
         )
         return JailedProcess(process)
-
-    def without_stdin(self) -> JailedStart:
-        """Return what starts the same workers with nothing to read."""
-        return JailedStart(self._jail, cwd=self._cwd, env=self._env, stdin=None)
 
 
 class JailedProcess:

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from visruntime._runtime.known_types import KnownTypes
     from visruntime._runtime.stop import Stop
     from visruntime._worker.exchange import Event
-    from visruntime._worker.start import Process, Start
+    from visruntime._worker.start import Place, Process, Start
     from visruntime.callbacks import Callbacks
     from visruntime.environments import Interpreter
 
@@ -113,7 +113,8 @@ class Worker:
             WorkerDied: it ended before it was ready; the message carries its stderr.
             ProtocolViolation: it is not what was started (no hook before initialisation).
         """
-        channel, control = self._connect()
+        place = start.settle()
+        channel, control = self._connect(place)
         self.secrets = secrets
 
         def make_argv(channel_number: int, control_number: int) -> list[str]:
@@ -126,7 +127,7 @@ class Worker:
             )
 
         def launch(*descriptors: int) -> None:
-            self._own(start(make_argv, *descriptors))
+            self._own(place.start(make_argv, *descriptors))
 
         try:
             self._open(channel, control, launch)
@@ -153,11 +154,14 @@ class Worker:
             self.kill()
             raise
 
-    def _connect(self, original: Exchange | None = None) -> tuple[socket.socket, socket.socket]:
+    def _connect(
+        self, place: Place, original: Exchange | None = None
+    ) -> tuple[socket.socket, socket.socket]:
         """Make the channel and the control socket; returns the worker's ends.
 
         *original* is the exchange of the worker that this one is a copy of.
         """
+        self.place = place
         self.children_cpu_seconds = 0.0
         self.last_output = 0.0
         self.stop: Stop | None = None
@@ -173,8 +177,7 @@ class Worker:
         self._late = [Late(), Late()]
         self._owned: list[int] = []
         self._process: Process | None = None
-        self._channel, channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        ours, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._channel, channel, ours, control = place.pairs()
         self.control = Control(ours)
         # The worker's ends take large values, and on the control socket those of its copies.
         for end in (self._channel, ours):

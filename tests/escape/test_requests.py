@@ -290,6 +290,28 @@ answer(attempt(a.bind, "\\0visruntime-test-{os.getpid()}"))
     assert outside(text) == 0
 
 
+INTERFACES = """
+import fcntl
+one = socket.socketpair()[0]
+def ask(request, *arguments):
+    return attempt(fcntl.ioctl, one, request, *arguments)
+box = ctypes.create_string_buffer(4096)
+answer([
+    ask(0x8910, struct.pack("16si20x", b"", 1)),  # SIOCGIFNAME
+    ask(0x8912, struct.pack("iP", len(box), ctypes.addressof(box))),  # SIOCGIFCONF
+    ask(0x8927, struct.pack("16s24x", b"lo")),  # SIOCGIFHWADDR
+    ask(0x8903, bytes(4)),  # FIOGETOWN, of the socket itself
+])
+"""
+
+
+def test_a_pair_of_sockets_shows_no_interface_of_the_host() -> None:
+    """Without namespaces, and with the network off, a guest must not read the host's addresses."""
+    with jail_by("landlock") as jail:
+        assert inside(jail, INTERFACES) == [errno.EPERM] * 3 + [0]
+    assert outside(INTERFACES) == [0, 0, 0, 0]
+
+
 @by_backend
 def test_no_line_discipline_is_loaded(backend: str) -> None:
     """A guest must not set the line discipline of its terminal."""

@@ -307,6 +307,21 @@ def test_landlock_gives_no_name_to_a_pair_of_sockets() -> None:
         assert inside(jail, NAMED) == [[errno.EPERM, errno.EPERM, False], [errno.EPERM, 0, False]]
 
 
+@pytest.mark.parametrize("backend", backends())
+def test_files_move_between_the_folders_of_a_grant(backend: str, workspace: Path) -> None:
+    """A layer of Landlock that speaks of other things must not keep files where they are."""
+    for name in ("one", "other"):
+        (workspace / name).mkdir()
+    text = f"""
+os.chdir({str(workspace)!r})
+open("one/file", "w").close()
+answer([attempt(os.rename, "one/file", "other/file"), attempt(os.link, "other/file", "one/again")])
+"""
+    with jail_by(backend, write=[workspace]) as jail:
+        assert inside(jail, text) == [0, 0]
+    assert os.path.samefile(workspace / "other/file", workspace / "one/again")
+
+
 def test_landlock_hides_the_private_keys_of_the_system() -> None:
     """A folder that the system's own grant leaves out must not be readable by that grant."""
     from visruntime._jail.backends import without_denied

@@ -150,3 +150,16 @@ def test_the_report_says_what_older_kernels_leave_open(abi: int) -> None:
     assert ("can signal each other" in notes) == (0 < abi < SCOPES)
     assert ("can signal and change each other" in notes) == (abi == 0)
     assert ("reaches the host's abstract sockets" in notes) == (abi < SCOPES)
+
+
+def test_the_canary_of_abstract_sockets_is_tried_where_there_are_scopes(
+    abi: int, workspace: Path
+) -> None:
+    """A report must not claim a scope that the kernel does not have, nor leave out the gap."""
+    with jail_of("namespaces", write=[str(workspace)]) as jail:
+        tried = [c for c in jail.report.canaries if "abstract socket" in c.name]
+        mechanisms = jail.report.mechanisms("egress")
+        notes = "\n".join(jail.report.notes)
+    assert [c.held for c in tried] == [True] * (abi >= SCOPES)
+    assert ("landlock abstract-socket scope" in mechanisms) == (abi >= SCOPES)
+    assert ("can reach the host's abstract sockets" in notes) == (abi < SCOPES)

@@ -253,14 +253,14 @@ def test_requests_of_file_systems(arch: str, variant: str) -> None:
 
 
 @every_program
-def test_no_request_loads_network_modules(arch: str, variant: str) -> None:
-    """Bridges and VLANs are not asked for by a guest, which loads modules into the host's kernel."""
+def test_requests_of_sockets(arch: str, variant: str) -> None:
+    """None loads modules for bridges and VLANs, or shows the host's interfaces without network."""
     for request in (0x8940, 0x8941, 0x89A0, 0x89A1, 0x8982, 0x8983):
-        for variation in (request, request | HIGH):
-            assert ask(arch, variant, "ioctl", 0, variation) == refused(errno.EPERM)
-    # SIOCGIFCONF, SIOCGIFADDR, SIOCGIFHWADDR, SIOCGIFINDEX, SIOCATMARK
-    for request in (0x8912, 0x8915, 0x8927, 0x8933, 0x8905):
-        assert ask(arch, variant, "ioctl", 0, request) == ALLOW
+        found = {ask(arch, variant, "ioctl", 0, each) for each in (request, request | HIGH)}
+        assert found == {refused(errno.EPERM)}
+    shown = refused(errno.EPERM) if variant == "landlock_off" else ALLOW
+    assert {ask(arch, variant, "ioctl", 0, n) for n in (0x8910, 0x8912, 0x8915, 0x8927)} == {shown}
+    assert {ask(arch, variant, "ioctl", 0, n) for n in (0x8903, 0x8905, 0x541B)} == {ALLOW}
 
 
 @every_program

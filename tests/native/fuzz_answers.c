@@ -49,12 +49,12 @@ static void read_as_host(fuzz_input *input, int socket) {
     memset(&error, 0, sizeof error);
     vj_jail_info info;
     memset(&info, 0, sizeof info);
-    int taken[2] = {-1, -1};
+    int taken[4] = {-1, -1, -1, -1};
     int32_t pid = 0;
     vj_run run = {.jail = &jail, .owner = getpid(), .channel = socket};
     pthread_mutex_init(&run.lock, NULL);
     vj_exit result;
-    switch (fuzz_below(input, 5)) {
+    switch (fuzz_below(input, 6)) {
     case 0:
         if (await_ready(&jail, &info, &error) != VJ_OK) find_process(&jail);
         FUZZ_CHECK(info.answer_count <= VJ_ANSWERS_MAX);
@@ -62,15 +62,15 @@ static void read_as_host(fuzz_input *input, int socket) {
         break;
     case 1: await_answer(&jail, VJ_MESSAGE_KEEPER, taken, 1, &error); break;
     case 2: await_answer(&jail, VJ_MESSAGE_TERMINAL, taken, 2, &error); break;
-    case 3: await_kind(socket, VJ_MESSAGE_STARTED, &pid, &error); break;
+    case 3: await_answer(&jail, VJ_MESSAGE_PAIRS, taken, 4, &error); break;
+    case 4: await_kind(socket, VJ_MESSAGE_STARTED, &pid, &error); break;
     default:
         while (!vj_run_ended(&run, true, &result)) {
         }
         break;
     }
     FUZZ_CHECK(memchr(error.text, 0, sizeof error.text));
-    close_slot(&taken[0]);
-    close_slot(&taken[1]);
+    for (int i = 0; i < 4; i++) close_slot(&taken[i]);
     close_slot(&jail.process);
     close_slot(&jail.spare);
     pthread_mutex_destroy(&run.lock);

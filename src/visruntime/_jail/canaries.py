@@ -32,6 +32,7 @@ CANARIES: tuple[tuple[str, frozenset[int]], ...] = (
     ("read /proc", frozenset({errno.EACCES})),
     ("idle the supervisor", frozenset({errno.EPERM})),
     ("renice the supervisor", frozenset({errno.EPERM})),
+    ("connect to an abstract socket outside of the jail", frozenset({errno.EPERM})),
 )
 """Name and the errnos that mean "held", in the order of native/visjail/linux_canary.c."""
 

@@ -149,7 +149,29 @@ def _notes(policy: JailPolicy, plan: JailPlan, info: Mapping[str, int]) -> list[
         notes.append("egress=OPEN shares the host's network, its loopback services too")
         if not _scopes(info):
             notes.append("egress=OPEN before Landlock ABI 6 reaches the host's abstract sockets")
+    # By the back end landlock no guest makes a socket that it could connect to a path.
+    if (policy.read or policy.write) and plan.backend != "landlock":
+        notes += _meetings(policy, info)
     return notes
+
+
+def _meetings(policy: JailPolicy, info: Mapping[str, int]) -> list[str]:
+    """Say what two jails can pass each other that are open at the same time on one folder."""
+    if policy.egress.mode == "open":
+        return [
+            (
+                "egress=OPEN with granted folders: another jail that is open at the same time, on a "
+                "folder that it or this one may write, can be passed sockets of the host's network"
+            )
+        ]
+    if not _scopes(info):
+        return [
+            (
+                "before Landlock ABI 6 a socket that another jail passes, by a folder that both have "
+                "open, can reach the host's abstract sockets"
+            )
+        ]
+    return []
 
 
 def _wall_notes(plan: JailPlan, absent_deny: str) -> list[str]:
@@ -223,15 +245,15 @@ def _secrets(policy: JailPolicy, plan: JailPlan) -> list[Clause]:
 
 def _egress(policy: JailPolicy, plan: JailPlan, info: Mapping[str, int]) -> Clause:
     families = "seccomp socket families"
+    scope = ("landlock abstract-socket scope",) if _scopes(info) else ()
     if policy.egress.mode == "open":
-        scope = ("landlock abstract-socket scope",) if _scopes(info) else ()
         return Clause(
             "egress",
             (families, *scope),
             note="shared with the host, its loopback services too",
         )
     space = () if plan.backend == "landlock" else ("network namespace",)
-    return Clause("egress", (*space, families))
+    return Clause("egress", (*space, families, *scope))
 
 
 def _processes(plan: JailPlan, info: Mapping[str, int]) -> Clause:

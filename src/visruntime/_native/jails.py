@@ -86,6 +86,15 @@ class JailHandle(Owned):
         check(lib.vj_jail_terminal(self.pointer, master, slave, error), error)
         return master[0], slave[0]
 
+    def pairs(self) -> list[int]:
+        """Return the descriptors of a stream's two ends and of a packet socket's two ends.
+
+        They belong to the network namespace of the jail.
+        """
+        ends, error = ffi.new("int[4]"), ffi.new("vj_error *")
+        check(lib.vj_jail_pairs(self.pointer, ends, error), error)
+        return list(ends)
+
     def start(
         self,
         *,

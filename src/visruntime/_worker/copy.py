@@ -10,7 +10,13 @@ from visruntime._runtime.traceback import printable
 from visruntime._worker.exchange import FORKED, GREETING
 from visruntime._worker.limit import Limit, Timeout
 from visruntime._worker.streams import CHUNK
-from visruntime.errors import ForkRefused, ProtocolViolation, WorkerDied
+from visruntime.errors import (
+    CommandError,
+    ForkRefused,
+    JailClosed,
+    ProtocolViolation,
+    WorkerDied,
+)
 from visruntime.worker import Worker
 
 if TYPE_CHECKING:
@@ -49,14 +55,24 @@ def copy_worker(original: Worker, *, broken: Callable[[], object]) -> Worker:
 
 def _copy(original: Worker, broken: Callable[[], object]) -> Worker:
     limit = Limit(COPY_SECONDS)
+    copy = Worker.__new__(Worker)
+    try:
+        channel, control = copy._connect(original.place, original._exchange)
+    except JailClosed as problem:
+        broken()
+        raise WorkerDied(str(problem)) from None
+    except CommandError as problem:
+        raise ForkRefused(str(problem)) from None
+    copy.secrets = original.secrets
     try:
         expected = original.process.expect()
-    except WorkerDied:
-        broken()
+    except BaseException as problem:
+        for end in (channel, control):
+            end.close()
+        copy.kill()
+        if isinstance(problem, WorkerDied):
+            broken()
         raise
-    copy = Worker.__new__(Worker)
-    channel, control = copy._connect(original._exchange)
-    copy.secrets = original.secrets
 
     def launch(*descriptors: int) -> None:
         try:

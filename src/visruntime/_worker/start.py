@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from functools import cache
 from importlib.machinery import SourceFileLoader
+from socket import socket
 from typing import TYPE_CHECKING, Any, Protocol
 
 from visruntime.guest import frames
@@ -18,6 +19,8 @@ __all__ = [
     "LOAD",
     "Expected",
     "MakeArgv",
+    "Pairs",
+    "Place",
     "Process",
     "Start",
     "bootstrap",
@@ -148,8 +151,35 @@ class Expected(Protocol):
 
 MakeArgv = Callable[[int, int], list[str]]
 """Builds the worker's command for the numbers of its channel and control descriptors."""
-Start = Callable[[MakeArgv, int, int, int, int], Process]
-"""Starts a worker; gets the host's channel, control, stdout and stderr descriptors to pass on."""
+Pairs = tuple[socket, socket, socket, socket]
+"""The host's and the worker's end of a channel, then those of a control socket."""
+
+
+class Start(Protocol):
+    """Starts workers."""
+
+    def settle(self) -> Place:
+        """Return where the next worker is to be: in a jail that is open, or without one."""
+
+
+class Place(Protocol):
+    """Where a worker is, and all copies of it."""
+
+    def pairs(self) -> Pairs:
+        """Make the sockets of a worker or of a copy.
+
+        A socket belongs for good to the network namespace in which it was made, so those of a
+        jailed worker are made in its jail.
+
+        Raises:
+            JailClosed: the jail has ended.
+            CommandError: there are no more; it says why.
+        """
+
+    def start(
+        self, make_argv: MakeArgv, channel: int, control: int, stdout: int, stderr: int
+    ) -> Process:
+        """Start a worker with these descriptors of the host, which stay open here."""
 
 
 @cache
