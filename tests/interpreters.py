@@ -7,25 +7,39 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from required import missing
+
+from visruntime._worker.search import version_managers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+def programs(version: str) -> list[str]:
+    """Return one path for each CPython *version* (``3.12``) of the system, uv or pyenv."""
+    system = shutil.which(f"python{version}", path="/usr/bin:/usr/local/bin")
+    found = [] if system is None else [system]
+    for manager in version_managers():
+        with suppress(PermissionError):  # another user's
+            # uv has a link beside each installation: a second name of the same.
+            found += [
+                str(program)
+                for program in sorted(Path(manager).glob(f"*/bin/python{version}"))
+                if not program.parent.parent.is_symlink() and os.access(program, os.X_OK)
+            ]
+    return list({os.path.realpath(path): path for path in found}.values())
+
+
 def installed_interpreters() -> list[str]:
     """Return one path for each CPython from 3.11 on that is found here, the current one first."""
     found = {os.path.realpath(sys.executable): sys.executable}
-    candidates = [
-        shutil.which(f"python3.{minor}", path="/usr/bin:/usr/local/bin") for minor in range(11, 15)
-    ]
-    for root in (".pyenv/versions", ".local/share/uv/python"):
-        candidates += [str(path) for path in Path.home().glob(f"{root}/*/bin/python3.1?")]
-    for path in candidates:
-        if path is not None and path[-2:] >= "11":
+    for minor in range(11, 15):
+        for path in programs(f"3.{minor}"):
             found.setdefault(os.path.realpath(path), path)
     return list(found.values())
 
@@ -62,9 +76,13 @@ def copy_installation(prefix: Path) -> Path:
 
 
 def interpreter(minor: int) -> str:
-    """Return a CPython 3.*minor* of this machine; skip the test where there is none."""
+    """Return a CPython 3.*minor* of this machine.
+
+    Where there is none the test skips, or fails under ``VIS_REQUIRE_TOOLS=1``.
+    """
     if sys.version_info[:2] == (3, minor):
         return sys.executable
-    for path in sorted(Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/python3.{minor}")):
-        return str(path)
-    pytest.skip(f"no CPython 3.{minor} in ~/.pyenv/versions")
+    found = programs(f"3.{minor}")
+    if not found:
+        missing(f"no CPython 3.{minor} in PATH, nor installed by pyenv or uv")
+    return found[0]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from interpreters import programs
 
 from visruntime.policy import JailPolicy
 from visruntime.runtime import Runtime, TrustedRuntime
@@ -39,12 +40,12 @@ def children_of(pid: int) -> set[int]:
 def _worker_pythons() -> list[str | None]:
     """Return the host's own interpreter as None, and one path for each other version found."""
     found: dict[str, str | None] = {f"3.{sys.version_info[1]}-own": None}
-    for name in ("3.11", "3.12", "3.13"):
-        for path in sorted((Path.home() / ".pyenv/versions").glob(f"{name}.*/bin/python{name}")):
+    for version in ("3.11", "3.12", "3.13"):
+        for path in programs(version):
             if not os.path.samefile(path, sys.executable):
-                found[name] = str(path)
+                found[version] = path
     static = Path("/usr/bin/python3.11")  # Debian's, which contains its interpreter: mode P
-    if static.exists():
+    if static.exists() and str(static) not in found.values():
         found["static"] = str(static)
     return list(found.values())
 

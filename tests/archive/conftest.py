@@ -7,30 +7,25 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from required import missing
 
 
 def shipped(pattern: str, *, but: str = "none") -> Path:
     """Return the one file of that name in ``VIS_DIST``, of those without *but* in it.
 
-    Without the variable the test skips, or fails under ``VIS_REQUIRE_TOOLS=1``.
+    Where there is none the test skips, or fails under ``VIS_REQUIRE_TOOLS=1``.
     """
     folder = os.environ.get("VIS_DIST")
     if not folder:
-        how = "VIS_DIST names no folder with what scripts/build_wheel.py built"
-        if os.environ.get("VIS_REQUIRE_TOOLS") == "1":
-            pytest.fail(how)
-        pytest.skip(how)
-    (found,) = (path for path in Path(folder).glob(pattern) if but not in path.name)
-    return found
+        missing("VIS_DIST names no folder with what scripts/build_wheel.py built")
+    found = [path for path in Path(folder).glob(pattern) if but not in path.name]
+    if not found:
+        missing(f"VIS_DIST has no {pattern}: it was not built")
+    (one,) = found
+    return one
 
 
 @pytest.fixture(scope="session")
@@ -47,34 +42,8 @@ def source() -> Path:
 
 @pytest.fixture(scope="session")
 def archive() -> Path:
-    """Return the platform archive; the test skips where no Python was there to make it of."""
-    shipped("visruntime-*-manylinux_2_35_*.whl")
-    found = sorted(Path(os.environ["VIS_DIST"]).glob("visruntime-*-linux-*.tar.gz"))
-    if not found:
-        pytest.skip("no platform archive was packed: no CPython 3.13 with a shared library here")
-    return found[0]
-
-
-@pytest.fixture
-def python_of(tool: Callable[[str], str]) -> Callable[[str], str]:
-    """Return a function that finds a Python of a version; the test skips where there is none."""
-
-    def find(version: str) -> str:
-        command = [tool("uv"), "python", "find", "--no-python-downloads", "--no-project", version]
-        variables = {k: v for k, v in os.environ.items() if k != "VIRTUAL_ENV"}
-        found = subprocess.run(
-            command, capture_output=True, text=True, check=False, env=variables, cwd="/"
-        )
-        managed = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
-        others = []
-        with suppress(PermissionError):  # another user's
-            others = sorted(map(str, managed.glob(f"{version}.*/bin/python")))
-        for candidate in [found.stdout.strip(), *others]:
-            if candidate and os.access(candidate, os.X_OK):
-                return candidate
-        pytest.skip(f"no Python {version} on this machine")
-
-    return find
+    """Return the platform archive."""
+    return shipped("visruntime-*-linux-*.tar.gz")
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from gates import elf
 from gates import wheel as wheel_gate
+from interpreters import interpreter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -67,13 +68,12 @@ class Installed:
 def install(
     wheel: Path,
     tmp_path: Path,
-    python_of: Callable[[str], str],
     without_compilers: str,
 ) -> Callable[[str, str], Installed]:
     """Return a function that installs the wheel for a Python, under the umask 077."""
 
     def make(how: str, version: str) -> Installed:
-        python = python_of(version)
+        python = interpreter(int(version.removeprefix("3.")))
         folder = tmp_path / "empty"
         folder.mkdir()
         kept = ("UV_CACHE_DIR", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT", "XDG_CACHE_HOME")

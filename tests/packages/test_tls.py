@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from interpreters import interpreter
+from interpreters import interpreter, programs
 from tls_servers import BAD, KINDS, LEGACY, serve_kinds
 
 from visruntime._worker.tls import LENIENT_FOLDER
@@ -298,8 +298,8 @@ def test_a_secret_path_stays_one() -> None:
 
 def test_children_of_other_versions() -> None:
     """A Python that is too old for a worker must not fail because a worker started it."""
-    pythons = sorted(Path.home().glob(".pyenv/versions/3.[6-9]*/bin/python3"))
-    pythons += [Path(sys.executable), *Path.home().glob(".pyenv/versions/3.10*/bin/python3")]
+    pythons = [path for minor in range(6, 11) for path in programs(f"3.{minor}")]
+    pythons.append(sys.executable)
     environment = {"PYTHONPATH": LENIENT_FOLDER, "PYTHONDONTWRITEBYTECODE": "1"}
     for python in pythons:
         done = subprocess.run(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from runtime_helpers import runtime
+from runtime_helpers import WORKER_PYTHONS, runtime
 
 from visruntime.runtime import TrustedRuntime
 
@@ -15,13 +13,6 @@ if TYPE_CHECKING:
     from runtime_helpers import AnyRuntime
 
 __all__ = ["runtime"]  # the fixture is found by its name in this module
-
-PYTHONS = [
-    str(path)
-    for version in ("3.12", "3.13")
-    for path in sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python{version}"))[:1]
-] + [path for path in [shutil.which("python3.11", path="/usr/bin")] if path]
-
 
 DEFINE = """
 import dataclasses, enum, typing
@@ -86,7 +77,7 @@ def test_the_session_is_a_module_like_any_other(runtime: AnyRuntime) -> None:
     check_module(runtime)
 
 
-@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize("python", [path for path in WORKER_PYTHONS if path is not None])
 def test_the_session_is_a_module_in_every_python(python: str) -> None:
     """The same in workers of other versions, whose inspect finds sources in other ways."""
     with TrustedRuntime(python=python) as other:

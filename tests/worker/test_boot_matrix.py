@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from interpreters import INTERPRETERS, copy_installation, make_venv, refuse_probe
+from interpreters import INTERPRETERS, copy_installation, make_venv, programs, refuse_probe
 from packages_helpers import make_wheel, require_uv
 
 import visruntime as vr
@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 OLD = [
-    path
-    for version in ("2.7", "3.6", "3.7", "3.8", "3.9", "3.10")
-    for path in sorted(Path.home().glob(f".pyenv/versions/*/bin/python{version}"))
+    path for version in ("2.7", "3.6", "3.7", "3.8", "3.9", "3.10") for path in programs(version)
 ]
 """Interpreters that are too old, where a version manager has some."""
 

@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from interpreters import INTERPRETERS, copy_installation, make_venv, refuse_probe
+from interpreters import (
+    INTERPRETERS,
+    copy_installation,
+    interpreter,
+    make_venv,
+    refuse_probe,
+)
 
 from visruntime.elf import Program
 from visruntime.environments import CORE, LOADER, _find_library, find_interpreter
@@ -21,6 +27,15 @@ from visruntime.runtime import TrustedRuntime
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+@pytest.mark.parametrize("minor", [12, 13])
+def test_the_versions_that_have_to_be_tried_are_here(minor: int) -> None:
+    """Every list of interpreters would be shorter without a word where one is missing."""
+    python = interpreter(minor)
+    assert python in INTERPRETERS
+    shown = subprocess.run([python, "--version"], capture_output=True, text=True, check=True).stdout
+    assert shown.startswith(f"Python 3.{minor}.")
 
 
 @pytest.mark.parametrize("python", INTERPRETERS)
