@@ -174,7 +174,12 @@ class Worker:
         self._owned: list[int] = []
         self._process: Process | None = None
         self._channel, channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        ours, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            ours, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        except BaseException:
+            self._channel.close()
+            channel.close()
+            raise
         self.control = Control(ours)
         # The worker's ends take large values, and on the control socket those of its copies.
         for end in (self._channel, ours):

@@ -465,6 +465,7 @@ class RuntimeSession(WorkerControl, ABC):
                 a fork, or may start no process; it goes on as before.
             WorkerDied: the worker, or the copy, ended or was not ready within 5 s.
             ProtocolViolation: the worker, or the copy, broke its protocol and was ended.
+            OSError: there is no descriptor left for the copy; the worker goes on as before.
         """
         with self._exclusive():
             if not self._confinement.processes:

@@ -55,7 +55,11 @@ def _copy(original: Worker, broken: Callable[[], object]) -> Worker:
         broken()
         raise
     copy = Worker.__new__(Worker)
-    channel, control = copy._connect(original._exchange)
+    try:
+        channel, control = copy._connect(original._exchange)
+    except BaseException:
+        expected.close()  # the keeper ends nobody while it expects one more
+        raise
     copy.secrets = original.secrets
 
     def launch(*descriptors: int) -> None:
@@ -64,7 +68,7 @@ def _copy(original: Worker, broken: Callable[[], object]) -> Worker:
         except ForkRefused:
             raise
         except BaseException:
-            expected.close()  # first: the keeper ends nobody while it expects one more
+            expected.close()  # first, as above
             broken()
             raise
 
