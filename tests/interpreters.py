@@ -14,35 +14,25 @@ from typing import TYPE_CHECKING
 import pytest
 from required import missing
 
+from visruntime._worker.search import version_managers
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def _homes() -> list[Path]:
-    """Return the folders in which installations of Python are, one folder each.
-
-    ``VIS_PYTHONS`` names some, separated as in ``PATH``; ``.ci/run`` sets it to those that every uid
-    can read. Then come those of pyenv and uv.
-    """
-    named = [folder for folder in os.environ.get("VIS_PYTHONS", "").split(os.pathsep) if folder]
-    pyenv = os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")
-    uv = os.environ.get("UV_PYTHON_INSTALL_DIR", Path.home() / ".local/share/uv/python")
-    return [*map(Path, named), Path(pyenv, "versions"), Path(uv)]
-
-
 def programs(version: str) -> list[str]:
-    """Return one path for each CPython *version* (``3.12``) of this machine, no two of one release."""
-    found: dict[str, str] = {}
-    for home in _homes():
+    """Return one path for each CPython *version* (``3.12``) of the system, uv or pyenv."""
+    system = shutil.which(f"python{version}", path="/usr/bin:/usr/local/bin")
+    found = [] if system is None else [system]
+    for manager in version_managers():
         with suppress(PermissionError):  # another user's
-            for program in sorted(home.glob(f"*/bin/python{version}")):
-                installation = program.parent.parent
-                # uv has a link beside each: a second name of the same.
-                if not installation.is_symlink() and os.access(program, os.X_OK):
-                    found.setdefault(installation.name, str(program))
-    here = shutil.which(f"python{version}", path="/usr/bin:/usr/local/bin")
-    real = {os.path.realpath(path): path for path in ([here] if here else []) + [*found.values()]}
-    return list(real.values())
+            # uv has a link beside each installation: a second name of the same.
+            found += [
+                str(program)
+                for program in sorted(Path(manager).glob(f"*/bin/python{version}"))
+                if not program.parent.parent.is_symlink() and os.access(program, os.X_OK)
+            ]
+    return list({os.path.realpath(path): path for path in found}.values())
 
 
 def installed_interpreters() -> list[str]:
@@ -94,5 +84,5 @@ def interpreter(minor: int) -> str:
         return sys.executable
     found = programs(f"3.{minor}")
     if not found:
-        missing(f"no CPython 3.{minor} in PATH, nor in a folder of VIS_PYTHONS, pyenv or uv")
+        missing(f"no CPython 3.{minor} in PATH, nor installed by pyenv or uv")
     return found[0]

@@ -196,23 +196,19 @@ class Callbacks:
         shown = printable(name[:MAX_NAME])
         tell("call", shown)
         spending = self.spending
-        exposed = None
-        try:
+        exposed = self._functions.get(name)
+
+        def make() -> bytes:
             spending.begin(len(payload) + values.take_moved())
             if values.mismatch is not None:
                 raise TypeError(values.mismatch)
-            exposed = self._functions.get(name)
             if exposed is None:
                 raise NameError(f"the host exposes no function {name[:100]!r}")
             exposed.check(name, arguments, keywords)
             value = self._call(name, exposed.function, arguments, keywords, waiter)
-            answer = values.encode({"id": number, "value": value, "error": None})
-        except ProtocolViolation:
-            raise
-        except _GivenUp as problem:
-            answer = _refusal(number, TimeoutError(str(problem)), (), interrupted=True)
-        except Exception as problem:  # noqa: BLE001 (whatever it is, it is the guest's answer)
-            answer = _refusal(number, problem, () if exposed is None else exposed.error_data)
+            return values.encode({"id": number, "value": value, "error": None})
+
+        answer = _reply(number, make, () if exposed is None else exposed.error_data)
         spending.bytes += len(answer) + values.take_moved()
         tell("return", shown)
         return answer
@@ -233,20 +229,8 @@ class Callbacks:
         Raises:
             ProtocolViolation: it comes too late too often.
         """
-        answer = self._answer_question(number, ask, prompt, password, waiter, size)
-        self.spending.bytes += len(answer)
-        return answer
 
-    def _answer_question(
-        self,
-        number: int,
-        ask: Callable[..., Any],
-        prompt: str,
-        password: bool,  # noqa: FBT001 (as *ask* is called)
-        waiter: Waiter,
-        size: int,
-    ) -> bytes:
-        try:
+        def make() -> bytes:
             self.spending.begin(size)
             line = self._call("stdin", ask, [prompt, password], {}, waiter)
             if line is not None and not isinstance(line, str):
@@ -254,12 +238,10 @@ class Callbacks:
                     f"the answer to a prompt is text or None, not {type(line).__name__}"
                 )
             return _native.encode({"id": number, "value": line, "error": None})
-        except ProtocolViolation:
-            raise
-        except _GivenUp as problem:
-            return _refusal(number, TimeoutError(str(problem)), (), interrupted=True)
-        except Exception as problem:  # noqa: BLE001 (whatever it is, it is the guest's answer)
-            return _refusal(number, problem, ())
+
+        answer = _reply(number, make, ())
+        self.spending.bytes += len(answer)
+        return answer
 
     def _call(
         self,
@@ -303,6 +285,24 @@ def _check_name(name: str) -> None:
 
 class _GivenUp(Exception):
     """The run is being stopped, and the call with it."""
+
+
+def _reply(number: int, make: Callable[[], bytes], wanted: tuple[str, ...]) -> bytes:
+    """Return the answer that *make* makes, or the exception that the guest gets instead.
+
+    Args:
+        number: the number of the call.
+        make: does what was asked.
+        wanted: attributes of its exceptions that the guest may have.
+    """
+    try:
+        return make()
+    except ProtocolViolation:
+        raise
+    except _GivenUp as problem:
+        return _refusal(number, TimeoutError(str(problem)), (), interrupted=True)
+    except Exception as problem:  # noqa: BLE001 (whatever it is, it is the guest's answer)
+        return _refusal(number, problem, wanted)
 
 
 def _refusal(

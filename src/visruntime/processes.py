@@ -412,4 +412,6 @@ def _refusal(problem: _native.NativeError, otherwise: str) -> Exception:
         return ForkRefused("the worker has left too many processes behind to be copied")
     if problem.errno == errno.EEXIST:
         return ProtocolViolation("another worker spoke for the copy")
+    if problem.errno in (errno.EMFILE, errno.ENFILE):
+        return OSError(problem.errno, f"no copy of the worker ({problem})")
     return WorkerDied(f"{otherwise} ({problem})")

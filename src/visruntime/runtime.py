@@ -115,7 +115,7 @@ class TrustedRuntime(RuntimeSession):
         env = None if env is None else variables(env)
         cwd = None if cwd is None else check_path(cwd, "cwd")
         refuse_built(environment, python)
-        self._tls = TlsSettings(tls_strict, ca)
+        self._tls = TlsSettings(strict=tls_strict, ca=ca)
         added = self._tls.variables(env or {}, os.environ if env is None else {})
         if added:
             env = {**(os.environ if env is None else env), **added}
@@ -230,7 +230,7 @@ class Runtime(RuntimeSession):
         self._backend = backend
         self._policy = policy.policy if isinstance(policy, Jail) else policy
         write = beginnings(self._policy, ("write",))
-        self._tls = TlsSettings(tls_strict, ca, write=write)
+        self._tls = TlsSettings(strict=tls_strict, ca=ca, write=write)
         inherited = {n: os.environ[n] for n in self._policy.inherit_env if n in os.environ}
         chosen = {**inherited, **self._policy.env, **(env or {})}
         added = self._tls.variables(chosen, {})

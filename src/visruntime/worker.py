@@ -136,7 +136,7 @@ class Worker:
             # Compiled only now, while the interpreter starts.
             limit = Limit(START_SECONDS)
             if interpreter.same_as_host or interpreter.compiled is None:
-                payload = bootstrap(interpreter.same_as_host, modules)
+                payload = bootstrap(same_as_host=interpreter.same_as_host, extra=modules)
             else:
                 payload = bootstrap_compiled(interpreter.compiled, modules)
             self._send(self._exchange.make_bootstrap(payload), limit)

@@ -5,6 +5,7 @@ The namespace holds the loader and the libraries of glibc and gcc, the archive, 
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import subprocess
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from gates.elf import LIBRARIES, LOADERS
+from runtime_helpers import not_granted
 
 from visruntime import JailPolicy, Runtime, TrustedRuntime, bundle
 
@@ -159,12 +161,23 @@ def test_a_jailed_worker_of_the_archive(
     monkeypatch.setenv("XDG_CACHE_HOME", str(state))
     code = "(__import__('sys').base_prefix, __import__('sys').version_info[:2])"
     expected = (f"{extracted.folder}/python", (3, 13))
-    with Runtime(JailPolicy(), python="bundle") as runtime:
-        assert runtime.eval(code) == expected
-        assert runtime.run("import ssl, sqlite3, ctypes; open('/etc/shadow')").error is not None
-        assert runtime.run(f"open({extracted.python!r}, 'ab')").error is not None
-    with TrustedRuntime(python="bundle") as trusted:
-        assert trusted.eval(code) == expected
+    module = f"{extracted.folder}/python/lib/python3.13/os.py"
+    acts = (
+        (f"open({not_granted()!r})", errno.ENOENT),
+        (f"open({module!r}, 'ab')", errno.EROFS),
+    )
+    with (
+        Runtime(JailPolicy(), python="bundle") as runtime,
+        TrustedRuntime(python="bundle") as trusted,
+    ):
+        for worker in (runtime, trusted):
+            assert worker.eval(code) == expected
+            assert worker.run("import ssl, sqlite3, ctypes").error is None
+        for act, number in acts:
+            error = runtime.run(act).error
+            assert error is not None
+            assert error.errno == number, act
+            assert trusted.run(act).error is None, act  # the control
 
 
 def test_its_files_are_private(extracted: bundle.Bundle) -> None:

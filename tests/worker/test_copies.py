@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
 import signal
 import threading
 import time
@@ -544,6 +546,35 @@ def test_copies_leave_no_descriptor_behind(runtime: AnyRuntime) -> None:
             runtime.fork()
     runtime.exec("stop.set(); t.join()")
     assert descriptors() == before
+
+
+def test_a_copy_that_gets_no_descriptors_leaves_none(runtime: AnyRuntime) -> None:
+    """Whichever of its descriptors is one too many, none of the others stays open for it."""
+    runtime.exec("kept = 7")
+    runtime.fork().close()
+    before = len(os.listdir("/proc/self/fd"))
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(0)
+    os.close(free)
+    problems: list[OSError] = []  # with all that their frames hold
+    for spare in range(20):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free + spare, limits[1]))
+        try:
+            copy = runtime.fork()
+        except OSError as problem:
+            problems.append(problem)
+        else:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+            assert copy.get("kept") == 7
+            copy.close()
+            break
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        assert len(os.listdir("/proc/self/fd")) == before, spare
+    assert len(problems) > 3
+    assert all(problem.errno == errno.EMFILE for problem in problems)
+    assert runtime.get("kept") == 7
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 @pytest.mark.parametrize("python", INTERPRETERS)

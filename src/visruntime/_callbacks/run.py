@@ -114,12 +114,7 @@ class Call:
 
         def run() -> None:
             self._thread = threading.get_ident()
-            outcome: tuple[Any, BaseException | None]
-            try:
-                outcome = (function(), None)
-            except BaseException as problem:  # noqa: BLE001 (raised again where it is waited for)
-                outcome = (None, problem)
-            self._settle(outcome)
+            self._settle(function)
 
         # A daemon: a function that never returns must not keep the host from ending.
         thread = threading.Thread(
@@ -161,19 +156,14 @@ class Call:
         self._ready = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._task = future
         self.cancellable = True
+        future.add_done_callback(lambda future: self._settle(future.result))
 
-        def settle(future: Any) -> None:
-            outcome: tuple[Any, BaseException | None]
-            try:
-                outcome = (future.result(), None)
-            except BaseException as problem:  # noqa: BLE001 (raised again where it is waited for)
-                outcome = (None, problem)
-            self._settle(outcome)
-
-        future.add_done_callback(settle)
-
-    def _settle(self, outcome: tuple[Any, BaseException | None]) -> None:
-        self._outcome = outcome
+    def _settle(self, function: Callable[[], Any]) -> None:
+        """Keep what *function* returns or raises as the end of this call."""
+        try:
+            self._outcome = (function(), None)
+        except BaseException as problem:  # noqa: BLE001 (raised again where it is waited for)
+            self._outcome = (None, problem)
         self.over = True
         self.wake()
 

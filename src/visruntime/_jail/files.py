@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import struct
+from abc import ABC, abstractmethod
 
 from visruntime import _native
 from visruntime._arguments import check_data, check_path, check_whole
@@ -49,7 +50,7 @@ class FileStatus:
         self.links = links
 
 
-class JailFiles:
+class JailFiles(ABC):
     """The file verbs of a jail; `Jail` inherits them.
 
     Besides what each names, all of them raise `JailClosed` when the jail has ended,
@@ -58,18 +59,19 @@ class JailFiles:
     """
 
     @property
+    @abstractmethod
     def closed(self) -> bool:
         """Whether the jail has ended."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _file_operation(
         self, operation: str, path: str, *, data: bytes = b"", limit: int = 0
     ) -> CommandResult:
-        raise NotImplementedError
+        """Carry out one operation inside."""
 
+    @abstractmethod
     def _guest_can_replace(self, path: str) -> bool:
         """Whether a guest of this jail may write at *path*, a path of the host."""
-        raise NotImplementedError
 
     def _do(
         self,

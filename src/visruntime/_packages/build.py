@@ -50,7 +50,7 @@ _NOT_FETCHED = (
     "there are no versions of",
     "only the following versions of",
 )
-"""What uv says (0.4 to 0.9), in lower case, where a package or a version of it is in no source."""
+"""What uv says (0.4 to 0.13), in lower case, where a package or a version of it is in no source."""
 _SHARED = ("archive-", "simple-", "wheels-")
 """Beginnings of what a build reads of the user's uv cache: wheels, and what is known of them."""
 

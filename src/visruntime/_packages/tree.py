@@ -9,12 +9,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from contextlib import contextmanager
 
 from visruntime.errors import EnvironmentNotBuilt
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 __all__ = ["LOCKED", "assemble", "make_empty"]
 
@@ -55,55 +56,51 @@ def assemble(
     Raises:
         EnvironmentNotBuilt: the build has left what no installation has.
     """
+    with _named_for_the_owner():
+        name = _name(version)
+        packages = os.path.join(tree, "lib", name, "site-packages")
+        for part in (venv, os.path.join(venv, "bin")):
+            _require_folder(part)
+        _check(venv)
+        os.mkdir(tree, 0o755)
+        os.mkdir(os.path.join(tree, "bin"), 0o755)
+        with os.scandir(venv) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False) and entry.name != "bin":
+                    os.rename(entry.path, os.path.join(tree, entry.name))
+        for part in ("lib", f"lib/{name}", f"lib/{name}/site-packages"):
+            _require_folder(os.path.join(tree, part))
+        with os.scandir(os.path.join(venv, "bin")) as entries:
+            for entry in entries:
+                if entry.is_file(follow_symlinks=False) and not entry.name.startswith(_NOT_TAKEN):
+                    os.rename(entry.path, os.path.join(tree, "bin", entry.name))
+        _link(program, tree, "bin", "python")
+        _link("python", tree, "bin", "python3")
+        _link("python", tree, "bin", name)
+        if "\n" in program:
+            raise EnvironmentNotBuilt(f"{program!a} cannot stand in pyvenv.cfg")
+        settings = {
+            "home": os.path.dirname(program),
+            "implementation": "CPython",
+            "version_info": ".".join(map(str, version)),
+            "include-system-site-packages": "false",
+        }
+        text = "".join(f"{key} = {value}\n" for key, value in settings.items())
+        _write(os.fsencode(text), tree, "pyvenv.cfg")
+        _write(locked, tree, LOCKED)
+        if paths:
+            _write(os.fsencode("".join(f"{path}\n" for path in paths)), packages, PATHS)
+
+
+@contextmanager
+def _named_for_the_owner() -> Iterator[None]:
+    """Say of what cannot be read or moved that the build has left it so."""
     try:
-        _assemble(venv, tree, program, version, locked, paths)
+        yield
     except OSError as error:
         raise EnvironmentNotBuilt(
             f"what the build left is no environment: {error.strerror} ({error.filename!a})"
         ) from None
-
-
-def _assemble(
-    venv: str,
-    tree: str,
-    program: str,
-    version: tuple[int, int, int],
-    locked: bytes,
-    paths: Sequence[str],
-) -> None:
-    name = _name(version)
-    packages = os.path.join(tree, "lib", name, "site-packages")
-    for part in (venv, os.path.join(venv, "bin")):
-        _require_folder(part)
-    _check(venv)
-    os.mkdir(tree, 0o755)
-    os.mkdir(os.path.join(tree, "bin"), 0o755)
-    with os.scandir(venv) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False) and entry.name != "bin":
-                os.rename(entry.path, os.path.join(tree, entry.name))
-    for part in ("lib", f"lib/{name}", f"lib/{name}/site-packages"):
-        _require_folder(os.path.join(tree, part))
-    with os.scandir(os.path.join(venv, "bin")) as entries:
-        for entry in entries:
-            if entry.is_file(follow_symlinks=False) and not entry.name.startswith(_NOT_TAKEN):
-                os.rename(entry.path, os.path.join(tree, "bin", entry.name))
-    _link(program, tree, "bin", "python")
-    _link("python", tree, "bin", "python3")
-    _link("python", tree, "bin", name)
-    if "\n" in program:
-        raise EnvironmentNotBuilt(f"{program!a} cannot stand in pyvenv.cfg")
-    settings = {
-        "home": os.path.dirname(program),
-        "implementation": "CPython",
-        "version_info": ".".join(map(str, version)),
-        "include-system-site-packages": "false",
-    }
-    text = "".join(f"{key} = {value}\n" for key, value in settings.items())
-    _write(os.fsencode(text), tree, "pyvenv.cfg")
-    _write(locked, tree, LOCKED)
-    if paths:
-        _write(os.fsencode("".join(f"{path}\n" for path in paths)), packages, PATHS)
 
 
 def _name(version: tuple[int, int, int]) -> str:

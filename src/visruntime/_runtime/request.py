@@ -20,6 +20,7 @@ Ask = Callable[[str, bool], "str | None"]
 
 
 def run_request(
+    *,
     code: str,
     inputs: Mapping[str, Any] | None,
     filename: str | None,
@@ -27,7 +28,6 @@ def run_request(
     cwd: str | os.PathLike[str] | None,
     env: Mapping[str, str] | None,
     stdin: str | bytes | Ask | None,
-    *,
     isolation: str,
     tasks: str,
     unknown: str | None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, Self
@@ -63,7 +64,7 @@ OutputSink = Callable[[str, bytes], None]
 """Gets ``"stdout"`` or ``"stderr"`` and each chunk as it comes."""
 
 
-class RuntimeSession(WorkerControl):
+class RuntimeSession(WorkerControl, ABC):
     """What jailed and trusted runtimes share: everything but the start of the process."""
 
     _interpreter: Interpreter
@@ -151,7 +152,13 @@ class RuntimeSession(WorkerControl):
             TypeError: an input cannot cross.
         """
         request, ask = run_request(
-            *(code, inputs, filename, argv, cwd, env, stdin),
+            code=code,
+            inputs=inputs,
+            filename=filename,
+            argv=argv,
+            cwd=cwd,
+            env=env,
+            stdin=stdin,
             isolation=isolation,
             tasks=tasks,
             unknown=unknown,
@@ -196,7 +203,13 @@ class RuntimeSession(WorkerControl):
                 comes from :meth:`RunHandle.result`.
         """
         request, ask = run_request(
-            *(code, inputs, filename, argv, cwd, env, stdin),
+            code=code,
+            inputs=inputs,
+            filename=filename,
+            argv=argv,
+            cwd=cwd,
+            env=env,
+            stdin=stdin,
             isolation=isolation,
             tasks=tasks,
             unknown=unknown,
@@ -452,6 +465,7 @@ class RuntimeSession(WorkerControl):
                 a fork, or may start no process; it goes on as before.
             WorkerDied: the worker, or the copy, ended or was not ready within 5 s.
             ProtocolViolation: the worker, or the copy, broke its protocol and was ended.
+            OSError: there is no descriptor left for the copy; the worker goes on as before.
         """
         with self._exclusive():
             if not self._confinement.processes:
@@ -670,9 +684,9 @@ class RuntimeSession(WorkerControl):
         assert result.stop is not None
         raise CommandTimeout(f"{result.stop.sentence()}: {state}", result=result)
 
+    @abstractmethod
     def _report(self) -> EnforcementReport:
         """What enforces the policy of this runtime."""
-        raise NotImplementedError
 
     def _explain(self, _errno: int, _path: str | None) -> Violation | None:
         """What the policy has to do with an error of the guest."""

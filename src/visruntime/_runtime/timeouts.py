@@ -70,14 +70,13 @@ class Timeouts(Frozen):
         for name, span in given.items():
             if span is None:
                 continue
-            seconds = span
+            seconds: object = span
             if isinstance(span, tuple):
                 if len(span) != 2:
                     raise TypeError(f"{name}: give seconds, or seconds and a grace: {span!r}")
                 seconds = span[0]
                 _check_grace(name, span[1])
-            _check_number(name, seconds)
-            if not seconds > 0:  # type: ignore[operator]
+            if not _check_number(name, seconds) > 0:
                 raise ValueError(f"{name}: {seconds!r} is not a positive number of seconds")
         self._set(**given, grace=grace, pause_in_callbacks=pause_in_callbacks)
 
@@ -104,9 +103,10 @@ def as_timeouts(timeout: float | Timeouts | None, name: str = "timeout") -> Time
     return Timeouts(wall=timeout)
 
 
-def _check_number(name: str, value: object) -> None:
+def _check_number(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name}: expected a number of seconds, not {type(value).__name__}")
+    return value
 
 
 def _check_grace(name: str, grace: float) -> None:

@@ -22,7 +22,7 @@ def recipe(interpreter: Interpreter) -> dict[str, Any]:
     from base64 import b64encode
 
     if interpreter.same_as_host or interpreter.compiled is None:
-        payload = bootstrap(interpreter.same_as_host)
+        payload = bootstrap(same_as_host=interpreter.same_as_host)
     else:
         payload = bootstrap_compiled(interpreter.compiled, ())
     argv = worker_argv(interpreter, channel=CHANNEL, control=CONTROL, harden=True, code=LOAD)

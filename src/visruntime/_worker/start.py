@@ -193,7 +193,8 @@ def sources() -> tuple[tuple[str, bytes], ...]:
 
 @cache
 def bootstrap(
-    same_as_host: bool,  # noqa: FBT001 (a cache key)
+    *,
+    same_as_host: bool,
     extra: tuple[tuple[str, str], ...] = (),
 ) -> bytes:
     """The guest modules as one payload: compiled here where the same version runs there.

@@ -78,9 +78,9 @@ class TlsSettings:
 
     def __init__(
         self,
-        strict: bool | None = None,  # noqa: FBT001 (named so by every caller)
-        ca: str | os.PathLike[str] | None = None,
         *,
+        strict: bool | None = None,
+        ca: str | os.PathLike[str] | None = None,
         write: Sequence[str] = (),
     ) -> None:
         if strict is not None and not isinstance(strict, bool):

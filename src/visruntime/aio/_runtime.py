@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -43,7 +44,7 @@ __all__ = ["AsyncRuntime", "AsyncTrustedRuntime"]
 T = TypeVar("T")
 
 
-class _AsyncSession:
+class _AsyncSession(ABC):
     """What jailed and trusted asynchronous runtimes share: the verbs."""
 
     def __init__(self) -> None:
@@ -57,8 +58,9 @@ class _AsyncSession:
         self._current: Stopping | None = None
         self._closed = False
 
+    @abstractmethod
     def _make(self) -> RuntimeSession:
-        raise NotImplementedError
+        """Open the runtime below; this may take a while."""
 
     async def __aenter__(self) -> Self:
         if self._forked:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 from anyio import to_thread
@@ -33,13 +33,14 @@ async def in_thread(
         discard: gives back a result that comes although the caller was cancelled; in a thread.
     """
     ended = anyio.Event()
-    outcome: list[tuple[Any, BaseException | None]] = []
+    values: list[T] = []
+    problems: list[BaseException] = []
 
     async def drive() -> None:
         try:
-            outcome.append((await shielded(work), None))
+            values.append(await shielded(work))
         except BaseException as problem:  # noqa: BLE001 (raised again where it is waited for)
-            outcome.append((None, problem))
+            problems.append(problem)
         ended.set()
 
     try:
@@ -51,16 +52,12 @@ async def in_thread(
                 stop()
                 raise
     except BaseException:
-        if outcome and outcome[0][1] is None and discard is not None:
-            await shielded(partial(discard, outcome[0][0]))
+        if values and discard is not None:
+            await shielded(partial(discard, values[0]))
         raise
-    value, problem = outcome.pop()
-    if problem is not None:
-        try:
-            raise problem
-        finally:
-            del problem  # it refers to this frame
-    return value  # type: ignore[no-any-return]
+    if problems:
+        raise problems.pop()  # kept nowhere here, since it refers to this frame
+    return values.pop()
 
 
 async def shielded(work: Callable[[], T]) -> T:

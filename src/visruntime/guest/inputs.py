@@ -38,6 +38,7 @@ def give(data: bytes) -> Callable[[], None]:
         if ours != 0:
             os.close(ours)
     stream = sys.stdin
+    # Open until the end of the run, or as long as the guest keeps it.
     sys.stdin = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)  # noqa: SIM115
 
     def undo() -> None:
@@ -62,6 +63,7 @@ def ask_host(session: Session) -> Callable[[], None]:
     builtins.input = ask
     session.asks = True
 
+    # ARG001: callers of getpass() may name the stream, and here there is none.
     def hidden(prompt: object = "Password: ", stream: object = None, **_: object) -> str:  # noqa: ARG001
         return _line(session, prompt, password=True)
 
