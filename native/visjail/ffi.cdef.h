@@ -195,6 +195,22 @@ vj_status vj_run_signal(vj_run *run, int32_t signal_number);
 vj_status vj_run_kill(vj_run *run);
 vj_status vj_run_suspend(vj_run *run, bool suspended, vj_error *error);
 int vj_run_descriptor(vj_run *run);
+#define VJ_REFUSALS_MAX    ...
+#define VJ_REFUSAL_CREATE  ...
+#define VJ_REFUSAL_MOVE    ...
+#define VJ_REFUSAL_BIND    ...
+#define VJ_REFUSAL_CONNECT ...
+#define VJ_REFUSAL_SOCKETS ...
+typedef struct {
+    uint32_t kind;
+    int32_t error;
+    uint32_t cut;
+    uint32_t length;
+    char text[...];
+    ...;
+} vj_refusal;
+uint32_t vj_run_refusals(vj_run *run, vj_refusal *refusals, uint32_t capacity,
+                         uint32_t *dropped);
 void vj_run_free(vj_run *run);
 
 vj_capture *vj_capture_new(int descriptor, uint64_t limit);

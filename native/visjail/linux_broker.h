@@ -12,6 +12,7 @@
 //   linux_broker_create.c   other calls that make names, beside held ones
 //   linux_broker_target.c   which folder and name a path means
 //   linux_broker_names.c    which names are held, and where
+//   linux_broker_refuse.c   the record of what was refused, for the host
 //
 // Pid 1 and the keepers are under the filter too, because their children
 // inherit it; they make none of the calls. The broker is not: it is forked before.
@@ -71,6 +72,20 @@ long vj_broker_names_prepare(const vj_setup *setup);
 // was read of a guest may be another process's, with a reused number.
 int vj_broker_waits(const vj_broker *broker, uint64_t id);
 
+typedef struct {
+    vj_refusal_kind kind;
+    int error; // a positive errno
+    const char *folder;
+    size_t folder_length;
+    const char *name; // in it, or NULL
+    size_t name_length;
+} vj_refused;
+
+// Keep a record of what is refused to the thread of a notification, and return the errno
+// that its act then returns.
+long vj_refuse(const vj_broker *broker, uint64_t id, uint32_t thread,
+               const vj_refused *refused);
+
 // ---- looking at the guest `thread` of a notification -----------------------
 // Each returns a negative errno where it cannot.
 
@@ -79,6 +94,8 @@ long vj_guest_read(uint32_t thread, uint64_t address, void *to, size_t size);
 // Copy a string with its NUL, never reading past the page in which it ends;
 // returns its length, or -ENAMETOOLONG.
 long vj_guest_string(uint32_t thread, uint64_t address, char *to, size_t capacity);
+// A number in its /proc/PID/status, behind `label` with its newline and tab.
+long vj_guest_status(uint32_t thread, const char *label);
 // A duplicate of one of its descriptors.
 long vj_guest_descriptor(uint32_t thread, int number);
 // Make its umask (Linux 4.7) this process's own, until the next.

@@ -23,7 +23,14 @@ static long bind_from(const vj_broker *broker, const struct seccomp_notif *notif
     const vj_setup *setup = broker->setup;
     int remembers = (setup->plan->flags & VJ_PLAN_BROKER_SOCKETS) != 0;
     long result = vj_guest_take_umask(notification->pid);
-    if (result == 0 && remembers) result = vj_own_socket_room();
+    if (result == 0 && remembers && vj_own_socket_room() < 0) {
+        const char *words = call->address.local.sun_path;
+        const vj_refused refused = {.kind = VJ_REFUSAL_SOCKETS,
+                                    .error = ENOBUFS,
+                                    .folder = words,
+                                    .folder_length = strlen(words)};
+        return vj_refuse(broker, notification->id, notification->pid, &refused);
+    }
     if (result == 0) result = sys(SYS_fchdir, start);
     if (result < 0) return result;
     if (!vj_broker_waits(broker, notification->id)) return VJ_BROKER_ANSWERED;
@@ -54,7 +61,10 @@ static long bind_beside_names(const vj_broker *broker,
         vj_target_has_slash(&to)) {
         return VJ_BROKER_CONTINUE;
     }
-    if (vj_target_verdict(&to) != VJ_NAME_OTHER) return -EACCES;
+    if (vj_target_verdict(&to) != VJ_NAME_OTHER) {
+        const vj_refused refused = vj_target_refused(&to, VJ_REFUSAL_BIND);
+        return vj_refuse(broker, notification->id, notification->pid, &refused);
+    }
     if (may_keep_words(broker, words))
         return bind_from(broker, notification, to.place.folder, call);
     memcpy(words, to.name, to.length + 1);

@@ -103,15 +103,29 @@ static long open_object(uint32_t thread, const char *path) {
     return sys(SYS_openat, start, path, O_PATH | O_CLOEXEC, 0);
 }
 
-static long connect_path(const vj_broker *broker, uint32_t thread, int socket,
+// With the path that the object has, whatever words led to it.
+static long refuse_object(const vj_broker *broker,
+                          const struct seccomp_notif *notification, const char *link) {
+    static char path[VJ_PATH_MAX];
+    long length = sys(SYS_readlinkat, AT_FDCWD, link, path, sizeof path);
+    const vj_refused refused = {.kind = VJ_REFUSAL_CONNECT,
+                                .error = EACCES,
+                                .folder = path,
+                                .folder_length = length < 0 ? 0 : (size_t)length};
+    return vj_refuse(broker, notification->id, notification->pid, &refused);
+}
+
+static long connect_path(const vj_broker *broker,
+                         const struct seccomp_notif *notification, int socket,
                          const char *path) {
-    VJ_AUTO_FD object = (int)open_object(thread, path);
+    VJ_AUTO_FD object = (int)open_object(notification->pid, path);
     if (object < 0) return object;
-    if (!may_connect(broker->setup, object)) return -EACCES;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     vj_text text = {.data = address.sun_path, .capacity = sizeof address.sun_path};
     vj_text_string(&text, "/proc/self/fd/");
     vj_text_number(&text, (uint64_t)object, 10);
+    if (!may_connect(broker->setup, object))
+        return refuse_object(broker, notification, address.sun_path);
     return sys(SYS_connect, socket, &address, VJ_SOCKET_PATH_OFFSET + text.length + 1);
 }
 
@@ -147,7 +161,7 @@ static long act_connect(const vj_broker *broker,
     vj_socket_call call;
     long result = vj_socket_call_read(broker, notification, &call);
     if (result == 0) {
-        result = call.by_path ? connect_path(broker, notification->pid, call.socket,
+        result = call.by_path ? connect_path(broker, notification, call.socket,
                                              call.address.local.sun_path)
                               : sys(SYS_connect, call.socket, &call.address, call.length);
     }

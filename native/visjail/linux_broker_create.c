@@ -60,6 +60,11 @@ static int is_taken(vj_name verdict) {
            (verdict == VJ_NAME_KEPT || (status.stx_mode & S_IFMT) == S_IFDIR);
 }
 
+static long refuse(const request *call, vj_refusal_kind kind, const vj_target *target) {
+    const vj_refused refused = vj_target_refused(target, kind);
+    return vj_refuse(call->broker, call->id, call->thread, &refused);
+}
+
 // 1 if the name is to be made here, 0 if the call goes on, or the errno to answer.
 static long prepare(const request *call, vj_name most) {
     if (vj_guest_string(call->thread, call->path, to.text, sizeof to.text) < 0) return 0;
@@ -68,7 +73,7 @@ static long prepare(const request *call, vj_name most) {
     if (!vj_place_is_walled(&to.place)) return 0;
     vj_name verdict = vj_target_verdict(&to);
     if (verdict <= most) return 1;
-    return is_taken(verdict) ? 0 : -EACCES;
+    return is_taken(verdict) ? 0 : refuse(call, VJ_REFUSAL_CREATE, &to);
 }
 
 // Last of all, since what was looked up is another process's if the guest is gone.
@@ -191,10 +196,11 @@ static long move(const request *call) {
     // Whatever is moved to a folder above a held name may hold it already. And what is
     // exchanged arrives at both names. A folder above one stays where it is: elsewhere
     // its names are made, and it is brought back by another jail, or the host.
-    if (vj_target_verdict(&to) != VJ_NAME_OTHER) return -EACCES;
+    if (vj_target_verdict(&to) != VJ_NAME_OTHER)
+        return refuse(call, VJ_REFUSAL_MOVE, &to);
     vj_name source = vj_target_verdict(&from);
     if (source == VJ_NAME_ABOVE || ((call->flags & RENAME_EXCHANGE) && source)) {
-        return -EACCES;
+        return refuse(call, VJ_REFUSAL_MOVE, &from);
     }
     if (!may_act(call)) return VJ_BROKER_ANSWERED;
     return sys(SYS_renameat2, from.place.folder, from.name, to.place.folder, to.name,

@@ -72,6 +72,10 @@ static long status_number(uint32_t thread, const char *label, int base) {
     return -ESRCH;
 }
 
+long vj_guest_status(uint32_t thread, const char *label) {
+    return status_number(thread, label, 10);
+}
+
 static long guest_umask(uint32_t thread) {
     return status_number(thread, "\nUmask:\t", 8);
 }

@@ -82,6 +82,17 @@ vj_name vj_target_verdict(const vj_target *wanted) {
     return vj_place_name(&wanted->place, wanted->name, wanted->length);
 }
 
+vj_refused vj_target_refused(const vj_target *wanted, vj_refusal_kind kind) {
+    return (vj_refused){
+        .kind = kind,
+        .error = EACCES,
+        .folder = wanted->place.path,
+        .folder_length = wanted->place.length,
+        .name = wanted->name,
+        .name_length = wanted->length,
+    };
+}
+
 int vj_target_has_slash(const vj_target *wanted) {
     return wanted->name[wanted->length] != 0;
 }

@@ -16,6 +16,8 @@ typedef struct {
 long vj_target_find(uint32_t thread, int directory, vj_target *wanted);
 void vj_target_forget(vj_target *wanted);
 vj_name vj_target_verdict(const vj_target *wanted);
+// The record of a refusal that is about it.
+vj_refused vj_target_refused(const vj_target *wanted, vj_refusal_kind kind);
 int vj_target_has_slash(const vj_target *wanted);
 
 // Where a path starts; `path` is moved past what leads there.

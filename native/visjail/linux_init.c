@@ -146,6 +146,7 @@ static void give_up_rights(vj_setup *setup) {
         vj_capabilities_drop(setup,
                              1u << CAP_SYS_PTRACE | (asks ? 1u << CAP_NET_ADMIN : 0));
         vj_landlock_prepare(setup);
+        vj_refusals_prepare(setup);
         int broker = vj_broker_fork(setup);
         vj_capabilities_drop(setup, 0);
         vj_seccomp_install(setup);
@@ -284,6 +285,7 @@ static void reap_keepers(const vj_setup *setup, int signals) {
         long pid = sys(SYS_wait4, -1, &status, WNOHANG | WUNTRACED, 0);
         if (pid <= 0) return;
         if (is_helper(setup, pid) && !WIFSTOPPED(status)) continue;
+        vj_refusals_end_keeper(setup, pid);
         if (status != 0) leave(setup, signals, 1);
     }
 }
@@ -323,7 +325,10 @@ _Noreturn static void supervise(vj_setup *setup) {
     uint32_t count = vj_canaries_try(setup, answers);
     vj_close_slot(&setup->stranger);
     ready.data_size = count * (uint32_t)sizeof *answers;
-    vj_message_send(VJ_FD_CONTROL, &ready, answers, ready.data_size, 0, 0);
+    uint32_t memories = setup->refusals ? 1 : 0;
+    vj_message_send(VJ_FD_CONTROL, &ready, answers, ready.data_size,
+                    &setup->refusals_memory, memories);
+    if (memories) sys(SYS_close, setup->refusals_memory);
     make_keeper(setup); // the first one, ahead of the first run
 
     for (;;) {

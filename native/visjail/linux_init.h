@@ -8,6 +8,7 @@
 //   linux_landlock.c    the ruleset of each program
 //   linux_seccomp.c     the filter of the whole jail
 //   linux_broker*.c     one process that judges calls which no filter can judge
+//   linux_refusals.c    which run the broker's refusals belong to
 //   linux_ports.c       single ports to and from the host's loopback
 //   linux_relay.c       the process that moves their bytes
 //   linux_prepared.c    places that bubblewrap made, or nobody: compared with the plan
@@ -28,6 +29,7 @@
 #include "linux_system.h"
 #include "message.h"
 #include "plan.h"
+#include "refusals.h"
 
 #define VJ_COVERS_MAX  256
 #define VJ_HELPERS_MAX 3 // broker, dialer, relay
@@ -61,6 +63,8 @@ typedef struct {
     vj_watch *watch;        // shared by the keepers; NULL where nothing is watched
     int shared_memory;      // whether System V shared memory has its limit
     int stranger;           // see vj_canary_stranger_make, or -1
+    vj_refusals *refusals;  // of a jail with a broker
+    int refusals_memory;    // its descriptor, until the host has it
 } vj_setup;
 
 // Report and end. `error` is a negative errno, as the kernel returned it.
@@ -130,6 +134,20 @@ long vj_seccomp_confine_helper(int is_dialer);
 // give it its listener afterwards. The channel between the two is returned.
 int vj_broker_fork(vj_setup *setup);
 void vj_broker_attach(const vj_setup *setup, int channel);
+
+// What a keeper knows of its own slot of refusals.h; `slot` counts from 1.
+typedef struct {
+    uint32_t slot;
+    uint32_t generation;
+} vj_refused_run;
+// Before the broker is forked.
+void vj_refusals_prepare(vj_setup *setup);
+// A keeper takes a run; the program in a place has come, or (0) has gone.
+void vj_refusals_begin(const vj_setup *setup, vj_refused_run *run);
+void vj_refusals_member(const vj_setup *setup, const vj_refused_run *run, uint32_t place,
+                        int32_t pid);
+// Pid 1 has taken the death of a process that may have been a keeper.
+void vj_refusals_end_keeper(const vj_setup *setup, long keeper);
 
 // Start the two processes of linux_ports.h: one in the host's network namespace, one
 // in the jail's. The channel between them is returned, and handed on.

@@ -116,7 +116,10 @@ static long start(const vj_setup *setup, vj_request *request, vj_stage *stage) {
 static void answer_adoption(vj_keeper *keeper, vj_member *member, vj_request *request) {
     int process = request->descriptor_count ? request->descriptors[0] : -1;
     long result = vj_member_adopt(keeper, member, process);
-    vj_message answer = {.kind = VJ_MESSAGE_STARTED, .pid = member->pid};
+    vj_message answer = {.kind = VJ_MESSAGE_STARTED,
+                         .pid = member->pid,
+                         .refusal_slot = keeper->refused.slot,
+                         .refusal_generation = keeper->refused.generation};
     if (result < 0) {
         answer = (vj_message){.kind = VJ_MESSAGE_FAILED,
                               .stage = VJ_STAGE_PROCESS,
@@ -286,6 +289,7 @@ static void serve(vj_keeper *keeper, int channel, uint64_t end_signal) {
     long size = next_request(channel, &request);
     sys(SYS_rt_sigprocmask, SIG_BLOCK, &end_signal, 0, SIGNAL_SET_SIZE);
     vj_memory_begin(setup, &keeper->memory);
+    vj_refusals_begin(setup, &keeper->refused);
     vj_stage stage = VJ_STAGE_REQUEST;
     long result = size < 0 ? size : start(setup, &request, &stage);
     if (size > 0) close_descriptors(&request);
@@ -297,10 +301,14 @@ static void serve(vj_keeper *keeper, int channel, uint64_t end_signal) {
     }
     keeper->member_count = 1;
     keeper->members[0] = (vj_member){.channel = channel, .pid = (int)result};
+    vj_refusals_member(setup, &keeper->refused, 0, (int32_t)result);
     if (request.message.timeout_ns)
         keeper->members[0].deadline = vj_clock() + request.message.timeout_ns;
     if (!(request.message.flags & VJ_SPAWN_QUIET)) {
-        vj_message started = {.kind = VJ_MESSAGE_STARTED, .pid = keeper->members[0].pid};
+        vj_message started = {.kind = VJ_MESSAGE_STARTED,
+                              .pid = keeper->members[0].pid,
+                              .refusal_slot = keeper->refused.slot,
+                              .refusal_generation = keeper->refused.generation};
         vj_message_send(channel, &started, 0, 0, 0, 0);
     }
 

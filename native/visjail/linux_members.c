@@ -167,6 +167,8 @@ static void report_exit(vj_keeper *keeper, const vj_member *member) {
                             ? member->resident_kib
                             : keeper->resident_kib,
         .watched = keeper->memory.watched,
+        .refusal_slot = keeper->refused.slot,
+        .refusal_generation = keeper->refused.generation,
     };
     keeper->user_us = keeper->system_us = keeper->resident_kib = 0;
     reply(member, &exited);
@@ -190,6 +192,8 @@ int vj_member_end(vj_keeper *keeper, vj_member *member) {
     // The only member of a run leaves its channel for the next run.
     if (!keeper->is_family) return 1;
     sys(SYS_close, member->channel);
+    vj_refusals_member(keeper->setup, &keeper->refused,
+                       (uint32_t)(member - keeper->members), 0);
     *member = (vj_member){.channel = -1};
     return 1;
 }
@@ -250,6 +254,8 @@ long vj_member_adopt(vj_keeper *keeper, vj_member *member, int process) {
     if (result < 0) return result;
     forget_elder(keeper, pid);
     member->pid = (int)pid;
+    vj_refusals_member(keeper->setup, &keeper->refused,
+                       (uint32_t)(member - keeper->members), (int32_t)pid);
     member->expected = 0;
     member->deadline = member->limit_ns ? vj_clock() + member->limit_ns : 0;
     return 0;

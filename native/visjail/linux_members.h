@@ -43,6 +43,7 @@ typedef struct {
     uint64_t system_us;
     uint64_t resident_kib;
     vj_memory memory;
+    vj_refused_run refused;
 } vj_keeper;
 
 // Take the deaths that came; 0 when no child is left.

@@ -163,6 +163,10 @@ typedef struct {
     uint32_t landlock_abi; // 0: the kernel has none
     uint32_t guest_id;     // host uid of the guest
     uint32_t identity;     // vj_identity
+    // STARTED and EXITED only: where refusals of the run are (refusals.h); the slot
+    // counts from 1, and 0 is none
+    uint32_t refusal_slot;
+    uint32_t refusal_generation;
     // SPAWN only: the number that each descriptor gets in the program
     int32_t descriptor_numbers[VJ_DESCRIPTORS_MAX];
     uint32_t reserved;

@@ -137,8 +137,11 @@ static vj_status await_ready(vj_jail *jail, vj_jail_info *info, vj_error *error)
         if (message.kind == VJ_MESSAGE_PROCESS && count == 1 && jail->process < 0) {
             jail->process = descriptors[0];
             info->pid = message.pid ? message.pid : pid_of(jail->process);
-        } else if (message.kind == VJ_MESSAGE_READY && !count) {
+        } else if (message.kind == VJ_MESSAGE_READY && count <= 1) {
             ready = true;
+            if (count) status = vj_refusals_map(descriptors[0], &jail->refusals, error);
+            vj_close_all(descriptors, count);
+            if (status != VJ_OK) return status;
             info->landlock_abi = message.landlock_abi;
             info->guest_id = message.guest_id;
             info->identity = message.identity;

@@ -216,6 +216,7 @@ static void leave(vj_jail *jail) {
     if (atomic_fetch_sub(&jail->users, 1) != 1) return;
     pthread_mutex_destroy(&jail->lock);
     pthread_mutex_destroy(&jail->end);
+    vj_refusals_unmap(jail->refusals);
     free(jail);
 }
 
@@ -422,7 +423,7 @@ static vj_status send_spawn(int channel, const vj_spawn *spawn, vj_error *error)
     return status;
 }
 
-static vj_status await_kind(int channel, vj_message_kind kind, int32_t *pid,
+static vj_status await_kind(int channel, vj_message_kind kind, vj_message *answer,
                             vj_error *error) {
     for (;;) {
         vj_message message;
@@ -433,11 +434,15 @@ static vj_status await_kind(int channel, vj_message_kind kind, int32_t *pid,
         vj_close_all(descriptors, count);
         if (message.kind == VJ_MESSAGE_FAILED) return vj_failure_of(&message, error);
         if (message.kind == (uint32_t)kind) {
-            *pid = message.pid;
+            *answer = message;
             return VJ_OK;
         }
         return vj_fail(error, VJ_CLOSED, VJ_STAGE_HOST, EBADMSG, "an unexpected message");
     }
+}
+
+static vj_refused_place refused_at(const vj_message *message) {
+    return (vj_refused_place){message->refusal_slot, message->refusal_generation};
 }
 
 // Remember by when the run has to be over.
@@ -474,8 +479,9 @@ vj_status vj_run_start(vj_jail *jail, const vj_spawn *spawn, vj_run **out, int32
     if (status == VJ_OK) status = check_spawn(spawn, error);
     if (status == VJ_OK) status = take_keeper(jail, &channel, error);
     if (status == VJ_OK) status = send_spawn(channel, spawn, error);
+    vj_message started = {0};
     if (status == VJ_OK && !(spawn->flags & VJ_SPAWN_QUIET)) {
-        status = await_kind(channel, VJ_MESSAGE_STARTED, pid, error);
+        status = await_kind(channel, VJ_MESSAGE_STARTED, &started, error);
         status = condemn(jail, status, error);
     }
     if (status == VJ_OK) status = make_run(jail, channel, &run, error);
@@ -484,6 +490,8 @@ vj_status vj_run_start(vj_jail *jail, const vj_spawn *spawn, vj_run **out, int32
         return status;
     }
     if (spawn->timeout_ns) order_end(run, 1, (int64_t)spawn->timeout_ns);
+    *pid = run->pid = started.pid;
+    run->refused_at = refused_at(&started);
     *out = run;
     return VJ_OK;
 }
@@ -505,7 +513,7 @@ vj_status vj_run_expect(vj_run *run, uint64_t timeout_ns, vj_run **out, vj_error
     pthread_mutex_unlock(&run->lock);
     close(pair[1]);
     // Not before: the keeper may be ending what nobody owns.
-    int32_t none;
+    vj_message none;
     if (status == VJ_OK) status = await_kind(pair[0], VJ_MESSAGE_DONE, &none, error);
     status = condemn(run->jail, status, error);
     if (status == VJ_OK) status = make_run(run->jail, pair[0], &expected, error);
@@ -525,11 +533,42 @@ vj_status vj_run_adopt(vj_run *expected, int process, int32_t *pid, vj_error *er
     vj_message message = {.kind = VJ_MESSAGE_ADOPT, .descriptor_count = 1};
     status = vj_send(expected->channel, &message, NULL, 0, &process, 1, error);
     if (status != VJ_OK) return status;
-    status = await_kind(expected->channel, VJ_MESSAGE_STARTED, pid, error);
+    vj_message started = {0};
+    status = await_kind(expected->channel, VJ_MESSAGE_STARTED, &started, error);
     status = condemn(expected->jail, status, error);
+    *pid = started.pid;
+    pthread_mutex_lock(&expected->lock);
+    expected->pid = started.pid;
+    expected->refused_at = refused_at(&started);
+    pthread_mutex_unlock(&expected->lock);
     if (status == VJ_OK && expected->limit_ns)
         order_end(expected, 1, (int64_t)expected->limit_ns);
     return status;
+}
+
+// Before its keeper takes another run.
+static void take_refusals(vj_run *run) {
+    vj_refusals_reader *reader = run->jail->refusals;
+    if (reader) vj_refusals_take(reader, &run->refused_at, run->pid, &run->refused);
+}
+
+uint32_t vj_run_refusals(vj_run *run, vj_refusal *refusals, uint32_t capacity,
+                         uint32_t *dropped) {
+    *dropped = 0;
+    // In a forked child of the host a lock may have been held at the fork.
+    if (!run->jail->refusals || run->owner != getpid()) return 0;
+    pthread_mutex_lock(&run->lock);
+    if (!run->ended) take_refusals(run);
+    uint32_t count = run->refused.count;
+    *dropped = run->refused.dropped;
+    if (capacity) {
+        if (count > capacity) *dropped += count - capacity;
+        if (count > capacity) count = capacity;
+        if (count) memcpy(refusals, run->refused.records, count * sizeof *refusals);
+        run->refused.count = run->refused.dropped = 0;
+    }
+    pthread_mutex_unlock(&run->lock);
+    return count;
 }
 
 static void collect(vj_run *run) {
@@ -554,11 +593,14 @@ static void collect(vj_run *run) {
     }
     if (status != VJ_OK || message.kind != VJ_MESSAGE_EXITED) {
         // The keeper went with the jail; how the program ended is not known.
+        take_refusals(run);
         run->result = (vj_exit){.status = SIGKILL, .stop = VJ_STOP_CLOSED};
         return;
     }
     // One that ended its run for the end of the jail is ending, too; one that has other
     // programs has no room for a run.
+    run->refused_at = refused_at(&message);
+    take_refusals(run);
     run->reusable = message.stop != VJ_STOP_CLOSED && !(message.flags & VJ_EXITED_FAMILY);
     run->result = (vj_exit){
         .status = message.status,
@@ -577,6 +619,7 @@ bool vj_run_ended(vj_run *run, bool readable, vj_exit *result) {
     if (!run->ended && readable) collect(run);
     if (!run->ended && run->must_end && vj_now_ns() >= run->must_end) {
         vj_jail_close(run->jail);
+        take_refusals(run);
         run->ended = true;
         run->result = (vj_exit){.status = SIGKILL, .stop = run->order};
     }
@@ -659,5 +702,6 @@ void vj_run_free(vj_run *run) {
     pthread_mutex_destroy(&run->lock);
     pthread_mutex_destroy(&run->ordering);
     leave(run->jail);
+    free(run->refused.records);
     free(run);
 }

@@ -9,7 +9,23 @@
 #include <sys/types.h>
 
 #include "message.h"
+#include "refusals.h"
 #include "visjail.h"
+
+typedef struct vj_refusals_reader vj_refusals_reader;
+
+// Where the refusals of a run are, as its keeper says (message.h).
+typedef struct {
+    uint32_t slot;
+    uint32_t generation;
+} vj_refused_place;
+
+// Those that have been read and not been asked for yet.
+typedef struct {
+    vj_refusal *records; // room for VJ_REFUSALS_MAX, or NULL while there are none
+    uint32_t count;
+    uint32_t dropped; // beyond that, or of which nobody could tell whose they were
+} vj_refused_list;
 
 struct vj_jail {
     pid_t owner;       // the process that opened it
@@ -21,8 +37,9 @@ struct vj_jail {
     bool tracks;          // pid 1 ends its processes one by one: the kernel does not
     pthread_mutex_t lock; // over everything below
     int control;
-    int spare;         // channel of the keeper that waits, or -1
-    int keepers_asked; // requests whose answer has not come
+    int spare;                    // channel of the keeper that waits, or -1
+    int keepers_asked;            // requests whose answer has not come
+    vj_refusals_reader *refusals; // of a jail with a broker
 };
 
 struct vj_run {
@@ -39,7 +56,17 @@ struct vj_run {
     int64_t must_end; // when even a hindered keeper has ended it; 0: no order given
     uint32_t order;   // what ended it then: 1 timeout, 2 killed
     vj_exit result;
+    int32_t pid; // in the jail; 0: of a quiet start
+    vj_refused_place refused_at;
+    vj_refused_list refused;
 };
+
+// Read the memory that a jail with a broker sends with READY.
+vj_status vj_refusals_map(int memory, vj_refusals_reader **reader, vj_error *error);
+void vj_refusals_unmap(vj_refusals_reader *reader);
+// Add what has been refused to the program `pid` since it was asked for.
+void vj_refusals_take(vj_refusals_reader *reader, const vj_refused_place *place,
+                      int32_t pid, vj_refused_list *list);
 
 vj_status vj_send(int socket, const vj_message *message, const void *data, size_t size,
                   const int *descriptors, uint32_t count, vj_error *error);

@@ -14,6 +14,7 @@
 #include "links.h"
 #include "plan.h"
 #include "policy.h"
+#include "refusals.h"
 
 typedef struct vj_jail vj_jail;
 typedef struct vj_run vj_run;
@@ -123,6 +124,12 @@ vj_status vj_run_kill(vj_run *run);
 // Stop every process of the run, or continue those that this stopped; done when it
 // returns. Nothing for a run that has ended. Its time limit goes on.
 vj_status vj_run_suspend(vj_run *run, bool suspended, vj_error *error);
+// What the broker of the jail has refused to the run, if the jail has one, and was not
+// told yet: the first `capacity` of them. `*dropped` counts those that nobody could keep.
+// Returns how many there are. With a `capacity` of 0 they stay. What a guest that was
+// ended was about to be told is not among them.
+uint32_t vj_run_refusals(vj_run *run, vj_refusal *refusals, uint32_t capacity,
+                         uint32_t *dropped);
 // The descriptor that becomes readable when the run has ended, for event loops.
 int vj_run_descriptor(vj_run *run);
 void vj_run_free(vj_run *run); // ends the run if it has not ended

@@ -256,18 +256,20 @@ class Violation(Frozen):
 
     ``confidence`` says how that is known:
 
-    * "exact": a limit that ended the run, or output over its limit; measured by the host.
+    * "exact": a limit that ended the run, or output over its limit, measured by the host; or
+      an act that a broker of the jail refused, which recorded it where no guest can write.
     * "hint": the guest itself reported an error about ``target`` (an exception of Python
       with its errno), and the policy does not allow what it speaks of.
     * "guess": the same, from the text that it wrote to stderr.
 
     A hint or a guess never says that the act was tried, nor that the policy was the cause.
 
-    ``kind`` is the clause of an exact one (``"limits.output"``), else the right: "read",
-    "write", "exec" or "connect". ``rule`` is the rule that decides (``"deny[0]"``, "" if none speaks of
-    it), ``detail`` a sentence for people, ``errno`` what the guest claims to have got, and
-    ``grant`` what would allow it, ``None`` where nothing can be added for that. Of a limit
-    ``limit`` and ``peak``, what was reached, are numbers in its unit, ``None`` where unknown.
+    ``kind`` is the clause of a limit (``"limits.output"``), else the right: "read",
+    "write", "exec" or "connect". ``rule`` is the rule that decides (``"deny[0]"``, "" if none
+    speaks of it), ``detail`` a sentence for people, ``errno`` what the guest got, or claims to have
+    got where this is no exact one, and ``grant`` what would allow it, ``None`` where nothing can be
+    added for that. Of a limit ``limit`` and ``peak``, what was reached, are numbers in its unit,
+    ``None`` where unknown.
     """
 
     __slots__ = (

@@ -297,6 +297,7 @@ class Jail(JailFiles):
             cpu_limit=None if limits.cpu_seconds is None else int(limits.cpu_seconds),
             limits=limits,
             explain=lambda error: self._start_error(error, request),
+            judge=self._explainer.of_refusal,
             captured=quiet,
             **streams.parent,
         )
@@ -530,14 +531,15 @@ class Jail(JailFiles):
         self, process: JailProcess, stdout: bytes, stderr: bytes, totals: tuple[int, int]
     ) -> tuple[tuple[Violation, ...], int]:
         """Return what the policy stopped in a run, as far as it is known, and what is left out."""
-        if process.returncode == 0 and totals == (len(stdout), len(stderr)):
-            return process.violations, 0
-        streams = (("stdout", totals[0], len(stdout)), ("stderr", totals[1], len(stderr)))
-        ended_by = -(process.returncode or 0)
-        found = [*process.violations, *of_output(self.policy.limits, streams, ended_by=ended_by)]
+        found = list(process.violations)
+        if process.returncode or totals != (len(stdout), len(stderr)):
+            streams = (("stdout", totals[0], len(stdout)), ("stderr", totals[1], len(stderr)))
+            ended_by = -(process.returncode or 0)
+            found += of_output(self.policy.limits, streams, ended_by=ended_by)
         if process.returncode:
             found += guessed(stderr, self._guess)
-        return bounded(found)
+        kept, dropped = bounded(found)
+        return kept, dropped + process.violations_dropped
 
     def guesses(self, text: bytes) -> tuple[tuple[Violation, ...], int]:
         """Return what in a guest's stderr looks like a refusal, and how many more there are."""

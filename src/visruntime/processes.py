@@ -366,6 +366,10 @@ class JailedProcess:
         """What the jail saw the process do against the policy."""
         return self._process.violations
 
+    def refusals(self) -> tuple[list[Violation], int]:
+        """Return what the jail's brokers refused since this was asked; see `JailProcess`."""
+        return self._process.refusals()
+
 
 class JailedExpected:
     """A copy of a jailed worker that is about to be forked."""

@@ -97,7 +97,7 @@ while pid == 0:
 def message(kind, stage=0, error=0, pid=0):
     # vj_message of message.h
     head = (kind, 0, stage, error, -1, pid, 0, 0, 0, 0, 0, 0, 0, 0)
-    return struct.pack("=3I4i7I7Q3I16iI", *head, *[0] * 27)
+    return struct.pack("=3I4i7I7Q5I16iI", *head, *[0] * 29)
 
 control = socket.socket(fileno=3)
 control.sendmsg([message(3, stage=10, error=28)])  # FAILED: mount, ENOSPC

@@ -12,7 +12,8 @@
 //     long as the jail;
 //   - a name is only made after the guest was asked for since it was last looked at;
 //   - no name that is held is made, whichever path, descriptor or link leads to it;
-//   - a socket is only led to what is granted, and never by the guest's own call.
+//   - a socket is only led to what is granted, and never by the guest's own call;
+//   - what it records of a refusal stays within the ring of the run that it is of.
 #include "fuzz.h"
 
 // What this header itself calls would go to the real kernel.
@@ -43,6 +44,7 @@ static inline void vj_close_slot(const int *descriptor) {
 #include "../../native/visjail/linux_broker_bind.c"
 #undef to
 #include "../../native/visjail/linux_broker_create.c"
+#include "../../native/visjail/linux_broker_refuse.c"
 
 // ---- the files of the model ------------------------------------------------
 
@@ -251,7 +253,7 @@ static long open_model(long directory, const char *path, long flags, long mode) 
     if (!strncmp(path, "/proc/", 6)) {
         was_asked = 0;
         FUZZ_CHECK(!(flags & O_CREAT));
-        if (strstr(path, "/status")) return give(STATUS, 0);
+        if (strstr(path, "/status")) return give(STATUS, atol(path + strlen("/proc/")));
         uint32_t node = fuzz_below(drawn, node_count);
         if (flags & O_DIRECTORY && !nodes[node].is_folder) return -ENOTDIR;
         return give(NODE, node);
@@ -281,9 +283,16 @@ static long look(long directory, const char *path, struct statx *status) {
     return 0;
 }
 
-static long read_status(char *to, size_t size) {
-    static const char text[] = "Name:\tx\nUmask:\t0022\nTgid:\t77\n";
-    size_t got = sizeof text - 1 < size ? sizeof text - 1 : size;
+// A thread of process 77, whose parents lead to the keeper, or anywhere else.
+enum { GUEST = 77, KEEPER = 40 };
+static long read_status(long process, char *to, size_t size) {
+    char text[96];
+    long parent = process == GUEST ? 50 : process == 50 ? KEEPER : 1;
+    if (!fuzz_below(drawn, 12)) parent = (long)fuzz_below(drawn, 99) - 1;
+    int length =
+        snprintf(text, sizeof text, "Name:\tx\nUmask:\t0022\nTgid:\t%d\nPPid:\t%ld\n",
+                 GUEST, parent);
+    size_t got = (size_t)length < size ? (size_t)length : size;
     memcpy(to, text, got);
     if (!fuzz_below(drawn, 8)) fuzz_take(drawn, to, got);
     return (long)got;
@@ -385,7 +394,7 @@ static long model_call(long number, long a, long b, long c, long d, long e, long
     }
     case SYS_statx: return look(a, text, (void *)e);
     case SYS_readlinkat: return where(text, (void *)c, (size_t)d);
-    case SYS_read: return read_status((void *)b, (size_t)c);
+    case SYS_read: return read_status(slot_of(a)->node, (void *)b, (size_t)c);
     case SYS_pidfd_open:
         was_asked = 0;
         return fuzz_below(drawn, 4) ? give(PIDFD, 0) : -EINVAL;
@@ -514,6 +523,36 @@ static void draw_call(void) {
     }
 }
 
+static vj_refusals refusals;
+enum { REFUSALS_AT = 3, REFUSALS_OTHER = 4 }; // slots
+
+static void begin_refusals(void) {
+    memset(refusals.slots, 0, sizeof refusals.slots);
+    memset(refusals.records[REFUSALS_AT], 0, sizeof refusals.records[REFUSALS_AT]);
+    refusals.slots[REFUSALS_AT].keeper = KEEPER;
+    refusals.slots[REFUSALS_AT].written = vj_refusal_count_of(7, 0);
+    refusals.slots[REFUSALS_AT].read = vj_refusal_count_of(7, 0);
+    refusals.slots[REFUSALS_AT].lost = vj_refusal_count_of(7, 0);
+}
+
+static void check_refusals(void) {
+    static const vj_refusal none;
+    vj_refusal_slot *slot = &refusals.slots[REFUSALS_AT];
+    FUZZ_CHECK(slot->written >> 32 == 7 && slot->lost >> 32 == 7);
+    uint32_t written = (uint32_t)slot->written;
+    FUZZ_CHECK(written - (uint32_t)slot->read <= VJ_REFUSALS_MAX);
+    for (uint32_t i = 0; i < written && i < VJ_REFUSALS_MAX; i++) {
+        const vj_refusal *record =
+            &refusals.records[REFUSALS_AT][(written - 1 - i) % VJ_REFUSALS_MAX];
+        FUZZ_CHECK(record->number == slot->written - i);
+        FUZZ_CHECK(record->kind && record->kind < VJ_REFUSAL_END && record->error > 0);
+        FUZZ_CHECK(record->length <= VJ_REFUSAL_TEXT);
+    }
+    FUZZ_CHECK(!memcmp(&refusals.records[REFUSALS_OTHER], &none, sizeof none));
+    if (!fuzz_below(drawn, 64)) // by the host
+        slot->read = slot->written;
+}
+
 static void serve_one(service *state) {
     draw_call();
     was_asked = 0;
@@ -533,6 +572,7 @@ static void serve_one(service *state) {
     int is_never_let =
         number == SYS_connect || (number == SYS_bind && !(flags & VJ_PLAN_BROKER_NAMES));
     FUZZ_CHECK(!continued || !is_never_let);
+    check_refusals();
     if (fuzz_below(drawn, 2)) tend_waiting(state);
 }
 
@@ -554,7 +594,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const uint32_t clauses[] = {VJ_PLAN_BROKER, VJ_PLAN_BROKER_NAMES,
                                        VJ_PLAN_BROKER_SOCKETS};
     plan.plan.flags = clauses[fuzz_below(&input, 3)];
-    const vj_setup setup = {.plan = &plan.plan, .scratch_device = 99};
+    begin_refusals();
+    const vj_setup setup = {
+        .plan = &plan.plan, .scratch_device = 99, .refusals = &refusals};
     FUZZ_CHECK(vj_broker_sockets_prepare(&setup) == 0);
     FUZZ_CHECK(vj_broker_names_prepare(&setup) == 0);
     if (fuzz_below(&input, 2)) node_count = NODES;

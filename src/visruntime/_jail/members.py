@@ -56,6 +56,7 @@ class ExpectedProcess:
             cpu_limit=origin._cpu_limit,
             limits=origin._limits,
             explain=origin._explain,
+            judge=origin._judge,
         )
 
     def close(self) -> None:

@@ -52,9 +52,9 @@ class CommandResult(Frozen):
     by itself, else one of "timeout", "wall", "cpu", "memory", "processes", "output",
     "closed", "killed". A time limit has stopped it only if the program was still there when
     the limit was looked at; ``usage.wall_seconds`` counts until its end was seen, on a busy
-    machine later than it ended. ``violations`` hold the limit that ended it and output that was cut,
-    exactly, and, as guesses, lines of stderr that look like a refusal of the policy;
-    ``violations_dropped`` counts those beyond a bound.
+    machine later than it ended. ``violations`` hold the limit that ended it, output that was cut
+    and what the jail's brokers refused, exactly, and, as guesses, lines of stderr that look like
+    a refusal of the policy; ``violations_dropped`` counts those beyond a bound.
     """
 
     __slots__ = (
@@ -178,6 +178,7 @@ class JailProcess:
         cpu_limit: int | None,
         limits: Limits,
         explain: Callable[[_native.NativeError], Exception],
+        judge: Callable[[_native.Refusal], Violation],
         stdin: int | None = None,
         stdout: int | None = None,
         stderr: int | None = None,
@@ -193,6 +194,7 @@ class JailProcess:
         self.usage: Usage | None = None
         self.stopped_by: str | None = None
         self.violations: tuple[Violation, ...] = ()
+        self.violations_dropped = 0
         self._limit = output_limit
         self._account = account
         self._started = started
@@ -200,6 +202,7 @@ class JailProcess:
         self._cpu_limit = cpu_limit
         self._limits = limits
         self._explain = explain
+        self._judge = judge
         self._captures: tuple[_native.Capture | None, _native.Capture | None] | None = None
         self._fed = False
         self.stdin: IO[bytes] | None = _file(stdin, "wb")
@@ -318,6 +321,14 @@ class JailProcess:
         """Name the limit on processes, if it was reached in *span*."""
         return self._account.refused(span)
 
+    def refusals(self) -> tuple[list[Violation], int]:
+        """Return what the brokers of the jail refused since this was asked, exactly.
+
+        And how many more they refused. Once the run has ended ``violations`` hold the rest.
+        """
+        found, dropped = self._run.refusals()
+        return [self._judge(refusal) for refusal in found], dropped
+
     def totals(self) -> tuple[int, int]:
         """Return how many bytes `communicate` has read of stdout and of stderr."""
         output, errors = self._captures or (None, None)
@@ -397,11 +408,13 @@ class JailProcess:
             self.stopped_by = self._stop_reason
         elif self.stopped_by is None and self._over_cpu_limit(end["program_us"] / 1e6):
             self.stopped_by = "cpu"
+        refused, self.violations_dropped = self.refusals()
         self.violations = (
             *limit_violations(
                 self.stopped_by, self._limits, reached=self._account.reached(end, self.stopped_by)
             ),
             *self._account.refusals(),
+            *refused,
         )
         self.usage = self._account.usage(end, time.monotonic() - self._started)
 

@@ -11,6 +11,7 @@ import errno as numbers
 import os
 import signal
 
+from visruntime._jail.refusals import violation_of
 from visruntime._policy.decider import Decider
 from visruntime._policy.grants import grant_limit, grant_path, grant_reveal
 from visruntime._policy.paths import MAX_PATH_BYTES
@@ -21,6 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from visruntime._native import Refusal
     from visruntime._policy.values import Limits, Rule
     from visruntime.policy import JailPolicy
 
@@ -156,6 +158,12 @@ class Explainer:
             return None
         return self._refusal(right, errno, normal, "hint")
 
+    def of_refusal(self, refusal: Refusal) -> Violation:
+        """Return what the policy says of an act that a broker of the jail has refused."""
+        return violation_of(
+            refusal, lambda errno, path: self.of_act("write", errno, path), self.named_rules()
+        )
+
     def named_rules(self) -> list[tuple[str, str, str]]:
         """Return each rule as (kind, path, the policy's own name of it)."""
         return [(kind, path, self._origin(kind, path)) for kind, path in self._rules]
@@ -281,11 +289,16 @@ def _guessed_of_network(
 
 
 def bounded(violations: Iterable[Violation]) -> tuple[tuple[Violation, ...], int]:
-    """Return the first different *violations*, and how many more there were."""
+    """Return the first different *violations*, and how many more there were.
+
+    What is known exactly, and comes first, is not told again as a hint.
+    """
     kept: list[Violation] = []
     seen: set[tuple[str, str, str]] = set()
     for violation in violations:
         key = (violation.kind, violation.target, violation.confidence)
+        if (violation.kind, violation.target, "exact") in seen:
+            continue
         if key not in seen and len(kept) < MAX_VIOLATIONS:
             kept.append(violation)
         seen.add(key)

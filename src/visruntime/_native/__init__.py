@@ -10,6 +10,7 @@ from visruntime._native.jails import (
     MOST_SECONDS,
     Capture,
     JailHandle,
+    Refusal,
     RunHandle,
     TerminalReader,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "JudgedNames",
     "Names",
     "NativeError",
+    "Refusal",
     "RunHandle",
     "TerminalReader",
     "compile_plan",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import NamedTuple
 
 from visruntime._native.library import NativeError, check, ffi, gone, lib
 from visruntime._owned import Owned
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-__all__ = ["MOST_SECONDS", "Capture", "JailHandle", "RunHandle", "TerminalReader"]
+__all__ = ["MOST_SECONDS", "Capture", "JailHandle", "Refusal", "RunHandle", "TerminalReader"]
 
 MOST_SECONDS = float(1 << 32)
 """A longer wait has no end: its nanoseconds might not fit in 64 bits."""
@@ -198,6 +199,24 @@ class TerminalReader:
         return None if status == lib.VJ_CLOSED else bytes(self._buffer[: size[0]])
 
 
+_REFUSAL_KINDS = {
+    lib.VJ_REFUSAL_CREATE: "create",
+    lib.VJ_REFUSAL_MOVE: "move",
+    lib.VJ_REFUSAL_BIND: "bind",
+    lib.VJ_REFUSAL_CONNECT: "connect",
+    lib.VJ_REFUSAL_SOCKETS: "sockets",
+}
+
+
+class Refusal(NamedTuple):
+    """Something that the broker of a jail refused. ``path`` is cut where ``cut`` says so."""
+
+    kind: str
+    errno: int
+    path: str
+    cut: bool
+
+
 _MEASURED = (
     *("status", "stop", "killed", "program_us", "user_us", "system_us"),
     *("resident_kib", "watched"),
@@ -312,6 +331,26 @@ class RunHandle(Owned):
         """Order the end of the whole run."""
         if self.is_held:
             lib.vj_run_kill(self.pointer)
+
+    def refusals(self) -> tuple[list[Refusal], int]:
+        """Return what the broker refused since this was asked, and how many more there were."""
+        if not self.is_held:
+            return [], 0
+        dropped = ffi.new("uint32_t *")
+        if not lib.vj_run_refusals(self.pointer, ffi.NULL, 0, dropped) and not dropped[0]:
+            return [], 0
+        records = ffi.new("vj_refusal[]", lib.VJ_REFUSALS_MAX)
+        count = lib.vj_run_refusals(self.pointer, records, lib.VJ_REFUSALS_MAX, dropped)
+        found = [
+            Refusal(
+                _REFUSAL_KINDS[one.kind],
+                one.error,
+                os.fsdecode(bytes(ffi.buffer(one.text, one.length))),
+                bool(one.cut),
+            )
+            for one in records[0:count]
+        ]
+        return found, int(dropped[0])
 
     def suspend(self, *, suspended: bool) -> None:
         """Stop every process of the run, or continue them; done when it returns."""

@@ -131,12 +131,15 @@ class Run:
         if mismatch is not None and claims.get("error") is None:
             claims["value"], claims["error"] = None, GuestFailure.of_mismatch(mismatch)
         denials, denials_dropped = self.feed.denials.all((reply or {}).get("denials"))
+        refused, refused_dropped = process.refusals()
         violations, violations_dropped = bounded(
             (
+                *refused,
                 *self._violations(claims.get("error"), (len(stdout), len(stderr))),
                 *(denial.violation for denial in denials if denial.violation is not None),
             )
         )
+        violations_dropped += refused_dropped
         return RunResult(
             usage=usage,
             stdout=stdout,
@@ -164,7 +167,7 @@ class Run:
     def _violations(self, error: GuestFailure | None, kept: tuple[int, int]) -> Iterator[Violation]:
         process = self.worker.process
         yield from process.violations
-        if self._span is not None and not process.violations:
+        if self._span is not None and not any(v.limit is not None for v in process.violations):
             yield from process.refused(self._span)
         if self._limits is not None:
             names = zip(("stdout", "stderr"), self.worker.streams, kept, strict=True)

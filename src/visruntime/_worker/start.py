@@ -129,6 +129,9 @@ class Process(Protocol):
     def violations(self) -> tuple[Any, ...]:
         """What was seen of it against the policy."""
 
+    def refusals(self) -> tuple[list[Any], int]:
+        """What the jail's brokers refused it since this was asked, and how many more."""
+
 
 class Expected(Protocol):
     """The process of a copy that a worker is about to make of itself."""

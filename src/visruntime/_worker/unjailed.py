@@ -67,6 +67,10 @@ class UnjailedProcess:
         """None."""
         return ()
 
+    def refusals(self) -> tuple[list[Any], int]:
+        """Nothing."""
+        return [], 0
+
     def span(self) -> None:
         """Nothing."""
 

@@ -159,5 +159,7 @@ def _relay(process: JailProcess, *, tty: bool, tail: Tail | None) -> int:
         complain("timed out; the program and all that it started were ended")
         return EXIT_TIMEOUT
     for violation in process.violations:
-        complain(f"{violation.kind}: {violation.detail}")
+        # Of what was refused a program that succeeds all the same can do without.
+        if code or violation.limit is not None:
+            complain(f"{violation.kind}: {violation.detail}")
     return code if code >= 0 else 128 - code
