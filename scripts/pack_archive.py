@@ -32,7 +32,7 @@ from gates import archive as archive_gate
 from gates import elf
 
 ROOT = Path(__file__).resolve().parent.parent
-HEADERS = ("visjail.h", "error.h", "links.h", "plan.h", "policy.h")
+HEADERS = ("visjail.h", "error.h", "links.h", "plan.h", "policy.h", "refusals.h")
 PKG_CONFIG = """\
 prefix=${{pcfiledir}}/../..
 Name: visjail

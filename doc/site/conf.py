@@ -59,7 +59,7 @@ nitpick_ignore = [
         ("py:class", name)
         for name in (
             *("Account", "Callbacks", "ExplainAct", "Request"),
-            *("_native.NativeError", "_native.RunHandle"),
+            *("_native.NativeError", "_native.Refusal", "_native.RunHandle"),
             *("Attempt", "Explain", "Layer", "RuntimeSession"),
         )
     ),

@@ -15,7 +15,7 @@ _NAMES = (
     ("macro", re.compile(r"#define (\w+)")),
     ("enumerators", re.compile(r"enum \{")),
     ("type", re.compile(r"typedef [^{;(]*\{.*\} (\w+);$", re.DOTALL)),
-    ("type", re.compile(r"typedef struct \w+ (\w+);$")),
+    ("type", re.compile(r"typedef (?:struct )?\w+ (\w+);$")),
     ("function", re.compile(r"(?:static inline )?[^({;#]*?\**(\w+)\(", re.DOTALL)),
 )
 _GUARD = re.compile(r"#(ifndef|endif|include)|#define \w+_H$")
@@ -91,7 +91,10 @@ def _statements(block: list[str]) -> list[list[str]]:
             continue
         code = line.partition("//")[0].rstrip()
         depth += code.count("{") - code.count("}")
-        whole = depth == 0 and (code.startswith("#") or code.endswith((";", "}")))
+        if found[-1][0].startswith("#"):
+            whole = not code.endswith("\\")
+        else:
+            whole = depth == 0 and code.endswith((";", "}"))
     return found
 
 
