@@ -144,6 +144,20 @@ def test_input_waits_in_a_host_of_many_descriptors(jail: Jail) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+def test_input_without_a_limit_of_time(jail: Jail) -> None:
+    """Where nobody reads what is typed, it must wait until the program ends, and fail then."""
+    with jail.terminal(["sleep", "60"]) as session:
+        session.run()
+        session.input("a whole line\r", timeout=None)
+        begin = time.monotonic()
+        end = threading.Timer(0.4, session.kill)
+        end.start()
+        with pytest.raises(CommandError, match="does not run"):
+            session.input(b"y" * 65536, timeout=None)
+        assert 0.3 < time.monotonic() - begin < 5
+        end.join(5)
+
+
 def test_input_is_checked(jail: Jail) -> None:
     """F20: NUL and overlong input must be refused; a program that reads nothing, be named."""
     with jail.terminal(["sleep", "60"]) as session:

@@ -156,8 +156,8 @@ class TerminalSession:
             )
             self._pump.start()
 
-    def input(self, data: str | bytes, *, timeout: float = 5.0) -> None:
-        r"""Type *data*; Enter is ``"\r"``.
+    def input(self, data: str | bytes, *, timeout: float | None = 5.0) -> None:
+        r"""Type *data*; Enter is ``"\r"``. Without *timeout* it waits for ever to be read.
 
         Raises:
             ValueError: NUL, or more than 64 KiB.
@@ -166,14 +166,14 @@ class TerminalSession:
         """
         check_seconds(timeout, "timeout")
         content = self._checked(data)
-        end = time.monotonic() + timeout
+        end = None if timeout is None else time.monotonic() + timeout
         offset = 0
         while offset < len(content):
             typed, descriptor = self._type_some(content[offset:])
             offset += typed
             if typed:
                 continue
-            left = end - time.monotonic()
+            left = QUIET_SECONDS if end is None else end - time.monotonic()
             if left <= 0:
                 raise CommandTimeout(f"typed {offset} of {len(content)} bytes in {timeout} s")
             # Not select(2), which takes no descriptor above 1023.
