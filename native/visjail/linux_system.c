@@ -82,19 +82,30 @@ static void relocate(char *base, const Elf64_Dyn *entry) {
     }
 }
 
-static void protect(uintptr_t from, uintptr_t size) {
-    const uintptr_t page = 4096;
+// Pages of 16 and 64 KiB exist, and mprotect rounds the end up to one: what is behind has
+// to stay writable. In front there is nothing, since this part is the first of what is
+// mapped writable.
+static void protect(uintptr_t from, uintptr_t size, uintptr_t page) {
     uintptr_t end = (from + size) & ~(page - 1);
     from &= ~(page - 1);
-    // A larger page (EINVAL) would hold what has to stay writable, too.
-    long result = sys(SYS_mprotect, from, end - from, PROT_READ);
-    if (result < 0 && result != -EINVAL) vj_exit_process(127);
+    if (end > from && sys(SYS_mprotect, from, end - from, PROT_READ) < 0)
+        vj_exit_process(127);
+}
+
+// The kernel's list behind the environment (getauxval(3)).
+static uintptr_t page_size(const long *stack) {
+    const long *at = stack + 1 + stack[0] + 1; // behind the arguments and their end
+    while (*at) at++;
+    for (at++; at[0] != AT_NULL; at += 2) {
+        if (at[0] == AT_PAGESZ) return (uintptr_t)at[1];
+    }
+    vj_exit_process(127);
 }
 
 // Do what a loader would: the program lies at a random address, and its tables of
 // pointers were linked for address 0. They are read-only afterwards. No table may be used
 // before. A program that was linked for fixed addresses has neither part.
-static void load_itself(void) {
+static void load_itself(const long *stack) {
     char *base = (char *)(uintptr_t)&__ehdr_start;
     const Elf64_Phdr *part = (const Elf64_Phdr *)(uintptr_t)(base + __ehdr_start.e_phoff);
     const Elf64_Phdr *end = part + __ehdr_start.e_phnum;
@@ -104,12 +115,12 @@ static void load_itself(void) {
     if (__ehdr_start.e_type != ET_DYN) return;
     for (const Elf64_Phdr *p = part; p < end; p++)
         if (p->p_type == PT_GNU_RELRO)
-            protect((uintptr_t)(base + p->p_vaddr), p->p_memsz);
+            protect((uintptr_t)(base + p->p_vaddr), p->p_memsz, page_size(stack));
 }
 
 // The kernel enters with the arguments on the stack.
 __attribute__((used)) _Noreturn static void enter(long *stack) {
-    load_itself();
+    load_itself(stack);
     vj_exit_process(vj_main((int)stack[0], (char **)(stack + 1)));
 }
 

@@ -222,19 +222,24 @@ static void send(const tree_entry *target, int signal) {
     sys(SYS_pidfd_send_signal, process, signal, 0, 0);
 }
 
+// The first `count` entries of the last look.
+static void keep(tree *known, const tree *now, uint32_t count) {
+    known->count = count;
+    memcpy(known->entries, now->entries, count * sizeof now->entries[0]);
+}
+
 // One pass: send `signal` to every descendant that has not had it according to
 // `known`, which then knows it, and still knows of the spared what it knew before.
 // Returns how many were new.
 static uint32_t signal_tree(tree *known, vj_spared spared, int signal) {
-    const tree *now = look(spared);
-    static tree next;
-    next.count = 0;
+    tree *now = look(spared); // becomes what is known next, entry by entry
+    uint32_t count = 0;
     uint32_t fresh = 0;
     for (uint32_t i = 0; i < now->count; i++) {
         tree_entry entry = now->entries[i];
         const tree_entry *before = find_entry(known, entry.pid);
         if (!entry.descendant) {
-            if (before) next.entries[next.count++] = *before;
+            if (before) now->entries[count++] = *before;
             continue;
         }
         if (!before || !before->signalled) {
@@ -244,10 +249,9 @@ static uint32_t signal_tree(tree *known, vj_spared spared, int signal) {
             entry.stopped = before->stopped;
         }
         entry.signalled = 1;
-        next.entries[next.count++] = entry;
+        now->entries[count++] = entry;
     }
-    known->count = next.count;
-    memcpy(known->entries, next.entries, next.count * sizeof next.entries[0]);
+    keep(known, now, count);
     return fresh;
 }
 
@@ -374,15 +378,14 @@ static uint64_t what_it_ran(int pid) {
 }
 
 uint32_t vj_tree_hold(vj_spared spared) {
-    static tree next;
-    const tree *now = look(spared);
+    tree *now = look(spared); // becomes what is known next, as in signal_tree
+    uint32_t count = 0;
     uint32_t running = 0;
-    next.count = 0;
     for (uint32_t i = 0; i < now->count; i++) {
         tree_entry entry = now->entries[i];
         const tree_entry *before = find_entry(&held, entry.pid);
         if (!entry.descendant) { // of others: what was seen of them still counts
-            if (before) next.entries[next.count++] = *before;
+            if (before) now->entries[count++] = *before;
             continue;
         }
         entry.ran = what_it_ran(entry.pid);
@@ -392,10 +395,9 @@ uint32_t vj_tree_hold(vj_spared spared) {
         // stopped itself again; one that is new was forked by such a one.
         if (!is_same || before->ran != entry.ran) running++;
         if (!entry.stopped) send(&entry, SIGSTOP);
-        next.entries[next.count++] = entry;
+        now->entries[count++] = entry;
     }
-    held.count = next.count;
-    memcpy(held.entries, next.entries, next.count * sizeof next.entries[0]);
+    keep(&held, now, count);
     return running;
 }
 

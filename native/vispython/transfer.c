@@ -155,11 +155,12 @@ static PyType_Spec intake_spec = {
 // Memory that is about to be filled costs a fault for each page; with pages of 2 MiB
 // there are 512 times fewer. A kernel that has none just leaves it as it is.
 static void prefer_huge_pages(PyObject *bytes) {
-    uintptr_t start = (uintptr_t)PyBytes_AsString(bytes);
-    uintptr_t end = (start + (uintptr_t)PyBytes_Size(bytes)) & ~(HUGE_PAGE - 1);
-    uintptr_t first = (start + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
-    // An address in the middle of the object, on a boundary that madvise wants.
-    if (first < end) madvise((void *)first, end - first, MADV_HUGEPAGE); // NOLINT
+    char *start = PyBytes_AsString(bytes);
+    size_t size = (size_t)PyBytes_Size(bytes);
+    // madvise wants an address on a boundary.
+    size_t skip = -(uintptr_t)start & (HUGE_PAGE - 1);
+    if (size < skip + HUGE_PAGE) return;
+    madvise(start + skip, (size - skip) & ~(HUGE_PAGE - 1), MADV_HUGEPAGE);
 }
 
 static PyObject *make_intake(PyObject *module, PyObject *number) {
