@@ -239,3 +239,9 @@ def test_more_kept_names_than_the_broker_knows_are_refused_by_name(top: str) -> 
     asked = policy_of(write=[top], deny_write=[f"{top}/.envrc", *names], absent_deny="broker")
     with pytest.raises(PolicyUnsupported, match=r"4096 others .* here 4097"):
         Jail(asked)
+    fewer = asked.replace(deny_write=[f"{top}/.envrc", *names[:4001]])
+    guest = "os.chdir(top)\nanswer([attempt(os.mkdir, f'free/{n}') for n in ('4000/x', 'new')])"
+    with Jail(fewer) as jail:
+        assert inside(jail, text(top, guest)) == [errno.EROFS, 0]
+    os.rmdir(f"{top}/free/new")
+    assert outside(text(top, guest)) == [0, 0]
