@@ -44,7 +44,7 @@ from visruntime._policy.values import (
     Rule,
     Secret,
     Unsaid,
-    check_list,
+    check_field_list,
 )
 from visruntime.errors import PolicyError
 
@@ -415,11 +415,10 @@ class JailPolicy(Unsaid):
         rules = []
         patterns = []
         for kind in KINDS:
-            for index, path in enumerate(getattr(self, kind)):
+            for index, given in enumerate(getattr(self, kind)):
                 origin = f"{kind}[{index}]"
-                pattern = self.patterns.get(path)
-                if pattern is not None:
-                    path = pattern.fixed if not pattern.rest else path  # noqa: PLW2901
+                pattern = self.patterns.get(given)
+                path = given if pattern is None or pattern.rest else pattern.fixed
                 if pattern is not None and pattern.rest and resolve:
                     patterns.append((kind, origin, path, pattern))
                     if not os.path.lexists(path):
@@ -568,10 +567,10 @@ class JailPolicy(Unsaid):
         if not os.path.isdir(folder):
             _refuse("workspace", path, "a folder that exists")
         written = escape(folder)
-        write = [written, *check_list("write", changes.pop("write", ()))]
+        write = [written, *check_field_list(changes.pop("write", ()), "write")]
         held = [os.path.join(written, name) for name in PROTECTED_NAMES]
         held += [os.path.join(written, escape(name)) for name in further_names(folder)]
-        deny_write = [*held, *check_list("deny_write", changes.pop("deny_write", ()))]
+        deny_write = [*held, *check_field_list(changes.pop("deny_write", ()), "deny_write")]
         return cls(write=write, deny_write=deny_write, **changes)
 
 
@@ -593,7 +592,7 @@ def fields_from_dict(
             if name in fields:
                 fields[name] = [
                     resolve_beside(path, folder, f"{name}[{index}]", pattern=name in KINDS)
-                    for index, path in enumerate(check_list(name, fields[name]))
+                    for index, path in enumerate(check_field_list(fields[name], name))
                 ]
     if "egress" in fields:
         fields["egress"] = _egress_from_plain(fields["egress"])
@@ -654,7 +653,7 @@ def _refuse(field: str, value: object, wanted: str) -> NoReturn:
 
 
 def _check_paths(field: str, values: object, most: int) -> tuple[str, ...]:
-    paths = check_list(field, values)
+    paths = check_field_list(values, field)
     if len(paths) > most:
         raise PolicyError(f"{field}: {len(paths)} entries, at most {most}", field=field)
     return tuple(normalise(path, f"{field}[{index}]") for index, path in enumerate(paths))
@@ -705,7 +704,7 @@ def _check_sockets(field: str, values: object) -> tuple[str, ...]:
 
 
 def _check_services(values: object) -> tuple[str, ...]:
-    services = check_list("services", values)
+    services = check_field_list(values, "services")
     if len(services) > MAX_NAMES:
         raise PolicyError(f"services: {len(services)} names, at most {MAX_NAMES}", field="services")
     for index, name in enumerate(services):
@@ -721,7 +720,7 @@ def _check_port(field: str, value: object, lowest: int) -> None:
 
 
 def _check_ports(field: str, values: object) -> tuple[int, ...]:
-    ports = check_list(field, values)
+    ports = check_field_list(values, field)
     if len(ports) > MAX_NAMES:
         raise PolicyError(f"{field}: {len(ports)} ports, at most {MAX_NAMES}", field=field)
     for index, port in enumerate(ports):
@@ -729,10 +728,10 @@ def _check_ports(field: str, values: object) -> tuple[int, ...]:
     return ports
 
 
-def _check_inbound(value: object) -> Mapping[int, int]:
+def _check_inbound(value: Any) -> Mapping[int, int]:
     if not hasattr(value, "keys"):
         _refuse("inbound", value, "a mapping of jail ports to host ports, such as {8000: 0}")
-    ports = dict(value)  # type: ignore[call-overload]
+    ports = dict(value)
     if len(ports) > MAX_NAMES:
         raise PolicyError(f"inbound: {len(ports)} ports, at most {MAX_NAMES}", field="inbound")
     for port, to in ports.items():

@@ -94,9 +94,9 @@ def _leaves(data: dict[str, Any], above: Path) -> Iterator[Path]:
     """Yield the names of all values in *data*; an empty table is a value."""
     for name, value in data.items():
         path = (*above, name)
-        if isinstance(value, list) and value and isinstance(value[0], dict):
-            value = value[0]  # noqa: PLW2901 - an array of tables: no policy has one
-        if isinstance(value, dict) and value:
-            yield from _leaves(value, path)
+        is_array = isinstance(value, list) and value and isinstance(value[0], dict)
+        table = value[0] if is_array else value  # an array of tables: no policy has one
+        if isinstance(table, dict) and table:
+            yield from _leaves(table, path)
         else:
             yield path

@@ -42,7 +42,15 @@ from visruntime._jail.sockets import check_broker, resolve_sockets, socket_tier
 from visruntime._jail.spellings import Spellings
 from visruntime._policy.decider import Decider
 from visruntime._policy.links import Resolver, check_links, real_path
-from visruntime._policy.paths import HOME, MINIMAL_DENY, Trees, ancestors, is_within, visible
+from visruntime._policy.paths import (
+    HOME,
+    MINIMAL_DENY,
+    PRIVATE_WRITE,
+    Trees,
+    ancestors,
+    is_within,
+    visible,
+)
 from visruntime._policy.system_roots import SystemRoots
 from visruntime._policy.unsupported import unsupported
 from visruntime._policy.wall import Wall, find_wall
@@ -681,7 +689,7 @@ def _extras(
         ("PROC", "/proc", "", 0),
         ("SCRATCH", "/tmp", "", 0),  # noqa: S108 - inside the jail
     ]
-    places = [("/tmp", 0o1777), ("/var/tmp", 0o1777), ("/dev/shm", 0o1777), (home, 0o755)]  # noqa: S108
+    places = [*((place, 0o1777) for place in PRIVATE_WRITE if place != HOME), (home, 0o755)]
     extras += [("SCRATCH_PLACE", place, "", mode) for place, mode in places if place in own]
     if policy.system == "host":
         return extras

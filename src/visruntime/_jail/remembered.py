@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from visruntime._policy.system_roots import SystemRoots
     from visruntime.policy import JailPolicy
 
-__all__ = ["GUEST_IDS", "Remembered", "accounts", "key_of", "new_guest_id", "recall"]
+__all__ = ["GUEST_IDS", "Remembered", "accounts", "key_of", "new_guest_id", "recall", "remember"]
 
 GUEST_IDS = (0x70000000, 0x7FFDFFFF)
 """Host uids for guests of a root caller: a range that systemd's table of uids leaves unused."""

@@ -31,6 +31,10 @@ from visruntime._native.search import (
 )
 from visruntime._viscore import decode, encode, make_intake, map_memory
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from visruntime._viscore import Intake as Intake
+
 __all__ = [
     "BINARY_DIRECTORY",
     "CORE_FILE",

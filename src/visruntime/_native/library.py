@@ -12,7 +12,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["BINARY_DIRECTORY", "PATH_MAX", "NativeError", "check", "ffi", "gone", "lib"]
+__all__ = [
+    "BINARY_DIRECTORY",
+    "CORE_FILE",
+    "PATH_MAX",
+    "NativeError",
+    "check",
+    "ffi",
+    "gone",
+    "lib",
+]
 
 values.install(_viscore)
 

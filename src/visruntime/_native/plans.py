@@ -36,9 +36,10 @@ BACKENDS = {
 }
 RULE = struct.Struct("@PII")
 FACT = struct.Struct("@PIIIIQQ")
-PLAN_GUEST_AT: int = lib.VJ_PLAN_GUEST_AT
 EXTRA = struct.Struct("@IIPP")
 """vj_rule, vj_fact and vj_extra; the tests compare them with the compiler's layout."""
+PLAN_GUEST_AT: int = lib.VJ_PLAN_GUEST_AT
+"""Where the guest's uid stands in a plan."""
 
 KIND_NUMBERS = {kind: number for number, kind in enumerate(RULE_KINDS)}
 OBJECTS = {

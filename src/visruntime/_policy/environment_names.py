@@ -5,12 +5,13 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from visruntime._policy.paths import _short
-from visruntime._policy.values import Secret, check_list
+from visruntime._policy.values import Secret, check_field_list
 from visruntime.errors import PolicyError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
 __all__ = ["check_env", "check_inherit_env", "looks_secret"]
 
@@ -57,7 +58,7 @@ def looks_secret(name: str) -> bool:
     return last.endswith(SECRET_ENDS) and last not in NO_KEYS
 
 
-def check_env(env: object) -> Mapping[str, str | Secret]:
+def check_env(env: Any) -> Mapping[str, str | Secret]:
     """Return *env* as a read-only mapping, sorted by name.
 
     Raises:
@@ -68,7 +69,7 @@ def check_env(env: object) -> Mapping[str, str | Secret]:
             f'env: a mapping is needed, such as {{"LANG": "C.UTF-8"}}, not {type(env).__name__}',
             field="env",
         )
-    given = dict(env)  # type: ignore[call-overload]
+    given = dict(env)
     if len(given) > MAX_VARIABLES:
         raise PolicyError(f"env: {len(given)} variables, at most {MAX_VARIABLES}", field="env")
     total = 0
@@ -86,7 +87,7 @@ def check_inherit_env(names: object) -> tuple[str, ...]:
     Raises:
         PolicyError: for a name that may not cross.
     """
-    given = check_list("inherit_env", names)
+    given = check_field_list(names, "inherit_env")
     if len(given) > MAX_VARIABLES:
         raise PolicyError(
             f"inherit_env: {len(given)} names, at most {MAX_VARIABLES}", field="inherit_env"

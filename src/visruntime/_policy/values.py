@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from visruntime._arguments import check_list
 from visruntime._policy.paths import _short, visible
 from visruntime.errors import PolicyError
 
@@ -29,7 +30,7 @@ __all__ = [
     "Secret",
     "Unasked",
     "Unsaid",
-    "check_list",
+    "check_field_list",
 ]
 
 GIB = 1024**3
@@ -537,20 +538,14 @@ def split_host(pattern: str) -> tuple[str, str]:
     return host, port
 
 
-def check_list(field: str, values: object) -> tuple[Any, ...]:
+def check_field_list(values: Any, field: str) -> tuple[Any, ...]:
     """Return *values* as a tuple; refuse a single text, a mapping and what is no list.
 
     Raises:
         PolicyError: naming *field*.
     """
-    if isinstance(values, (str, bytes, bytearray)) or hasattr(values, "keys"):
-        raise PolicyError(
-            f"{field}: a list is needed, not {type(values).__name__} {_short(values)}",
-            field=field,
-            value=values,
-        )
     try:
-        return tuple(values)  # type: ignore[arg-type]
+        return tuple(check_list(values, field))
     except TypeError:
         raise PolicyError(
             f"{field}: a list is needed, not {type(values).__name__} {_short(values)}",
@@ -560,7 +555,7 @@ def check_list(field: str, values: object) -> tuple[Any, ...]:
 
 
 def _check_hosts(field: str, values: object) -> tuple[str, ...]:
-    hosts = check_list(field, values)
+    hosts = check_field_list(values, field)
     if len(hosts) > MAX_HOSTS:
         raise PolicyError(f"{field}: {len(hosts)} hosts, at most {MAX_HOSTS}", field=field)
     return tuple(_check_host(f"{field}[{index}]", host) for index, host in enumerate(hosts))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from visruntime import _native
 
 if TYPE_CHECKING:
-    from visruntime._viscore import Intake
+    from visruntime._native import Intake
 
 __all__ = ["ALL_SEALS", "Lending", "make_memory"]
 
