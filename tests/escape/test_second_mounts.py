@@ -110,7 +110,8 @@ def test_a_secret_is_hidden_by_all_its_mounts(
     assert errors.count("Permission denied") == 2
     revealed = rules | {"reveal": [f"{tree}/{source}", f"{tree}/{point}"]}
     shown, _, notes = opened(tree, {point: source}, "none", revealed, name)
-    assert (shown, notes) == ("genuine\n", [])
+    assert shown == "genuine\n"
+    assert [note for note in notes if note.startswith("reveal")] == []
     # One that reveals nothing is named.
     idle = rules | {"reveal": [f"{tree}/alias"]}
     assert (

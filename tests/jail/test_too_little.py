@@ -101,7 +101,7 @@ with vr.Jail(vr.JailPolicy()):  # what is read at the first use is read
     pass
 resource.setrlimit(resource.RLIMIT_NOFILE, (number, number))
 try:
-    with vr.Jail(vr.JailPolicy(read=paths)):
+    with vr.Jail(vr.JailPolicy(read=paths), backend="namespaces"):
         print("open")
 except vr.JailUnavailable as error:
     print(error.errno, error)
