@@ -159,8 +159,9 @@ def test_a_build_that_fails(tmp_path: Path, index: str, monkeypatch: pytest.Monk
         tmp_path / "wheels",
         "loud",
         "1.0",
-        "import os, sys\nfor name in ('ALL_PROXY', 'UV_DEFAULT_INDEX'):\n"
-        "    print('has', os.environ.get(name), file=sys.stderr)\nraise SystemExit(1)",
+        "import os, sys\nfor text in (os.environ['all_proxy'], "
+        f"'http://me:hunter2-{TEXT}@{index}'):\n"
+        "    print('has', text, file=sys.stderr)\nraise SystemExit(1)",
     )
     lines: list[str] = []
     environment = vr.Environment.from_requirements(

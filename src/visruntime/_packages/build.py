@@ -11,8 +11,9 @@ from __future__ import annotations
 import os
 import time
 
+from visruntime._packages.lock import VARIABLE
 from visruntime._packages.store import remove_tree
-from visruntime._packages.uv import certificates, credentials, host_cache, variables
+from visruntime._packages.uv import certificates, credentials, host_cache, settings, variables
 from visruntime._runtime.redact import secrets_of, shown
 from visruntime.errors import CommandTimeout, EnvironmentNotBuilt, PolicyError, PolicyUnsupported
 
@@ -171,12 +172,14 @@ class Build:
             self._progress(f"reading the lock of {request.label}")
             export = ["export", *request.export, "--format", "requirements.txt"]
             self._call(jail, [*export, *python, "--output-file", wanted])
+            self._refuse_variables(jail, wanted)
         if sources.resolve and not self._is_hashed(jail, wanted):
             self._progress(f"resolving what {request.label} asks for")
             resolve = ["pip", "compile", "--generate-hashes", "--no-header", "--no-annotate"]
             resolve += [*sources.arguments(), *python, wanted]
             wanted = "resolved.txt"
-            self._call(jail, [*resolve, "--output-file", wanted])
+            self._call(jail, [*resolve, "--output-file", wanted], asks=True)
+            self._refuse_variables(jail, wanted)
         self.locked = self._read(jail, wanted)
         return wanted
 
@@ -185,7 +188,7 @@ class Build:
         self._call(jail, ["venv", "--relocatable", "--python", self._interpreter.program, "venv"])
         install = ["pip", "install", "--python", "venv/bin/python", "--require-hashes"]
         install += [*self._sources.arguments(), "--no-compile-bytecode", "--requirements", locked]
-        self._call(jail, install)
+        self._call(jail, install, asks=True)
 
     def _compile(self) -> None:
         """Compile the modules, by the interpreter itself and not by the environment's.
@@ -222,12 +225,23 @@ class Build:
         # By the jail's own rights: a build of a package may have put a link there.
         return jail.read_bytes(os.path.join(self._folder, name), max_bytes=_MAX_LOCKED)
 
-    def _call(self, jail: Jail, arguments: list[str]) -> None:
-        self._run(jail, [self._uv, *arguments], f"uv {arguments[0]}")
+    def _refuse_variables(self, jail: Jail, name: str) -> None:
+        """Refuse requirements with a variable in them, which uv would fill in as it reads them."""
+        if VARIABLE.search(self._read(jail, name).decode("utf-8", "replace")):
+            raise EnvironmentNotBuilt(
+                f"what {self._request.label} asks for names a variable of the environment (${{...}}), "
+                "which uv would put in; lock anew, or leave out the package that asks for it"
+            )
 
-    def _run(self, jail: Jail, command: list[str], name: str) -> None:
+    def _call(self, jail: Jail, arguments: list[str], *, asks: bool = False) -> None:
+        """Run uv; *asks* says that it is to ask the index, which it is then told."""
+        configuration = settings(self._sources.index) if asks else b""
+        given = ["--config-file", "/dev/stdin"] if configuration else []
+        self._run(jail, [self._uv, *arguments, *given], f"uv {arguments[0]}", configuration)
+
+    def _run(self, jail: Jail, command: list[str], name: str, given: bytes = b"") -> None:
         left = max(self._deadline - time.monotonic(), 0.1)
-        result = jail.run(command, cwd=self._folder, timeout=left)
+        result = jail.run(command, input=given, cwd=self._folder, timeout=left)
         text = shown(result.stderr, self._secrets(jail.policy.env))[-_MAX_TEXT:].strip()
         if result.exit_code == 0:
             for line in text.splitlines():
@@ -248,7 +262,8 @@ class Build:
 
     def _secrets(self, variables: Mapping[str, str | Secret]) -> set[str]:
         """Return what no message shows: the credentials in the addresses of index and proxies."""
-        return {part for text in secrets_of(variables) for part in credentials(text)}
+        given = {*secrets_of(variables), self._sources.index or ""}
+        return {part for text in given for part in credentials(text)}
 
     def _fix(self, text: str) -> str:
         """Say what would help, as far as the words of uv tell."""

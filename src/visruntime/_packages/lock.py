@@ -17,12 +17,16 @@ from visruntime.errors import PolicyError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
 __all__ = ["VARIABLE", "is_local", "source_folders"]
 
-VARIABLE = re.compile(r"\$\{")
-"""Begins the name of a variable, whose value uv puts into a requirement."""
+VARIABLE = re.compile(r"\$\s*\{")
+"""Begins the name of a variable, whose value uv puts into a requirement.
+
+What reads an address drops tabs and ends of lines in it, and uv looks for variables afterwards.
+"""
 
 _FOLDERS = ("editable", "virtual", "directory")
 _SCHEMES = ("http", "https")
@@ -43,10 +47,9 @@ def source_folders(
         PolicyError: it names a variable of the environment, a folder outside of the project or
             behind a link, a file or a repository.
     """
-    if VARIABLE.search(str(lock)):
+    if any(VARIABLE.search(text) for text in _texts(lock)):
         raise _error(
-            f"{name} names a variable of the environment (${{...}}), which uv would put in; that of "
-            "the build holds the password of the index: lock anew"
+            f"{name} names a variable of the environment (${{...}}), which uv would put in: lock anew"
         )
     found: list[str] = []
     packages = lock.get("package")
@@ -67,6 +70,20 @@ def source_folders(
         if wanted:
             found.append(_place(package_name, local, project))
     return tuple(dict.fromkeys(found))
+
+
+def _texts(lock: dict[str, Any]) -> Iterator[str]:
+    """Yield all names and texts in *lock*, however deep its author nested them."""
+    waiting: list[object] = [lock]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, dict):
+            waiting += value
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
 
 
 def _refuse_unheld(source: dict[str, Any], package: str) -> None:

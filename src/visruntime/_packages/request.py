@@ -138,7 +138,7 @@ def of_requirements(lines: Iterable[str], *, label: str, add: str) -> Request:
         if VARIABLE.search(line):
             raise _error(
                 f"{label}: {line[:60]!a} names a variable of the environment, which uv would put "
-                "in; that of the build holds the password of the index: write the value itself"
+                "in: write the value itself"
             )
         parts = _REQUIREMENT.match(line)
         if parts is None:

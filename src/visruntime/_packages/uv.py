@@ -22,6 +22,7 @@ __all__ = [
     "credentials",
     "find_uv",
     "host_cache",
+    "settings",
     "variables",
 ]
 
@@ -149,8 +150,27 @@ def _candidates() -> Iterator[str]:
         yield os.path.join(os.path.expanduser(folder), "uv")
 
 
+def settings(index: str | None) -> bytes:
+    """Return the configuration of uv that names *index*: empty where uv's own is meant, or none.
+
+    It goes by a pipe. On the command line everybody on the machine could read the password, and
+    in a variable it would be for whoever wrote a lock or the metadata of a package: uv puts the
+    values of variables into the addresses in them (``${NAME}``), but nothing of its configuration.
+    """
+    import json
+
+    if index is None or index == DEFAULT_INDEX:
+        return b""
+    # Printable text, as `check_index` has it, is quoted alike in TOML and in JSON.
+    return f"[[index]]\nurl = {json.dumps(index, ensure_ascii=False)}\ndefault = true\n".encode()
+
+
 def variables(cache: str, index: str | None) -> dict[str, str | Secret]:
-    """Return the environment of uv: nothing of the user's configuration decides what it does."""
+    """Return the environment of uv: nothing of the user's configuration decides what it does.
+
+    Whatever has an upper-case name here, uv shows to whom a lock or a package names: see
+    `settings`. So the proxies, which have passwords too, keep their lower-case names only.
+    """
     given: dict[str, str | Secret] = {
         "UV_CACHE_DIR": cache,
         "UV_NO_CONFIG": "1",
@@ -160,12 +180,12 @@ def variables(cache: str, index: str | None) -> dict[str, str | Secret]:
     if index is None:
         given["UV_OFFLINE"] = "1"
         return given
-    if index != DEFAULT_INDEX:
-        given["UV_DEFAULT_INDEX"] = Secret(index)  # it may hold a password
     given |= {name: os.environ[name] for name in _CERTIFICATES if os.environ.get(name)}
-    for name in (*_PROXIES, *map(str.lower, _PROXIES)):
-        if os.environ.get(name):
-            given[name] = Secret(os.environ[name])
+    for name in _PROXIES:
+        # Of the two spellings uv takes the upper-case one, where it is not empty.
+        value = os.environ.get(name) or os.environ.get(name.lower())
+        if value:
+            given[name.lower()] = Secret(value)
     return given
 
 

@@ -1,0 +1,252 @@
+"""Who gets to know the password of an index, or of a proxy: the index and the proxy, nobody else."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from base64 import b64encode
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING
+
+import pytest
+from packages_helpers import make_source, make_wheel, require_uv
+
+import visruntime as vr
+from visruntime._packages.uv import settings, variables
+from visruntime._policy.values import Secret
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+PASSWORD = "hunter2"
+PROXY_PASSWORD = "s3same"
+VARIABLES = (
+    *("UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL"),
+    *("ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "http_proxy", "https_proxy"),
+    *("UV_CONFIG_FILE", "UV_KEYRING_PROVIDER", "NETRC", "SSL_CLIENT_CERT"),
+)
+
+
+@pytest.fixture(autouse=True)
+def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep all below the test's folder, with a proxy that has a password (but not for us)."""
+    require_uv()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("UV_CACHE_DIR", raising=False)
+    for name in ("ALL_PROXY", "https_proxy"):
+        monkeypatch.setenv(name, f"http://someone:{PROXY_PASSWORD}@127.0.0.1:9")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.setenv(name, "127.0.0.1")
+
+
+@contextmanager
+def serving(folder: Path, wanted: str | None = None) -> Iterator[tuple[str, list[str]]]:
+    """Serve *folder*, perhaps only to who is *wanted*; yield the address, and what is asked."""
+    asked: list[str] = []
+
+    class Handler(SimpleHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(f"{self.path} {self.headers['Authorization']}")
+            if wanted is None or self.headers["Authorization"] == wanted:
+                super().do_GET()
+                return
+            self.send_response(401)
+            self.send_header("WWW-Authenticate", "Basic")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+    folder.mkdir(exist_ok=True)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(folder)))
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    try:
+        yield f"127.0.0.1:{server.server_port}", asked
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+WHO = "Basic " + b64encode(f"me:{PASSWORD}".encode()).decode()
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[tuple[Path, str, list[str]]]:
+    """Serve an index that asks for a password; yield its folder, its URL and who asked."""
+    folder = tmp_path / "index"
+    with serving(folder, WHO) as (address, asked):
+        yield folder, f"http://me:{PASSWORD}@{address}/simple", asked
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[tuple[Path, str, list[str]]]:
+    """Serve what is somebody else's, to everybody."""
+    folder = tmp_path / "other"
+    with serving(folder) as (address, asked):
+        yield folder, f"http://{address}", asked
+
+
+def serve_wheel(folder: Path, name: str, requires: tuple[str, ...] = ()) -> str:
+    """Put a wheel into an index; return its hash."""
+    held = make_wheel(folder, name, "1.0", {f"{name}.py": "x = 1\n"}, requires=requires)
+    page = folder / "simple" / name
+    page.mkdir(parents=True)
+    wheel = f"{name}-1.0-py3-none-any.whl"
+    (page / "index.html").write_text(f'<a href="/{wheel}">{wheel}</a>')
+    return held
+
+
+def hidden_in(text: str) -> list[str]:
+    """Return which secrets are in *text*."""
+    return [secret for secret in (PASSWORD, PROXY_PASSWORD, WHO[6:], "someone") if secret in text]
+
+
+def test_the_metadata_of_a_wheel_is_not_told_the_password(
+    index: tuple[Path, str, list[str]], other: tuple[Path, str, list[str]]
+) -> None:
+    """A requirement in a wheel, with variables in its address, must get no secret by them."""
+    folder, url, asked = index
+    elsewhere, address, seen = other
+    serve_wheel(folder, "plain")
+    make_wheel(elsewhere, "theirs", "1.0", {"theirs.py": "x = 1\n"})
+    query = "&".join(f"{name}=${{{name}}}" for name in (*VARIABLES, "UV_NO_PROGRESS"))
+    needs = f"theirs @ {address}/theirs-1.0-py3-none-any.whl?{query}"
+    make_wheel(elsewhere, "sly", "1.0", {"sly.py": "x = 1\n"}, requires=(needs,))
+    wanted = ["plain", f"sly @ {address}/sly-1.0-py3-none-any.whl"]
+    environment = vr.Environment.from_requirements(wanted, hashes="resolve", index=url)
+    with pytest.raises(vr.EnvironmentNotBuilt, match="variable of the environment") as caught:
+        environment.build()
+    told = [str(caught.value), caught.value.output]
+    # The controls: uv has filled in what it knows, and asked the index with its password.
+    assert [one for one in seen if "UV_DEFAULT_INDEX" in one and "UV_NO_PROGRESS=1" in one]
+    assert [who for who in asked if who.startswith("/simple/plain/") and who.endswith(WHO)]
+    assert hidden_in("\n".join([*seen, *told])) == []
+
+
+SPLIT = ["${UV_DEFAULT_INDEX}", "$\\t{UV_DEFAULT_INDEX}", "$\\n\\r{UV_DEFAULT_INDEX}", "$\\u007bX}"]
+
+
+@pytest.mark.parametrize("variable", SPLIT)
+def test_a_lock_is_not_told_the_password(
+    tmp_path: Path,
+    index: tuple[Path, str, list[str]],
+    other: tuple[Path, str, list[str]],
+    variable: str,
+) -> None:
+    """Refused, also where what reads an address drops what stands between the $ and the brace."""
+    _, url, asked = index
+    elsewhere, address, seen = other
+    held = make_wheel(elsewhere, "theirs", "1.0", {"theirs.py": "x = 1\n"}).partition("=")[2]
+    place = f"{address}/theirs-1.0-py3-none-any.whl"
+    requires = f'requires-python = ">=3.11"\ndependencies = ["theirs @ {place}"]\n'
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "pyproject.toml").write_text(f'[project]\nname = "p"\nversion = "1"\n{requires}')
+    header = "".join(f"# {line}\n" for line in requires.splitlines())
+    (project / "s.py").write_text(f"# /// script\n{header}# ///\n")
+    for end in (f"#{variable}", f"?{variable}", ""):
+        theirs = (
+            f'[[package]]\nname = "theirs"\nversion = "1.0"\nsource = {{ url = "{place}{end}" }}\n'
+            f'wheels = [{{ url = "{place}{end}", hash = "{held}" }}]\n'
+        )
+        head = 'version = 1\nrevision = 1\nrequires-python = ">=3.11"\n'
+        asks = f'[{{ name = "theirs", url = "{place}{end}" }}]\n'
+        (project / "s.py.lock").write_text(f"{head}[manifest]\nrequirements = {asks}{theirs}")
+        (project / "uv.lock").write_text(
+            f'{head}[[package]]\nname = "p"\nversion = "1"\nsource = {{ virtual = "." }}\n'
+            f'dependencies = [{{ name = "theirs" }}]\n[package.metadata]\nrequires-dist = {asks}'
+            f"{theirs}"
+        )
+        if end:
+            with pytest.raises(vr.PolicyError, match="variable of the environment"):
+                vr.Environment.from_script(project / "s.py", index=url)
+            with pytest.raises(vr.PolicyError, match="variable of the environment"):
+                vr.Environment.from_project(project, index=url)
+    # The control: the same locks without it are installed, from there, and nobody is told.
+    vr.Environment.from_script(project / "s.py", index=url).build()
+    vr.Environment.from_project(project, index=url).build()
+    assert seen
+    assert hidden_in("\n".join([*seen, *asked])) == []
+
+
+def test_what_uv_exports_is_looked_at_again(
+    tmp_path: Path,
+) -> None:
+    """What no look at the lock found is refused in the text that uv makes of it."""
+    uv = tmp_path / "uv"
+    uv.mkdir()
+    # A uv that makes another thing of a lock than this version of it does.
+    source = uv / "uv.c"
+    source.write_text(
+        "#include <stdio.h>\n#include <string.h>\nint main(int n, char **a) {\n"
+        '  FILE *out = fopen(a[n - 1], "w"); if (strcmp(a[1], "export")) return 7;\n'
+        '  fputs("a @ http://x.test/a.whl?${X}\\n", out); return fclose(out); }\n'
+    )
+    subprocess.run(["cc", "-o", uv / "uv", source], check=True)
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "pyproject.toml").write_text('[project]\nname = "p"\nversion = "1"\n')
+    (project / "uv.lock").write_text("version = 1\n")
+    with pytest.raises(vr.EnvironmentNotBuilt, match="variable of the environment"):
+        vr.Environment.from_project(project, uv=uv / "uv", hashes="resolve").build()
+
+
+def test_code_of_a_package_finds_no_password_in_its_environment(
+    tmp_path: Path, index: tuple[Path, str, list[str]]
+) -> None:
+    """Where a build may run code, the index is neither in a variable nor on a command line."""
+    folder, url, asked = index
+    page = folder / "simple" / "loud"
+    page.mkdir(parents=True)
+    make_source(
+        folder,
+        "loud",
+        "1.0",
+        "import glob, os\n"
+        "told = repr(os.environb).encode()\n"
+        "names = glob.glob('/proc/[0-9]*/cmdline') + glob.glob('/proc/[0-9]*/environ')\n"
+        "for folder, _, found in os.walk(work()):\n"
+        "    names += [os.path.join(folder, name) for name in found]\n"
+        "for name in names:\n"
+        "    try: told += open(name, 'rb').read()\n"
+        "    except OSError: pass\n"
+        f"if bytes.fromhex('{PASSWORD.encode().hex()}') in told: raise SystemExit('found it')\n"
+        "assert b'UV_NO_PROGRESS' in told and b'--config-file' in told",
+    )
+    (page / "index.html").write_text('<a href="/loud-1.0.tar.gz">loud-1.0.tar.gz</a>')
+    environment = vr.Environment.from_requirements(
+        ["loud"], hashes="resolve", index=url, wheels_only=False
+    )
+    environment.build()
+    assert [who for who in asked if who.endswith(WHO)]
+
+
+def test_the_environment_of_a_build_has_no_secret_that_uv_fills_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Uv puts in what has an upper-case name; the proxies go by the other, and no other secret."""
+    monkeypatch.setenv("http_proxy", "http://lower:1@p.test")
+    monkeypatch.setenv("HTTP_PROXY", "http://upper:1@p.test")
+    for name in ("UV_INDEX_X_PASSWORD", "UV_PUBLISH_TOKEN", "NETRC", "SSL_CLIENT_CERT", "UV_INDEX"):
+        monkeypatch.setenv(name, "secret")
+    given = variables("/cache", f"http://me:{PASSWORD}@x.test/simple")
+    secret = {name for name, value in given.items() if isinstance(value, Secret)}
+    assert secret == {"all_proxy", "https_proxy", "http_proxy", "no_proxy"}
+    assert given["http_proxy"] == Secret("http://upper:1@p.test")
+    plain = [str(value) for value in given.values() if not isinstance(value, Secret)]
+    assert not [text for text in plain if PASSWORD in text or "secret" in text]
+    assert variables("/cache", None).keys().isdisjoint(secret)
+
+
+def test_the_configuration_names_any_index() -> None:
+    """Quotes and backslashes in an address end no text; without an address there is none."""
+    import tomllib
+
+    for url in ('http://a"b\\c@x.test/', "http://ü:𝄞@x.test/simple", "file:///a/b"):
+        assert tomllib.loads(settings(url).decode()) == {"index": [{"url": url, "default": True}]}
+    assert settings(None) == settings("default") == b""
