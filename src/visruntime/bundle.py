@@ -15,7 +15,7 @@ import stat
 
 from visruntime._bundle.manifest import MOST_MEMBERS, NAME, Manifest
 from visruntime._bundle.ustar import members
-from visruntime._host.files import open_regular
+from visruntime._host.files import open_followed, open_regular
 from visruntime._jail.protect import BUNDLES, state_folder
 from visruntime.errors import BundleRefused
 
@@ -156,7 +156,7 @@ def find() -> Bundle:
     folder = os.path.join(place, _TREE)
     with _refusals(name):
         manifest = _manifest_in(folder)
-        with open(os.path.join(place, _RECORD), "rb") as file:
+        with _opened(os.path.join(place, _RECORD)) as file:
             if file.read() != _record(folder, manifest):
                 # Touched or moved: only its bytes tell.
                 _compare_tree(folder, manifest)
@@ -337,7 +337,7 @@ def _is_as_said(folder: str, entry: FileEntry, digest: Any) -> bool:
     status = os.lstat(path)
     if not stat.S_ISREG(status.st_mode) or stat.S_IMODE(status.st_mode) != entry.mode:
         return False
-    with open(path, "rb") as file:
+    with open(open_followed(path), "rb") as file:
         while piece := file.read(1024 * 1024):
             digest.update(piece)
     return bool(digest.hexdigest() == entry.sha256)

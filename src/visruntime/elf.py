@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import struct
 
+from visruntime._host.files import open_followed
+
 __all__ = ["Program"]
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
@@ -30,12 +32,14 @@ class Program:
     (``$ORIGIN`` replaced), ``loader`` the path of what starts it (``None``: nothing does).
 
     Raises:
+        OSError: it cannot be opened, or is no regular file: what lies beside a program may be a
+            guest's, and nothing here waits for it.
         ValueError: with a reason, when the file is no such program for this machine.
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
-        with open(path, "rb") as file:
+        with open(open_followed(path), "rb") as file:
             self._descriptor = file.fileno()
             head = os.pread(self._descriptor, _HEADER.size, 0)
             if head.startswith(b"#!"):

@@ -25,7 +25,7 @@ from visruntime._arguments import (
     check_texts,
     check_word,
 )
-from visruntime._host.files import names_in
+from visruntime._host.files import names_in, open_followed
 from visruntime._packages.build import Build, Sources
 from visruntime._packages.request import (
     PACKAGE,
@@ -294,7 +294,8 @@ class Environment:
                 found = folder = store.find(key)
                 if folder is None:
                     folder, report = self._make(store, key, interpreter, version, write)
-        with open(os.path.join(folder, LOCKED), encoding="utf-8", errors="replace") as file:
+        kept = open_followed(os.path.join(folder, LOCKED))
+        with open(kept, encoding="utf-8", errors="replace") as file:
             locked = file.read()
         return BuiltEnvironment(
             folder=folder,

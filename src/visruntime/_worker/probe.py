@@ -15,6 +15,7 @@ import marshal
 import os
 from collections.abc import Callable, Sequence
 
+from visruntime._host.files import open_followed
 from visruntime._worker.start import sources
 from visruntime.errors import EnvironmentNotBuilt, PolicyError
 
@@ -163,7 +164,7 @@ def _place(program: str, library: str | None, given: bytes) -> str | None:
 
 def _read(place: str) -> Answer | None:
     try:
-        with open(place, "rb") as file:
+        with open(open_followed(place), "rb") as file:
             return Answer(0, file.read(MAX_ANSWER + MAX_COMPILED + 1))
     except (OSError, ValueError):
         return None
