@@ -92,11 +92,17 @@ def _statements(text: str) -> Iterator[tuple[int, Path]]:
 
 def _leaves(data: dict[str, Any], above: Path) -> Iterator[Path]:
     """Yield the names of all values in *data*; an empty table is a value."""
-    for name, value in data.items():
-        path = (*above, name)
-        is_array = isinstance(value, list) and value and isinstance(value[0], dict)
-        table = value[0] if is_array else value  # an array of tables: no policy has one
-        if isinstance(table, dict) and table:
-            yield from _leaves(table, path)
-        else:
+    # Tables can stand in each other as deep as the parser goes, which is deeper than calls could.
+    waiting = [(above, iter(data.items()))]
+    while waiting:
+        over, items = waiting[-1]
+        for name, value in items:
+            path = (*over, name)
+            is_array = isinstance(value, list) and value and isinstance(value[0], dict)
+            table = value[0] if is_array else value  # an array of tables: no policy has one
+            if isinstance(table, dict) and table:
+                waiting.append((path, iter(table.items())))
+                break
             yield path
+        else:
+            waiting.pop()

@@ -34,6 +34,8 @@ PACKAGE = "\0"
 """Stands for a package's name in `Request.add`."""
 MAX_FILE_BYTES = 16 * 1024**2
 """Largest lock, project file or script that is read, in bytes."""
+MOST_PARSING = 512 * 1024**2
+"""Most bytes of memory that reading one of them may take; a lock of the largest size takes half."""
 MAX_REQUIREMENTS = 10_000
 """Most requirements of one environment."""
 
@@ -343,12 +345,13 @@ def _toml(content: bytes, path: str, *, before: int | None = None) -> dict[str, 
     from visruntime._config.lines import line_of_fault
 
     text = _text(content, path)
-    cost = too_expensive(text)
+    cost = too_expensive(text, most=MOST_PARSING)
     if cost is not None:
         raise _error(f"{path}, line {cost[0] + (before or 0)}: {cost[1]}")
     try:
         return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as problem:
+    except (ValueError, RecursionError, MemoryError) as problem:
+        # A number can have more digits than Python turns into one (ValueError).
         line = line_of_fault(text, problem)
         where = path if line is None else f"{path}, line {line + (before or 0)}"
         what = "no TOML" if before is None else "the metadata of the script is no TOML"
