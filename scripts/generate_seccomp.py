@@ -160,8 +160,7 @@ INTERNET_PROTOCOLS = (0, 6, 17)  # any, TCP, UDP
 NETLINK_ROUTE = 0
 MSG_FASTOPEN = 0x20000000
 SOL_SOCKET, SO_REUSEADDR, SO_REUSEPORT = 1, 2, 15
-NAMING_OPTIONS = (16, 76)
-"""SO_PASSCRED and SO_PASSPIDFD."""
+SO_PASSCRED, SO_PASSPIDFD, SO_PEERPIDFD = 16, 76, 77
 IPPROTO_TCP, TCP_ULP = 6, 31
 SOCKET_PROGRAMS = (26, 50, 51, 52)
 """SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF and SO_ATTACH_REUSEPORT_EBPF."""
@@ -357,10 +356,8 @@ def host_socket_rules(variant: str) -> list[Rule]:
         # connect would also tell which names there are.
         rules = [Rule("socket", errno.EAFNOSUPPORT), Rule("bind", errno.EPERM)]
         rules.append(Rule("connect", errno.EPERM))
-        rules += [
-            Rule("setsockopt", errno.EPERM, (equals(1, SOL_SOCKET), equals(2, option)))
-            for option in NAMING_OPTIONS
-        ]
+        named = (equals(1, SOL_SOCKET), equals(2, SO_PASSCRED))
+        rules.append(Rule("setsockopt", errno.EPERM, named))
     else:
         rules = [rule for rule in socket_rules("network_open") if rule.syscall == "socket"]
         rules.append(Rule("socket", errno.EAFNOSUPPORT, (equals(0, AF_UNIX),)))
@@ -504,6 +501,15 @@ def rules_of(variant: str) -> list[Rule]:
         Rule("setsockopt", errno.ENOPROTOOPT, (equals(1, SOL_SOCKET), equals(2, option)))
         for option in SOCKET_PROGRAMS
     ]
+    # A descriptor of the process at the other end of a socket, such as a worker's channel: the
+    # host's own. It tells when that ends and, without a process namespace, its ids and cgroup.
+    # Refused as by a kernel before 6.5.
+    rules.append(
+        Rule("getsockopt", errno.ENOPROTOOPT, (equals(1, SOL_SOCKET), equals(2, SO_PEERPIDFD)))
+    )
+    rules.append(
+        Rule("setsockopt", errno.ENOPROTOOPT, (equals(1, SOL_SOCKET), equals(2, SO_PASSPIDFD)))
+    )
     # Gives a connection to another protocol of the kernel's (TLS, ESP): rare code. Programs that
     # know it go on without.
     upper = (equals(1, IPPROTO_TCP), equals(2, TCP_ULP))

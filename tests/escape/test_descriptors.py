@@ -10,13 +10,26 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from jail_helpers import PRELUDE, PYTHON, Jail, JailPolicy, errno, spawn
+from jail_helpers import (
+    PRELUDE,
+    PYTHON,
+    Jail,
+    JailPolicy,
+    Limits,
+    backends,
+    errno,
+    inside,
+    jail_by,
+    outside,
+    spawn,
+)
 
 from visruntime.runtime import Runtime
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+KERNEL = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
 OPEN_ONES = """
 answer(sorted(int(n) for n in os.listdir("/proc/self/fd") if os.path.lexists("/proc/self/fd/" + n)))
 """
@@ -172,3 +185,47 @@ def test_no_descriptor_comes_into_the_host() -> None:
         assert len(answers) >= 2
         assert set(answers) == {errno.EPERM}
     assert time.monotonic() - begin < 15
+
+
+# ---- descriptors of processes -----------------------------------------------------------
+
+PEER = """
+import socket, struct
+def options(one):
+    return [
+        attempt(one.getsockopt, socket.SOL_SOCKET, 77),  # SO_PEERPIDFD (Linux 6.5)
+        attempt(one.setsockopt, socket.SOL_SOCKET, 76, 1),  # SO_PASSPIDFD
+    ]
+"""
+
+
+@pytest.mark.parametrize("backend", backends("namespaces", "bubblewrap", "landlock"))
+def test_a_socket_gives_no_descriptor_of_its_peer(backend: str) -> None:
+    """By a channel that the host holds the other end of, that would be the host's own process."""
+    pair = f"{PEER}answer(options(socket.socketpair()[0]))"
+    # Before Linux 6.5 no socket has one either, and outside it is the same.
+    known = [errno.ENOPROTOOPT] * 2 if KERNEL < (6, 5) else [0, 0]
+    assert outside(pair) == known
+    with jail_by(backend) as jail:
+        assert inside(jail, pair) == [errno.ENOPROTOOPT] * 2
+    limits = Limits(memory=None, processes=None, scratch=None)
+    policy = JailPolicy(limits=limits) if backend == "landlock" else JailPolicy()
+    with Runtime(policy, backend=backend) as runtime:
+        found = runtime.run(EVERY_SOCKET).value
+    assert found == [errno.ENOPROTOOPT] * len(found)
+    assert len(found) >= 4  # the channel and the control socket
+
+
+EVERY_SOCKET = """
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+value, size, found = ctypes.c_int(1), ctypes.c_int(4), []
+def ended(result):
+    return 0 if result == 0 else ctypes.get_errno()
+for number in range(3, 70_000):
+    # SO_TYPE tells which are sockets.
+    if ended(libc.getsockopt(number, 1, 3, ctypes.byref(value), ctypes.byref(size))) == 0:
+        found.append(ended(libc.getsockopt(number, 1, 77, ctypes.byref(value), ctypes.byref(size))))
+        found.append(ended(libc.setsockopt(number, 1, 76, ctypes.byref(value), 4)))
+found
+"""

@@ -316,13 +316,25 @@ def test_options_of_sockets(arch: str, variant: str) -> None:
     assert {ask(arch, variant, "setsockopt", 3, 1, n) for n in (6, 7, 8, 9, 13, 20)} == {ALLOW}
     assert {ask(arch, variant, "setsockopt", 3, 6, n) for n in (1, 2, 15, 26)} == {ALLOW}
     unnamed = refused(errno.EPERM) if variant == "landlock_off" else ALLOW
-    assert {ask(arch, variant, "setsockopt", 3, 1, n) for n in (16, 76, 16 | HIGH)} == {unnamed}
+    assert {ask(arch, variant, "setsockopt", 3, 1, n) for n in (16, 16 | HIGH)} == {unnamed}
     assert ask(arch, variant, "connect", 3) == unnamed
     opened = variant.endswith("open")
     reused = refused(0) if opened else ALLOW
     shared = refused(errno.ENOPROTOOPT) if opened else ALLOW
     assert ask(arch, variant, "setsockopt", 3, 1, 2) == reused
     assert ask(arch, variant, "setsockopt", 3, 1, 15) == shared
+
+
+@every_program
+def test_no_descriptor_of_a_peer(arch: str, variant: str) -> None:
+    """SO_PEERPIDFD and SO_PASSPIDFD are unknown; what else a socket tells is asked as before."""
+    for name, option in (("getsockopt", 77), ("setsockopt", 76)):
+        for one in (option, option | HIGH):
+            assert ask(arch, variant, name, 3, 1, one) == refused(errno.ENOPROTOOPT)
+            assert ask(arch, variant, name, 3, 1 | HIGH, one) == refused(errno.ENOPROTOOPT)
+        assert ask(arch, variant, name, 3, 6, option) == ALLOW
+    # SO_TYPE, SO_ERROR, SO_RCVBUF, SO_PEERCRED, SO_DOMAIN, SO_PEERGROUPS, SO_PASSPIDFD
+    assert {ask(arch, variant, "getsockopt", 3, 1, n) for n in (3, 4, 8, 17, 39, 59, 76)} == {ALLOW}
 
 
 @with_namespaces
@@ -651,6 +663,8 @@ LIVE: list[tuple[str, list[Any], set[int], int]] = [
     ("ioctl", [MINUS_ONE, 0x8982, 0], {BAD_FILE}, errno.EPERM),
     ("ioctl", [MINUS_ONE, 0x89A0, 0], {BAD_FILE}, errno.EPERM),
     ("setsockopt", [MINUS_ONE, 6, 31, 0, 0], {BAD_FILE}, errno.ENOPROTOOPT),
+    ("setsockopt", [MINUS_ONE, 1, 76, 0, 0], {BAD_FILE}, errno.ENOPROTOOPT),
+    ("getsockopt", [MINUS_ONE, 1, 77, 0, 0], {BAD_FILE}, errno.ENOPROTOOPT),
     ("fchmodat", [MINUS_ONE, "{directory}", 0o4700], {0}, errno.EPERM),
     ("fchmodat", [MINUS_ONE, "{directory}", 0o2700], {0}, errno.EPERM),
     ("mkdirat", [MINUS_ONE, "{directory}/made", 0o2755], {0}, errno.EPERM),

@@ -183,12 +183,11 @@ class Program:
         """Return what the driver in the worker needs."""
         return {name: getattr(self, name) for name in self.__slots__}
 
-    def missing_read(self, name: str) -> str | None:
-        """Return the path to grant if module *name* stands beside the script, else ``None``.
+    def missing_read(self, top: str) -> str | None:
+        """Return the path to grant if the module *top* stands beside the script, else ``None``.
 
         The name is the guest's claim: it is compared with a listing, never used as a path.
         """
-        top = name.partition(".")[0]
         if not self.folder or not top.isidentifier():
             return None
         try:
@@ -403,15 +402,17 @@ def _say_missing(runtime: Any, result: Any, program: Program) -> None:
         complain("the guest's stdin is empty: a terminal is not handed over; give input by a pipe")
     if not isinstance(value[1], str):
         return
-    folder = program.missing_read(value[1])
+    # No more of the guest's words than what was found in the folder or in a list of names.
+    module = value[1].partition(".")[0]
+    folder = program.missing_read(module)
     if folder is not None and program.kind == "module":
         complain(
-            f"{value[1]} is in this folder, which the guest may not read; add --read "
+            f"{module} is in this folder, which the guest may not read; add --read "
             f"{shlex.quote(escape(folder))}"
         )
     elif folder is not None:
         complain(
-            f"{value[1]} is beside the script, and only the script itself was handed over; "
+            f"{module} is beside the script, and only the script itself was handed over; "
             f"add --read {shlex.quote(escape(folder))}"
         )
     else:
