@@ -105,6 +105,36 @@ def test_a_module_that_fails_stays_as_it_was(runtime: vr.Runtime, source: Path) 
     assert runtime.eval("__import__('sys').modules['package'] is package") is True
 
 
+def test_a_link_of_the_guest_is_followed_inside(tmp_path: Path) -> None:
+    """Where a guest's link leads on the host is nothing that the guest is told."""
+    written, hidden = tmp_path / "written", tmp_path / "hidden"
+    (written / "src").mkdir(parents=True)
+    (hidden / "told").mkdir(parents=True)
+    (hidden / "pointer").symlink_to("told")
+    listen = (
+        "import os, sys\n"
+        "real, told = (os.path.isdir, os.path.realpath), []\n"
+        "def hear(way):\n    told.append(way); return real[0](way)\n"
+        "def resolve(way, **_):\n    told.append(way); return real[1](way)\n"
+        "os.path.isdir, os.path.realpath = hear, resolve\n"
+        f"os.rmdir({str(written)!r} + '/src')\n"
+        f"os.symlink({str(hidden / 'pointer')!r}, {str(written)!r} + '/src')"
+    )
+    with vr.Runtime(vr.JailPolicy(write=[str(written)])) as running:
+        running.exec(listen)
+        with pytest.raises(FileNotFoundError) as refused:
+            running.reload("modules", paths=[written / "src"])
+        assert refused.value.filename == str(written / "src")
+        assert set(running.get("told")) == {str(written / "src")}
+        # The control: a link that stays inside leads to what was imported from there.
+        (written / "code").mkdir()
+        (written / "code" / "own.py").write_text("x = 1\n")
+        (written / "way").symlink_to("code")
+        place = str(written / "code")
+        running.exec(f"os.path.realpath = real[1]; sys.path.insert(0, {place!r}); import own")
+        assert running.reload("modules", paths=[written / "way"]).modules == ("own",)
+
+
 def test_wrong_uses_are_errors(runtime: vr.Runtime) -> None:
     """A reload of nothing, or in no way, is refused."""
     with pytest.raises(ValueError, match="name the folders"):

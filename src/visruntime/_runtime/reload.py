@@ -29,8 +29,10 @@ MOST_CHARACTERS = 300
 GUEST = '''
 def reload(roots, session, most):
     """Import anew what was imported from below *roots*; say what did, what failed, what is left."""
-    import gc, importlib, linecache, sys, types
+    import gc, importlib, linecache, os, sys, types
 
+    # A module lies below the folder as it was named, or where that leads to in here.
+    roots = [way.rstrip("/") for root in roots for way in {root, os.path.realpath(root)}]
     code = (types.FunctionType, type)
     own = ("__main__", session["__name__"])
 
@@ -213,7 +215,7 @@ def _require_seen(evaluate: Callable[[str], Any], paths: Sequence[str]) -> None:
         FileNotFoundError: it says of one that it is none, so nothing was imported from there.
     """
     for path in paths:
-        root = os.path.realpath(path)
+        root = os.path.abspath(path)
         if evaluate(f"__import__('os').path.isdir({root!r})") is not True:
             text = "paths: the worker sees no such folder; correct the path, or grant reading it"
             raise FileNotFoundError(errno.ENOENT, text, root)
@@ -226,7 +228,9 @@ def reload_modules(evaluate: Callable[[str], Any], paths: Sequence[str]) -> Relo
         GuestError: the worker could not do it.
         ProtocolViolation: it says nonsense.
     """
-    roots = [os.path.realpath(path).rstrip("/") for path in paths]
+    # Links are for the worker to follow: it may have made them, and only what it may see itself
+    # is to be told to it.
+    roots = [os.path.abspath(path) for path in paths]
     # In a namespace of its own, so that no name of the session is touched but on purpose.
     value = evaluate(
         f"(lambda own, session: (exec({GUEST!r}, own), "

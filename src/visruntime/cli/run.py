@@ -8,7 +8,7 @@ import sys
 from contextlib import nullcontext
 
 from visruntime._host.files import open_regular, refuse_planted
-from visruntime._policy.links import real_path
+from visruntime._policy.links import named_path
 from visruntime._policy.paths import escape, resolve_beside
 from visruntime.cli.flags import Parser, check_backend, make_policy_and_files, seconds
 from visruntime.cli.messages import EXIT_TIMEOUT, Cleaner, Refusal, complain, say_ports
@@ -177,7 +177,8 @@ class Program:
             self.kind, self.argv = "file", [first, *rest]
             self.path = resolve_beside(first, os.getcwd(), "SCRIPT")
             self.source = _script(self.path, first)
-            self.folder = os.path.dirname(real_path(self.path))
+            # The guest is told of it, so no link that one may have made is followed.
+            self.folder = os.path.dirname(named_path("SCRIPT", self.path))
 
     def inputs(self) -> dict[str, Any]:
         """Return what the driver in the worker needs."""
