@@ -344,11 +344,19 @@ def test_run_names_the_read_that_a_neighbour_needs(workspace: Path) -> None:
     assert (done.returncode, done.stdout) == (0, b"5\n")
 
 
-def test_run_stops_at_its_timeout(workspace: Path) -> None:
-    """A loop without end is 124 and one line."""
-    done = visruntime("run", "--timeout", "0.5", "-c", "while True: pass", cwd=workspace)
-    assert done.returncode == 124
-    assert b"timed out" in done.stderr
+def test_run_stops_at_its_timeout(workspace: Path, outside: Path) -> None:
+    """A loop without end is 124 and one line, also where the guest then leaves with another code."""
+    leaves = "try:\n while True: pass\nexcept BaseException:\n import os; os._exit(0)"
+    file = outside / "report.json"
+    for code in ("while True: pass", leaves):
+        done = visruntime("run", "--report", file, "--timeout", "0.5", "-c", code, cwd=workspace)
+        assert done.returncode == 124
+        assert b"timed out" in done.stderr
+        assert json.loads(file.read_text())["exit"] == {
+            "code": None,
+            "signal": None,
+            "stopped_by": "timeout",
+        }
 
 
 def test_run_writes_a_report(workspace: Path, outside: Path) -> None:

@@ -266,6 +266,11 @@ def test_time_limits() -> None:
         assert executor.schedule(time.sleep, (0.4,), timeout=20).result() is None
         with pytest.raises(CommandTimeout):
             executor.schedule("time:sleep", (30,), timeout=0.1).result()
+        leaves = (
+            "try:\n import time; time.sleep(30)\nexcept BaseException:\n import os; os._exit(0)"
+        )
+        with pytest.raises(CommandTimeout):  # whatever it does about it
+            executor.schedule("builtins:exec", (leaves,), timeout=0.1).result()
         with pytest.raises(ValueError, match="timeout"):
             executor.schedule(abs, (1,), timeout=-1)
         assert executor.submit(abs, -1).result() == 1

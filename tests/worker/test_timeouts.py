@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from runtime_helpers import WORKER_PYTHONS, runtime
 
-from visruntime import CommandTimeout, Stop, Timeouts, TrustedRuntime
+from visruntime import CommandTimeout, Stop, Timeouts, TrustedRuntime, WorkerDied
 from visruntime._worker.ladder import Ladder
 from visruntime._worker.limit import Timeout
 
@@ -209,6 +209,46 @@ def test_the_guest_cannot_keep_a_run_by_catching_what_ends_it(runtime: AnyRuntim
     result, stop = stopped(runtime, code, Timeouts(callback=0.2))
     assert result.value == "VisInterrupt"
     assert stop.reason == "callback"
+
+
+LEAVES = """
+import os, time
+try:
+    print("begun", flush=True)
+    while True:
+        time.sleep(0.01)
+except BaseException:
+    os._exit(7)
+"""
+
+
+def test_how_a_guest_leaves_does_not_hide_why_it_was_stopped(runtime: AnyRuntime) -> None:
+    """A worker that exits in its grace has still been stopped, by a limit or by who cancels."""
+    with pytest.raises(CommandTimeout, match=r"ran longer than 0\.2 s.*the worker ended") as late:
+        runtime.run(LEAVES, timeout=0.2)
+    result = late.value.result
+    assert result is not None
+    assert (result.stopped_by, result.session_lost) == ("timeout", True)
+    assert result.stop is not None and result.stop.ended_by == "signal"
+    assert result.stdout_text == "begun\n"
+    assert isinstance(late.value.__cause__, WorkerDied)
+    assert late.value.__cause__.exit_code == 7  # as measured
+    handle = runtime.start(LEAVES)
+    for event in handle:
+        if event.kind == "stdout":
+            handle.cancel()
+    result = handle.result(10)
+    assert (result.stopped_by, result.session_lost) == ("cancelled", True)
+    # The controls: who leaves unasked has died, and so has who was only interrupted.
+    with pytest.raises(WorkerDied) as died:
+        runtime.run("import os; os._exit(7)", timeout=30)
+    assert (died.value.exit_code, died.value.stopped_by) == (7, None)
+    handle = runtime.start(LEAVES)
+    for event in handle:
+        if event.kind == "stdout":
+            runtime.interrupt()
+    with pytest.raises(WorkerDied):
+        handle.result(10)
 
 
 def test_a_call_from_a_thread_of_the_guest_is_given_up_too(runtime: AnyRuntime) -> None:

@@ -143,7 +143,8 @@ class RuntimeSession(WorkerControl, ABC):
             on_event: gets each `RunEvent` as it comes, in this thread; the result is the last.
 
         Raises:
-            CommandTimeout: time ran out; ``result`` holds the output so far.
+            CommandTimeout: time ran out; ``result`` holds the output so far. Where the worker then
+                ended by itself, the cause is the `WorkerDied` with what was measured.
             WorkerDied: the worker ended.
             WorkerPaused: it is paused; `resume` it first.
             ProtocolViolation: the worker broke its protocol and was ended.
@@ -647,6 +648,12 @@ class RuntimeSession(WorkerControl, ABC):
         except WorkerDied as death:
             if death.report is not None:
                 death.report = run.proven(death.report)
+            stop = run.worker.stop
+            if stop is not None and stop.reason != "interrupt" and not run.worker.ended_by_host:
+                # It was over before the worker ended: how a guest leaves is its own choice.
+                if stop.reason == "cancel":
+                    return self._stopped(run, None, "cancelled")
+                self._raise_timeout(run, None, death)
             try:
                 death.result = run.result(None, stopped_by=death.stopped_by, session_lost=True)
             finally:
@@ -674,15 +681,20 @@ class RuntimeSession(WorkerControl, ABC):
             self._discard()
         return result
 
-    def _raise_timeout(self, run: Run, reply: dict[str, Any] | None) -> NoReturn:
+    def _raise_timeout(
+        self, run: Run, reply: dict[str, Any] | None, death: WorkerDied | None = None
+    ) -> NoReturn:
         result = self._stopped(run, reply, "timeout")
-        state = (
-            "it did not stop when interrupted, so the worker was ended and its session is lost"
-            if reply is None
-            else "it was interrupted and the session is kept"
-        )
+        if death is not None:
+            state = f"when it was interrupted, the worker ended and its session is lost ({death})"
+        elif reply is None:
+            state = (
+                "it did not stop when interrupted, so the worker was ended and its session is lost"
+            )
+        else:
+            state = "it was interrupted and the session is kept"
         assert result.stop is not None
-        raise CommandTimeout(f"{result.stop.sentence()}: {state}", result=result)
+        raise CommandTimeout(f"{result.stop.sentence()}: {state}", result=result) from death
 
     @abstractmethod
     def _report(self) -> EnforcementReport:

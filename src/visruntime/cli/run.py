@@ -363,7 +363,8 @@ def _drive(
         )
     except CommandTimeout as late:
         complain(f"timed out after {timeout:g} s")
-        return EXIT_TIMEOUT, late.result, None
+        ended = late.__cause__
+        return EXIT_TIMEOUT, late.result, ended if isinstance(ended, WorkerDied) else None
     except WorkerDied as death:
         if death.stopped_by in ("timeout", "wall"):
             complain("the worker's time was over")
