@@ -152,6 +152,31 @@ def test_what_is_no_plain_data_stays_with_the_guest(runtime: AnyRuntime) -> None
         assert runtime.call("type", value).type_name == "type"
 
 
+def test_text_of_no_code_points_is_no_text(runtime: AnyRuntime) -> None:
+    """A number above U+10FFFF must not become a str: CPython overruns its heap on such ones."""
+    make = "import numpy; (lambda n, c: numpy.frombuffer(c.to_bytes(4, 'little') * n, f'<U{n}'))"
+    for code in (0x110000, 0x7FFFFFFF, 0xFFFE0000, 0xFF000041):
+        result = runtime.run(f"{make}(9, {code})")
+        assert not isinstance(result.value, numpy.ndarray)
+        # Nor does who says it without numpy get by, in the frame or beside it.
+        for size in (9, 20_000):
+            text = (
+                "import _visguest.arrays as arrays\n"
+                "made = object.__new__(arrays.Array)\n"
+                f"made.dtype, made.shape = '<U{size}', ()\n"
+                f"made.data = memoryview(({code}).to_bytes(4, 'little') * {size})\nmade"
+            )
+            with pytest.raises(ProtocolViolation):
+                runtime.run(text)
+            with pytest.raises(ValueError, match="above U"):
+                Array(f"<U{size}", (), code.to_bytes(4, "little") * size)
+    # The controls: the last of all, a lone surrogate, and marks of an order are text.
+    for code in (0x10FFFF, 0xD800, 0xDFFF, 0xFEFF, 0xFFFE, 0):
+        runtime.exec("import numpy")
+        value = runtime.eval(f"numpy.frombuffer(({code}).to_bytes(4, 'little') * 9000, '<U9000')")
+        assert value.tolist() == [chr(code) * 9000 if code else ""]
+
+
 def test_an_array_that_means_more_than_its_numbers_is_refused(runtime: AnyRuntime) -> None:
     """A mask would be lost, and what it hides would become data."""
     with pytest.raises(TypeError, match="MaskedArray"):

@@ -50,6 +50,12 @@ _SIZES = {
 _UNITS = ("Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as")
 _MAX_TEXT = 1 << 20
 """Characters of one text or bytes item."""
+_TEXT_STEP = 1 << 20
+"""Bytes of text that are looked at together."""
+_ORDER = b"\xff\xfe\0\0"
+"""The mark of little-endian order, which no later bytes can change."""
+_PLANES = bytes(range(0x11))
+"""The third byte of a code point, in little-endian order, up to U+10FFFF."""
 
 
 def item_size(dtype: object) -> int:
@@ -84,6 +90,23 @@ def item_size(dtype: object) -> int:
     return size
 
 
+def _is_text(view: memoryview) -> bool:
+    """Whether *view* holds code points of 4 bytes and nothing above U+10FFFF.
+
+    numpy makes a str of any number, and CPython relies on there being none above: writing such a
+    str as XML overruns the heap.
+    """
+    for start in range(0, len(view), _TEXT_STEP):
+        part = _ORDER + view[start : start + _TEXT_STEP]
+        try:
+            part.decode("utf-32")  # the quickest look; this name needs no module
+        except UnicodeDecodeError:
+            # Lone surrogates may be there.
+            if part[3::4].strip(b"\0") or part[2::4].strip(_PLANES):
+                return False
+    return True
+
+
 class Array:
     """An n-dimensional array of plain data, in C order: what numpy makes an array of at no cost.
 
@@ -112,6 +135,8 @@ class Array:
         view = memoryview(data).cast("B")
         if len(view) != size:
             raise ValueError(f"{len(view)} bytes for an array of {size}")
+        if dtype[1] == "U" and not _is_text(view):
+            raise ValueError("text above U+10FFFF")
         self.dtype = dtype
         self.shape = shape
         self.data = view
@@ -262,6 +287,8 @@ def _reduce_ndarray(numpy: Any, value: Any, store: Store) -> tuple[Any, ...] | N
         return None  # objects, records, long doubles: no plain data
     flat = numpy.ascontiguousarray(value, kind)
     flat = flat.reshape(-1).view("|u1") if flat.size else numpy.empty(0, "|u1")
+    if kind.kind == "U" and not _is_text(memoryview(flat)):
+        return None  # no text either
     return (ARRAY, kind.str, value.shape, _place(memoryview(flat), store))
 
 
