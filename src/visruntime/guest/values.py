@@ -494,10 +494,16 @@ def _build_uuid(data: Any) -> Any:
 def _build_path(text: Any) -> Any:
     if type(text) is not str:
         raise ValueError("not a path")
-    value = _stdlib("pathlib").PurePosixPath(text)
-    if str(value) != text:
+    root = text[: 1 + (text[1:2] == "/")] if text.startswith("/") else ""
+    parts = text[len(root) :].split("/") if text not in (root, ".") else []
+    if not text or "" in parts or "." in parts:
         raise ValueError("not in canonical form")
-    return value
+    path = _stdlib("pathlib").PurePosixPath
+    # To parse a path is to intern its parts (3.12 does so at its first str), and these versions
+    # keep for ever what they have interned (python/cpython#113993).
+    if (3, 12) <= sys.version_info < (3, 12, 7):
+        return path()._from_parsed_parts("", root, parts)
+    return path(text)
 
 
 def _build_record(kind: Any, type_name: Any, fields: Any) -> Record:
