@@ -142,6 +142,66 @@ def test_a_table_that_is_none_is_refused_when_it_is_read(runtime: AnyRuntime) ->
         value.to_arrow()
 
 
+COMPRESSED = """
+import io, pyarrow
+def table(**options):
+    sink = io.BytesIO()
+    zeros = pyarrow.array([0] * 100_000).dictionary_encode() if options.pop("named", 0) else None
+    batch = pyarrow.record_batch([zeros or pyarrow.array(bytes(1 << 20), "u1")], names=["a"])
+    with pyarrow.ipc.new_stream(
+        sink, batch.schema, options=pyarrow.ipc.IpcWriteOptions(**options)
+    ) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue()
+import _visguest.arrays as arrays
+"""
+
+
+def test_a_table_takes_no_more_memory_than_its_bytes(runtime: AnyRuntime) -> None:
+    """A compressed table must not be read: it grows a thousandfold in the host."""
+    runtime.exec(COMPRESSED)
+    for options in ("compression='zstd'", "compression='lz4'", "compression='zstd', named=1"):
+        value = runtime.eval(f"arrays.Table(table({options}))")
+        assert len(value.data) < 20_000
+        before = pyarrow.total_allocated_bytes()
+        for read in (value.to_arrow, value.to_pandas):
+            with pytest.raises(ValueError, match="compressed"):
+                read()
+        assert pyarrow.total_allocated_bytes() == before
+    # The controls: the same ones as a worker writes them.
+    plain = runtime.eval("arrays.Table(table())").to_arrow()
+    assert plain.num_rows == 1 << 20
+    assert runtime.eval("arrays.Table(table(named=1))").to_arrow().num_rows == 100_000
+    other = {"compression": "zstd", "emit_dictionary_deltas": True}
+    sink = pyarrow.BufferOutputStream()
+    with pyarrow.ipc.new_stream(
+        sink, plain.schema, options=pyarrow.ipc.IpcWriteOptions(**other)
+    ) as writer:
+        writer.write_table(plain)
+    with pytest.raises(ValueError, match="compressed"):
+        Table(memoryview(sink.getvalue())).to_arrow()
+
+
+def test_a_table_of_another_order_is_refused() -> None:
+    """Numbers that pyarrow would turn around are copies, of each column that names the bytes."""
+    sink = pyarrow.BufferOutputStream()
+    table = pyarrow.table({"a": [1, 2, 3]})
+    with pyarrow.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    data = sink.getvalue().to_pybytes()
+    assert Table(data).to_arrow() == table
+    header = memoryview(data)[8 : 8 + int.from_bytes(data[4:8], "little")]
+    schema = arrays._follow(header, arrays._field(header, arrays._follow(header, 0), 2))
+    # The field is left out where it is 0: any other number will do.
+    layout = schema - int.from_bytes(header[schema : schema + 4], "little", signed=True)
+    changed = bytearray(data)
+    changed[8 + layout + 4] = 4
+    with pyarrow.ipc.open_stream(bytes(changed)) as stream:  # the control: pyarrow turns them
+        assert stream.read_all().to_pydict() == {"a": [1 << 56, 2 << 56, 3 << 56]}
+    with pytest.raises(ValueError, match="little-endian"):
+        Table(bytes(changed)).to_arrow()
+
+
 def test_what_is_no_plain_data_stays_with_the_guest(runtime: AnyRuntime) -> None:
     """Arrays of objects, of records and of long doubles are handles."""
     runtime.exec("import numpy")

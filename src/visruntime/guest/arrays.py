@@ -191,9 +191,13 @@ class Table:
 
         Older ones run code that a table brings along (CVE-2023-47248), so they get none.
 
+        What it makes takes no more memory than the bytes that came, so batches that are compressed,
+        or in the order of another machine, are refused; a worker writes none.
+
         Raises:
             ImportError: there is no pyarrow here, or an older one.
-            ValueError: the data is no valid stream (``pyarrow.ArrowInvalid`` is one).
+            ValueError: the data is no valid stream (``pyarrow.ArrowInvalid`` is one), or such a one.
+            OSError: it ends too early, or is cut up wrongly.
         """
         import pyarrow
 
@@ -202,13 +206,23 @@ class Table:
                 f"pyarrow {pyarrow.__version__} unpickles what a table brings along "
                 "(CVE-2023-47248); install pyarrow 14.0.1 or newer"
             )
-        with pyarrow.ipc.open_stream(pyarrow.py_buffer(self.data)) as stream:
+        data = pyarrow.py_buffer(self.data)
+        for message in pyarrow.ipc.MessageReader.open_stream(data):
+            _check_message(memoryview(message.metadata).cast("B"))
+        with pyarrow.ipc.open_stream(data) as stream:
             table = stream.read_all()
         table.validate(full=True)
         return table
 
     def to_pandas(self) -> Any:
-        """Return it as a ``pandas.DataFrame``; needs pandas, and pyarrow as :meth:`to_arrow`."""
+        """Return it as a ``pandas.DataFrame``; needs pandas, and pyarrow as :meth:`to_arrow`.
+
+        How much memory that takes is up to whoever wrote the table: a column of nulls has any number
+        of rows in no bytes. Look at ``to_arrow().num_rows`` and the types first.
+
+        Raises:
+            ImportError, ValueError, OSError: as :meth:`to_arrow`.
+        """
         return self.to_arrow().to_pandas()
 
 
@@ -224,6 +238,51 @@ def _release(version: object) -> tuple[int, ...]:
             break
         numbers.append(int(part))
     return tuple(numbers)
+
+
+# What a message's header says: Message.fbs and Schema.fbs of Arrow, as FlatBuffers. pyarrow has
+# verified it before we see it, and has no name for what we ask.
+_SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3
+_OLD_COMPRESSION = b"ARROW:experimental_compression"
+"""The key by which Arrow 0.17 said it, which all later ones understand."""
+
+
+def _check_message(header: memoryview) -> None:
+    """Refuse a message of which pyarrow would make more than the bytes that came.
+
+    Raises:
+        ValueError: its body is compressed, or its numbers are in the other order.
+    """
+    message = _follow(header, 0)
+    kind = _number(header, _field(header, message, 1), 1)
+    table = _follow(header, _field(header, message, 2))
+    if kind == _SCHEMA and _number(header, _field(header, table, 0), 2):
+        raise ValueError("a table whose numbers are not little-endian")
+    if kind == _DICTIONARY:
+        table = _follow(header, _field(header, table, 1))
+    compressed = kind in (_DICTIONARY, _BATCH) and _field(header, table, 3)
+    if compressed or _OLD_COMPRESSION in bytes(header):
+        raise ValueError("a table that is compressed: a few bytes of it could fill the memory")
+
+
+def _number(data: memoryview, place: int, size: int) -> int:
+    """The unsigned number at *place*; 0, as FlatBuffers has it, for a field that is not there."""
+    return int.from_bytes(data[place : place + size], "little") if place else 0
+
+
+def _follow(data: memoryview, place: int) -> int:
+    """Where the offset at *place* leads."""
+    return place + int.from_bytes(data[place : place + 4], "little")
+
+
+def _field(data: memoryview, table: int, index: int) -> int:
+    """Where the field of a table is; 0 if it has none."""
+    layout = table - int.from_bytes(data[table : table + 4], "little", signed=True)
+    entry = 4 + 2 * index
+    if layout < 0 or entry >= int.from_bytes(data[layout : layout + 2], "little"):
+        return 0
+    offset = int.from_bytes(data[layout + entry : layout + entry + 2], "little")
+    return table + offset if offset else 0
 
 
 # ---- taking apart ----
