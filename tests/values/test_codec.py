@@ -636,7 +636,8 @@ for size in range(6):
         except ValueError:
             assert str(usual) != text, text
         else:
-            for one, other in ((built, usual), (built.parent, usual.parent), (built / "c", usual / "c")):
+            pairs = (built, usual), (built.parent, usual.parent), (built / "c", usual / "c")
+            for one, other in pairs:
                 assert one == other and (str(one), one.parts) == (str(other), other.parts), text
                 assert (hash(one), one.anchor, one.name) == (hash(other), other.anchor, other.name)
 """

@@ -229,7 +229,8 @@ def test_how_a_guest_leaves_does_not_hide_why_it_was_stopped(runtime: AnyRuntime
     result = late.value.result
     assert result is not None
     assert (result.stopped_by, result.session_lost) == ("timeout", True)
-    assert result.stop is not None and result.stop.ended_by == "signal"
+    assert result.stop is not None
+    assert result.stop.ended_by == "signal"
     assert result.stdout_text == "begun\n"
     assert isinstance(late.value.__cause__, WorkerDied)
     assert late.value.__cause__.exit_code == 7  # as measured

@@ -197,7 +197,7 @@ class Table:
         Raises:
             ImportError: there is no pyarrow here, or an older one.
             ValueError: the data is no valid stream (``pyarrow.ArrowInvalid`` is one), or such a one.
-            OSError: it ends too early, or is cut up wrongly.
+            OSError, pyarrow.ArrowException: it ends too early, or has what pyarrow does not know.
         """
         import pyarrow
 
@@ -221,7 +221,7 @@ class Table:
         of rows in no bytes. Look at ``to_arrow().num_rows`` and the types first.
 
         Raises:
-            ImportError, ValueError, OSError: as :meth:`to_arrow`.
+            ImportError, ValueError, OSError, pyarrow.ArrowException: as :meth:`to_arrow`.
         """
         return self.to_arrow().to_pandas()
 
