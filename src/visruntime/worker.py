@@ -171,7 +171,7 @@ class Worker:
         self.hello: dict[str, Any] = {}
         self._poll = select.poll()
         self._values = WorkerValues(self._poll)
-        decode = self._values.decode
+        decode = self._values.decode_reply
         self._exchange = Exchange(decode) if original is None else original.of_copy(decode)
         self._is_located = False
         self._late = [Late(), Late()]
@@ -477,6 +477,7 @@ class Worker:
             ProtocolViolation: it broke the protocol.
         """
         self.stop = None
+        self._values.data_only = request.get("data_only") is True
         callbacks.begin_run()  # before the send, which may fail: the result counts this run's calls
         frame = self._exchange.make_request(request, self._values.encode, self._values.outgoing)
         limit = self._ladder = Ladder(timeouts, self, cpu_spent)

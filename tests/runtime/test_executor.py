@@ -210,6 +210,20 @@ def test_forged_results_end_the_worker(forged: str) -> None:
         assert executor.submit(abs, -1).result() == 1
 
 
+@pytest.mark.parametrize("forged", ["Handle(5, 'a', 'b')", "Repr('a', 'b')"])
+def test_a_result_that_stands_for_an_object_ends_the_worker(forged: str) -> None:
+    """Results are data: what a hostile worker sends in place of an object gets nobody a handle."""
+    code = (
+        "import sys; sys.modules['_visguest.functions'].apply = "
+        f"lambda *_, values=sys.modules['_visguest.values']: [{{1: values.{forged}}}]"
+    )
+    with JailExecutor(JailPolicy(), 1) as executor:
+        assert executor.submit("builtins:exec", code).result() is None
+        with pytest.raises(ProtocolViolation, match="its type does not allow"):
+            executor.submit(abs, -1).result()
+        assert executor.submit(abs, -1).result() == 1
+
+
 def test_arrays_cross(executor: JailExecutor) -> None:
     """An array that a task returns is one on the host, too."""
     numpy = pytest.importorskip("numpy")

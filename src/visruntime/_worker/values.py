@@ -17,13 +17,15 @@ from visruntime._worker.claims import read_dict
 from visruntime._worker.lending import ALL_SEALS, MAX_BYTES, Lending, make_memory
 from visruntime.errors import ProtocolViolation
 from visruntime.guest.arrays import Array, convert_array, reduce_array, reduce_octets, reduce_stored
-from visruntime.guest.values import BUILDERS, check_data, reduce_value
+from visruntime.guest.values import BUILDERS, Handle, Repr, check_data, reduce_value
 
 if TYPE_CHECKING:
     import select
     from collections.abc import Callable, Sequence
 
     from visruntime._runtime.known_types import KnownTypes
+
+    _Builders = tuple[Callable[..., Any], ...]
 
 __all__ = ["WorkerValues"]
 
@@ -37,12 +39,13 @@ class WorkerValues:
     """Encodes for one worker and decodes what it says, one run at a time.
 
     ``types`` are the classes that records become, and ``mismatch`` says what was wrong with one of
-    those that was decoded last.
+    those that was decoded last. ``data_only`` says that the reply to come may hold no handle, and
+    no word on an object of the guest's.
     """
 
     __slots__ = (
         *("_builders", "_kept", "_lending", "_moved", "_outgoing", "_plain_builders"),
-        *("_sent_bytes", "_used", "mismatch", "types"),
+        *("_sent_bytes", "_used", "data_only", "mismatch", "types"),
     )
 
     def __init__(self, poll: select.poll) -> None:
@@ -55,7 +58,8 @@ class WorkerValues:
         self._kept: dict[int, memoryview] = {}
         self.types: KnownTypes | None = None
         self.mismatch: str | None = None
-        self._plain_builders: tuple[Callable[..., Any], ...] = (
+        self.data_only = False
+        self._plain_builders: _Builders = (
             *BUILDERS[:12],
             self._take,
             _build_array,
@@ -164,22 +168,29 @@ class WorkerValues:
             self.mismatch = self.mismatch or str(problem)
             return record
 
+    def decode_reply(self, payload: bytes) -> Any:
+        """Decode a reply as :meth:`decode`, with nothing but data where only that may come."""
+        return self._decode(payload, _data_only if self.data_only else tuple)
+
     def decode(self, payload: bytes) -> Any:
         """Decode what the worker says; records of known types become those.
 
         Raises:
             ValueError: it is malformed.
         """
+        return self._decode(payload, tuple)
+
+    def _decode(self, payload: bytes, chosen: Callable[[_Builders], _Builders]) -> Any:
         self.mismatch = None
         try:
-            return _native.decode(payload, builders=self._builders)
+            return _native.decode(payload, builders=chosen(self._builders))
         except ValueError as problem:
             if self.types is None:
                 raise
             # Two records may be one key once they are objects: that is no fault of the encoding.
             reason = self.mismatch or str(problem)
             self._kept, self._used = self._used, {}
-            value = _native.decode(payload, builders=self._plain_builders)
+            value = _native.decode(payload, builders=chosen(self._plain_builders))
             self.mismatch = reason
             return value
         finally:
@@ -191,6 +202,15 @@ class WorkerValues:
         self.drop_outgoing()
         self._sent_bytes = self._moved = 0
         self._lending.end_run()
+
+
+def _data_only(builders: _Builders) -> _Builders:
+    """*builders* for a value in which nothing stands for an object of the guest's."""
+    return tuple(_refuse_object if builder in (Handle, Repr) else builder for builder in builders)
+
+
+def _refuse_object(*_: object) -> Any:
+    raise ValueError("a word on an object, where only data may be")
 
 
 def _build_array(dtype: Any, shape: Any, data: Any) -> Any:
