@@ -24,6 +24,8 @@ from visruntime.policy import JailPolicy, Limits
 from visruntime.runtime import Runtime
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from runtime_helpers import AnyRuntime
 
 __all__ = ["runtime"]
@@ -511,3 +513,58 @@ def test_numpy_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     array, table = Array("<i4", (1,), bytes(4)), Table(b"x")
     assert arrays.convert_array(array) is array
     assert arrays.convert_table(table) is table
+
+
+LATE = """
+import sys
+import visruntime as vr
+
+folder, name = sys.argv[1:]
+if name:
+    __import__(name)
+with vr.Runtime(vr.JailPolicy(write=[folder])) as runtime:
+    made = runtime.run(
+        "import _visguest.arrays as arrays\\n"
+        "[arrays.Array('<i4', (2,), bytes(8)), arrays.Table(b'')]"
+    ).value
+    runtime.run(
+        f"for name in ('numpy', 'pyarrow', 'pandas'): open({folder!r} + f'/{name}.py', 'w')"
+        ".write('raise SystemExit(7)')"
+    )
+    first = made[0].numpy if hasattr(made[0], "numpy") else made[0].tolist
+    for read in (first, made[1].to_arrow, made[1].to_pandas):
+        try:
+            read()
+        except Exception as problem:
+            print(type(problem).__name__, getattr(problem, "name", None), end=" ")
+        else:
+            print("read", end=" ")
+"""
+
+
+@pytest.mark.parametrize(
+    ("granted", "name", "said"),
+    [
+        (True, "", "ImportError numpy ImportError pyarrow ImportError pandas"),
+        # The controls: a library that is there already is used, and so is one that is safe to import.
+        (True, "numpy", "read ImportError pyarrow ImportError pandas"),
+        (False, "", "read ArrowInvalid None ArrowInvalid None"),
+    ],
+)
+def test_no_library_is_imported_from_where_a_guest_may_write(
+    tmp_path: Path, *, granted: bool, name: str, said: str
+) -> None:
+    """The host must not run a module that a guest has put beside the host's script."""
+    script, other = tmp_path / "app" / "host.py", tmp_path / "other"
+    script.parent.mkdir()
+    other.mkdir()
+    script.write_text(LATE)
+    done = subprocess.run(
+        [sys.executable, script, script.parent if granted else other, name],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        env={**os.environ, "PYTHONSAFEPATH": ""},
+    )
+    assert done.stdout.split() == said.split()

@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["import_ahead", "may_import_from"]
+__all__ = ["import_ahead", "may_import_from", "refuse_late_import"]
 
 NEEDED = """
     _decimal _strptime argparse ast asyncio bisect calendar codecs concurrent.futures.thread
@@ -61,3 +61,24 @@ def import_ahead() -> None:
     for name in (*EXTRAS, *(("anyio._backends._trio",) if "trio" in sys.modules else ())):
         with suppress(ImportError):
             import_module(name)
+
+
+def refuse_late_import(rules: Sequence[tuple[str, str]], name: str) -> None:
+    """Refuse to import the library *name* where a guest may have made it, or what it imports.
+
+    To import large libraries ahead, as those above, would cost who never uses them a second and
+    their threads.
+
+    Args:
+        rules: (kind, path) of all rules about the host's files.
+        name: of a library that is there already, or is to be imported now.
+
+    Raises:
+        ImportError: it is not there yet, and a folder of ``sys.path`` is the guest's to write.
+    """
+    if name not in sys.modules and may_import_from(rules):
+        raise ImportError(
+            f"{name} is not imported now: a folder of sys.path lies in a write grant, so a guest may "
+            f"have put a module of its own there; import {name} before the jail opens",
+            name=name,
+        )

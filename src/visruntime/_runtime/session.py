@@ -482,6 +482,7 @@ class RuntimeSession(WorkerControl, ABC):
     def _become_copy(self, worker: Worker) -> None:
         """Replace what a copied runtime must not share with its original."""
         worker.set_types(self._types)
+        worker.set_rules(self._rules())
         self._worker = worker
         self._lock = threading.Lock()
         self._callbacks = self._callbacks.copy()
@@ -559,6 +560,7 @@ class RuntimeSession(WorkerControl, ABC):
         worker = self._start_worker() if zygote is None else zygote.worker()
         try:
             worker.set_types(self._types)
+            worker.set_rules(self._rules())
             self._confinement.check(worker.hello)
             if self._callbacks.names:
                 self._expose(worker, self._callbacks.names)
@@ -711,6 +713,10 @@ class RuntimeSession(WorkerControl, ABC):
     def _settings(self) -> dict[str, Any]:
         """What a worker is told before any code of the guest runs."""
         return {"confine": self._confinement.settings(())}
+
+    def _rules(self) -> Sequence[tuple[str, str]]:
+        """The rules of the jail about the host's files, (kind, path) each."""
+        return ()
 
     def _sources(self) -> Sequence[str]:
         """The folders of source that belong to the worker's environment."""

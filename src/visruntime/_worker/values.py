@@ -9,14 +9,22 @@ from __future__ import annotations
 import fcntl
 import os
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from visruntime import _native
+from visruntime._host.imports import refuse_late_import
 from visruntime._runtime.known_types import Mismatch
 from visruntime._worker.claims import read_dict
 from visruntime._worker.lending import ALL_SEALS, MAX_BYTES, Lending, make_memory
 from visruntime.errors import ProtocolViolation
-from visruntime.guest.arrays import Array, convert_array, reduce_array, reduce_octets, reduce_stored
+from visruntime.guest.arrays import (
+    Array,
+    convert_array,
+    reduce_array,
+    reduce_octets,
+    reduce_stored,
+)
 from visruntime.guest.values import BUILDERS, Handle, Repr, check_data, reduce_value
 
 if TYPE_CHECKING:
@@ -40,12 +48,13 @@ class WorkerValues:
 
     ``types`` are the classes that records become, and ``mismatch`` says what was wrong with one of
     those that was decoded last. ``data_only`` says that the reply to come may hold no handle, and
-    no word on an object of the guest's.
+    no word on an object of the guest's. ``rules`` are those about the host's files, where the guest
+    is in a jail.
     """
 
     __slots__ = (
         *("_builders", "_kept", "_lending", "_moved", "_outgoing", "_plain_builders"),
-        *("_sent_bytes", "_used", "data_only", "mismatch", "types"),
+        *("_sent_bytes", "_used", "data_only", "mismatch", "rules", "types"),
     )
 
     def __init__(self, poll: select.poll) -> None:
@@ -59,11 +68,13 @@ class WorkerValues:
         self.types: KnownTypes | None = None
         self.mismatch: str | None = None
         self.data_only = False
+        self.rules: Sequence[tuple[str, str]] = ()
         self._plain_builders: _Builders = (
             *BUILDERS[:12],
             self._take,
-            _build_array,
-            *BUILDERS[14:],
+            self._build_array,
+            self._build_table,
+            *BUILDERS[15:],
         )
         self._builders = (
             *self._plain_builders[:10],
@@ -168,6 +179,19 @@ class WorkerValues:
             self.mismatch = self.mismatch or str(problem)
             return record
 
+    def _build_array(self, dtype: Any, shape: Any, data: Any) -> Any:
+        array = Array(dtype, shape, check_data(data))
+        # A guest's word is no reason to import a library.
+        return convert_array(array) if "numpy" in sys.modules else self._guard(array)
+
+    def _build_table(self, data: Any) -> Any:
+        return self._guard(BUILDERS[14](data))
+
+    def _guard(self, value: Any) -> Any:
+        if self.rules:
+            value.before_import = partial(refuse_late_import, self.rules)
+        return value
+
     def decode_reply(self, payload: bytes) -> Any:
         """Decode a reply as :meth:`decode`, with nothing but data where only that may come."""
         return self._decode(payload, _data_only if self.data_only else tuple)
@@ -211,12 +235,6 @@ def _data_only(builders: _Builders) -> _Builders:
 
 def _refuse_object(*_: object) -> Any:
     raise ValueError("a word on an object, where only data may be")
-
-
-def _build_array(dtype: Any, shape: Any, data: Any) -> Any:
-    array = Array(dtype, shape, check_data(data))
-    # A guest's word is no reason to import a library.
-    return convert_array(array) if "numpy" in sys.modules else array
 
 
 def _answer(number: int, value: int | None, error: tuple[str, str, dict[str, Any]] | None) -> bytes:

@@ -112,10 +112,12 @@ class Array:
 
     ``dtype`` is numpy's spelling of the type (``"<f8"``), ``shape`` a tuple of ints and ``data`` a
     memoryview of its bytes, read-only at the host. ``numpy.asarray`` takes one without a copy.
+    ``before_import``, where there is one, is asked before a library is imported.
     """
 
-    __slots__ = ("data", "dtype", "shape")
+    __slots__ = ("before_import", "data", "dtype", "shape")
 
+    before_import: Callable[[str], None] | None
     dtype: str
     shape: tuple[int, ...]
     data: memoryview
@@ -137,6 +139,7 @@ class Array:
             raise ValueError(f"{len(view)} bytes for an array of {size}")
         if dtype[1] == "U" and not _is_text(view):
             raise ValueError("text above U+10FFFF")
+        self.before_import = None
         self.dtype = dtype
         self.shape = shape
         self.data = view
@@ -159,8 +162,11 @@ class Array:
         """Return it as a numpy array over the same memory; needs numpy.
 
         Raises:
-            ImportError: there is no numpy here.
+            ImportError: there is no numpy here, or it is not imported yet and a guest may write
+                where Python looks for it.
         """
+        if self.before_import is not None:
+            self.before_import("numpy")
         import numpy
 
         flat = numpy.frombuffer(self.data, self.dtype) if len(self.data) else None
@@ -173,14 +179,16 @@ class Table:
     """A table as an Arrow IPC stream: ``data`` is a memoryview of its bytes.
 
     The host does not look into it unasked: parsing is the work of a large library, which must
-    then be trusted with what a guest wrote.
+    then be trusted with what a guest wrote. ``before_import`` is as in `Array`.
     """
 
-    __slots__ = ("data",)
+    __slots__ = ("before_import", "data")
 
+    before_import: Callable[[str], None] | None
     data: memoryview
 
     def __init__(self, data: bytes | memoryview) -> None:
+        self.before_import = None
         self.data = memoryview(data).cast("B")
 
     def __repr__(self) -> str:
@@ -195,10 +203,13 @@ class Table:
         or in the order of another machine, are refused; a worker writes none.
 
         Raises:
-            ImportError: there is no pyarrow here, or an older one.
+            ImportError: there is no pyarrow here, or an older one; or it is not imported yet and a
+                guest may write where Python looks for it.
             ValueError: the data is no valid stream (``pyarrow.ArrowInvalid`` is one), or such a one.
             OSError, pyarrow.ArrowException: it ends too early, or has what pyarrow does not know.
         """
+        if self.before_import is not None:
+            self.before_import("pyarrow")
         import pyarrow
 
         if _release(pyarrow.__version__) < _SAFE_ARROW:
@@ -223,6 +234,8 @@ class Table:
         Raises:
             ImportError, ValueError, OSError, pyarrow.ArrowException: as :meth:`to_arrow`.
         """
+        if self.before_import is not None:
+            self.before_import("pandas")
         return self.to_arrow().to_pandas()
 
 
