@@ -30,6 +30,7 @@ static const char *const stage_names[VJ_STAGE_END] = {
     [VJ_STAGE_BROKER] = "broker",
     [VJ_STAGE_PORTS] = "ports",
     [VJ_STAGE_CANARIES] = "canaries",
+    [VJ_STAGE_LEFT] = "canary left",
     [VJ_STAGE_SUPERVISOR] = "supervisor",
     [VJ_STAGE_REQUEST] = "request",
     [VJ_STAGE_SESSION] = "session",

@@ -20,7 +20,6 @@
 #include <sys/un.h>
 
 #define NOT_APPLICABLE  (-1)
-#define CANARY_NAME     "/.visruntime-canary"
 #define LANDLOCK_SCOPES 6u // the first ABI that scopes signals
 #define LOWEST_PRIORITY 19
 #define STRANGERS_MAX   128
@@ -79,26 +78,33 @@ static long connect_stranger(int stranger) {
     return result < 0 ? result : sys(SYS_connect, socket, &address, size);
 }
 
+// The filter answers before anything is looked at.
 static long make_set_id_file(void) {
-    long file = sys(SYS_openat, AT_FDCWD, "/tmp" CANARY_NAME,
-                    O_CREAT | O_WRONLY | O_CLOEXEC, 04700);
+    vj_canary_name name;
+    long result = vj_canary_name_choose(&name);
+    if (result < 0) return result;
+    VJ_AUTO_FD folder =
+        (int)sys(SYS_openat, AT_FDCWD, "/tmp", O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
+    long file = sys(SYS_openat, folder, name.text,
+                    O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 04700);
     if (file < 0) return file;
     sys(SYS_close, file);
-    sys(SYS_unlinkat, AT_FDCWD, "/tmp" CANARY_NAME, 0);
-    return 0;
+    result = sys(SYS_unlinkat, folder, name.text, 0);
+    return result < 0 ? -result : 0;
 }
 
-static long make_directory(const char *path) {
-    long result = sys(SYS_mkdirat, AT_FDCWD, path, 0700);
-    if (result == 0) sys(SYS_unlinkat, AT_FDCWD, path, AT_REMOVEDIR);
-    return result;
+static long make_in_root(void) {
+    VJ_AUTO_FD root =
+        (int)sys(SYS_openat, AT_FDCWD, "/", O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
+    return root < 0 ? root : vj_canary_make_directory_in(root);
 }
 
 static long open_and_close(const char *path, int flags) {
     long file =
         sys(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
-    if (file >= 0) sys(SYS_close, file);
-    return file;
+    if (file < 0) return file;
+    sys(SYS_close, file);
+    return 0;
 }
 
 static long open_and_close_socket(void) {
@@ -131,7 +137,7 @@ static uint32_t fixed_acts(const vj_setup *setup, int32_t *answers) {
     uint32_t count = 0;
     answers[count++] = answer(sys(SYS_mount, "none", "/tmp", "tmpfs", 0, 0));
     answers[count++] = answer(sys(SYS_unshare, CLONE_NEWUSER));
-    answers[count++] = answer(make_directory(CANARY_NAME));
+    answers[count++] = answer(make_in_root());
     // The mounts let everyone list the empty root; only Landlock does not.
     answers[count++] = setup->ruleset >= 0 && empty_root
                            ? answer(open_and_close("/", O_RDONLY | O_DIRECTORY))
@@ -165,45 +171,49 @@ static uint32_t fixed_acts(const vj_setup *setup, int32_t *answers) {
     return count;
 }
 
+// A folder that others exchange for a link meanwhile is not the one of the policy.
+static long open_denied(const char *path) {
+    long place = vj_open_no_links(AT_FDCWD, path);
+    return place == -ELOOP || place == -ENOTDIR ? -ESTALE : place;
+}
+
 // A folder is tried with an empty file in it: the kernel says that it is no program
 // (ENOEXEC) only where it would have executed one.
 static long execute(const char *path) {
     static const char *const nothing[] = {0};
-    char name[VJ_PATH_MAX];
-    vj_text text = {.data = name, .capacity = sizeof name};
-    vj_text_string(&text, path);
-    vj_text_string(&text, CANARY_NAME);
-    if (text.overflow) return -ENAMETOOLONG;
-    long file = sys(SYS_openat, AT_FDCWD, name,
+    vj_canary_name name;
+    long result = vj_canary_name_choose(&name);
+    if (result < 0) return result;
+    VJ_AUTO_FD place = (int)open_denied(path);
+    if (place < 0) return place;
+    long file = sys(SYS_openat, place, name.text,
                     O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0700);
     if (file == -ENOTDIR) return sys(SYS_faccessat, AT_FDCWD, path, 1 /* X_OK */);
     if (file < 0) return file;
     sys(SYS_close, file);
-    long result = sys(SYS_execve, name, nothing, nothing);
-    sys(SYS_unlinkat, AT_FDCWD, name, 0);
+    result = sys(SYS_execveat, place, name.text, nothing, nothing, AT_SYMLINK_NOFOLLOW);
+    long gone = sys(SYS_unlinkat, place, name.text, 0);
+    if (gone < 0 && gone != -ENOENT) return -gone;
     return result == -ENOEXEC ? 0 : result;
 }
 
-static int32_t try_path(char act, const char *path) {
+static long write_to(const char *path) {
+    long result = open_and_close(path, O_WRONLY);
+    // A program that runs: the kernel says so before it looks at the mount.
+    if (result == -ETXTBSY) return sys(SYS_faccessat, AT_FDCWD, path, 2 /* W_OK */);
+    if (result != -EISDIR) return result;
+    VJ_AUTO_FD place = (int)open_denied(path);
+    return place < 0 ? place : vj_canary_make_directory_in(place);
+}
+
+static long try_path(char act, const char *path) {
     switch (act) {
-    case 'r': return answer(open_and_close(path, O_RDONLY));
-    case 'c': return answer(vj_canary_make(path));        // of the wall
-    case 'b': return answer(vj_canary_make_simply(path)); // of the broker
-    case 'x': return answer(execute(path));
-    case 'w': {
-        long result = open_and_close(path, O_WRONLY);
-        // A program that runs: the kernel says so before it looks at the mount.
-        if (result == -ETXTBSY) {
-            return answer(sys(SYS_faccessat, AT_FDCWD, path, 2 /* W_OK */));
-        }
-        if (result != -EISDIR) return answer(result);
-        char name[VJ_PATH_MAX];
-        vj_text text = {.data = name, .capacity = sizeof name};
-        vj_text_string(&text, path);
-        vj_text_string(&text, CANARY_NAME);
-        return text.overflow ? NOT_APPLICABLE : answer(make_directory(name));
-    }
-    default: return NOT_APPLICABLE;
+    case 'r': return open_and_close(path, O_RDONLY);
+    case 'w': return write_to(path);
+    case 'x': return execute(path);
+    case 'c': return vj_canary_make(path);        // of the wall
+    case 'b': return vj_canary_make_simply(path); // of the broker
+    default: return -ENOSYS;
     }
 }
 
@@ -213,7 +223,18 @@ typedef struct {
     uint32_t count;
     vj_stage stage;
     long error;
+    int32_t index; // of the act that ends the opening
 } trial;
+
+// The answer of the act at `index`; false if there is none to judge, for which the
+// opening ends.
+static int is_answered(trial *state, uint32_t index, long result) {
+    if (result <= 0 && result != -ESTALE) return 1;
+    state->stage = result > 0 ? VJ_STAGE_LEFT : VJ_STAGE_SOURCE_CHANGED;
+    state->error = result > 0 ? -result : result;
+    state->index = (int32_t)index;
+    return 0;
+}
 
 // What the wall alone answered, in the order of the acts.
 static int32_t wall_answers[VJ_ANSWERS_MAX];
@@ -227,8 +248,9 @@ static int try_wall(void *argument) {
     for (uint32_t i = 0; i < plan->operation_count && state->count < VJ_ANSWERS_MAX;
          i++) {
         if (operations[i].kind != VJ_OPERATION_TRY || operations[i].mode != 'c') continue;
-        state->answers[state->count++] =
-            try_path('c', vj_plan_string(plan, operations[i].path));
+        long result = vj_canary_make(vj_plan_string(plan, operations[i].path));
+        if (!is_answered(state, i, result)) return 125;
+        state->answers[state->count++] = answer(result);
     }
     return 0;
 }
@@ -249,9 +271,14 @@ static int try_all(void *argument) {
         char act = (char)operations[i].mode;
         const char *path = vj_plan_string(plan, operations[i].path);
         int32_t *place = &state->answers[state->count++];
-        if (act == 'c' && tried_before) *place = wall_answers[of_wall++];
-        else if (act == 'b' && !brokered++) *place = answer(vj_canary_make(path));
-        else *place = try_path(act, path);
+        if (act == 'c' && tried_before) {
+            *place = wall_answers[of_wall++];
+            continue;
+        }
+        long result =
+            act == 'b' && !brokered++ ? vj_canary_make(path) : try_path(act, path);
+        if (!is_answered(state, i, result)) return 125;
+        *place = answer(result);
     }
     return 0;
 }
@@ -261,7 +288,11 @@ static void finish(const trial *state, long pid) {
     if (pid < 0) vj_setup_fail(state->setup, VJ_STAGE_CANARIES, pid);
     int status = 0;
     sys(SYS_wait4, pid, &status, 0, 0);
-    if (state->error < 0) vj_setup_fail(state->setup, state->stage, state->error);
+    if (state->error < 0) {
+        vj_setup failed = *state->setup;
+        failed.failed_index = state->index;
+        vj_setup_fail(&failed, state->stage, state->error);
+    }
     if (status != 0) vj_setup_fail(state->setup, VJ_STAGE_CANARIES, -EIO);
 }
 
@@ -286,7 +317,7 @@ static uint32_t try_with_broker(const vj_setup *setup, int32_t *answers) {
         vj_setup_fail(setup, VJ_STAGE_CANARIES, address);
     }
     shared_trial *shared = (shared_trial *)address;
-    shared->state = (trial){.setup = setup, .answers = shared->answers};
+    shared->state = (trial){.setup = setup, .answers = shared->answers, .index = -1};
     finish(&shared->state, start_readable(&shared->state));
     memcpy(answers, shared->answers, sizeof shared->answers);
     uint32_t count = shared->state.count;
@@ -297,13 +328,13 @@ static uint32_t try_with_broker(const vj_setup *setup, int32_t *answers) {
 static char stack[32768] __attribute__((aligned(16)));
 
 void vj_canaries_try_wall(const vj_setup *setup) {
-    trial state = {.setup = setup, .answers = wall_answers};
+    trial state = {.setup = setup, .answers = wall_answers, .index = -1};
     finish(&state, vj_spawn_shared(try_wall, &state, stack + sizeof stack));
 }
 
 uint32_t vj_canaries_try(const vj_setup *setup, int32_t answers[VJ_ANSWERS_MAX]) {
     if (setup->plan->flags & VJ_PLAN_BROKER) return try_with_broker(setup, answers);
-    trial state = {.setup = setup, .answers = answers};
+    trial state = {.setup = setup, .answers = answers, .index = -1};
     finish(&state, vj_spawn_shared(try_all, &state, stack + sizeof stack));
     return state.count;
 }

@@ -2,6 +2,10 @@
 //
 // What is made although it must not be is taken away at once; the answer then ends
 // the jail. Where the name is held, nothing is ever there to be seen by the host.
+//
+// Guests of other jails may write on the way and exchange a folder for a link at any
+// time. So the folder is opened once, without links, and nothing is made or removed but
+// by its descriptor and the last name: what they reach so, they may write themselves.
 
 #include "linux_canary.h"
 
@@ -10,37 +14,40 @@
 #include <linux/fs.h>
 #include <linux/stat.h>
 
-#define SOURCES_MAX 4 // entries beside the name that are tried as its source
+#define SOURCES_MAX  4 // entries beside the name that are tried as its source
+#define RANDOM_BYTES 8
 
 static int is_dot(const char *name) {
     return name[0] == '.' && (!name[1] || (name[1] == '.' && !name[2]));
 }
 
-static long make_file(const char *path) {
-    long file = sys(SYS_openat, AT_FDCWD, path,
+// 0: it was made, and is gone again.
+static long take_away(int folder, const char *name, int flags) {
+    long result = sys(SYS_unlinkat, folder, name, flags);
+    return result < 0 && result != -ENOENT ? -result : 0;
+}
+
+static long make_file(int folder, const char *name) {
+    long file = sys(SYS_openat, folder, name,
                     O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (file < 0) return file;
     sys(SYS_close, file);
-    sys(SYS_unlinkat, AT_FDCWD, path, 0);
-    return 0;
+    return take_away(folder, name, 0);
 }
 
-static long make_directory(const char *path) {
-    long result = sys(SYS_mkdirat, AT_FDCWD, path, 0700);
-    if (result == 0) sys(SYS_unlinkat, AT_FDCWD, path, AT_REMOVEDIR);
-    return result;
+static long make_directory(int folder, const char *name) {
+    long result = sys(SYS_mkdirat, folder, name, 0700);
+    return result < 0 ? result : take_away(folder, name, AT_REMOVEDIR);
 }
 
-static long make_link(const char *path) {
-    long result = sys(SYS_symlinkat, ".", AT_FDCWD, path);
-    if (result == 0) sys(SYS_unlinkat, AT_FDCWD, path, 0);
-    return result;
+static long make_link(int folder, const char *name) {
+    long result = sys(SYS_symlinkat, ".", folder, name);
+    return result < 0 ? result : take_away(folder, name, 0);
 }
 
-static long make_node(const char *path, unsigned type) {
-    long result = sys(SYS_mknodat, AT_FDCWD, path, type | 0600, 0);
-    if (result == 0) sys(SYS_unlinkat, AT_FDCWD, path, 0);
-    return result;
+static long make_node(int folder, const char *name, unsigned type) {
+    long result = sys(SYS_mknodat, folder, name, type | 0600, 0);
+    return result < 0 ? result : take_away(folder, name, 0);
 }
 
 // A second name for what stands beside it, and that thing moved to it. An entry that
@@ -49,25 +56,19 @@ static long take_entry(int folder, const char *entry, int is_directory,
                        const char *name) {
     long result =
         is_directory ? -EACCES : sys(SYS_linkat, folder, entry, folder, name, 0);
-    if (result == 0) sys(SYS_unlinkat, folder, name, 0);
-    if (result == 0) return 0;
+    if (result == 0) return take_away(folder, name, 0);
     result = sys(SYS_renameat2, folder, entry, folder, name, RENAME_NOREPLACE);
-    if (result == 0) sys(SYS_renameat2, folder, name, folder, entry, RENAME_NOREPLACE);
-    return result == 0 ? 0 : -EACCES;
+    if (result < 0) return -EACCES;
+    result = sys(SYS_renameat2, folder, name, folder, entry, RENAME_NOREPLACE);
+    return result < 0 && result != -ENOENT ? -result : 0;
 }
 
-static long take_entries(const char *path) {
+static long take_entries(int folder, const char *name) {
     static char data[32768] __attribute__((aligned(8)));
-    char above[VJ_PATH_MAX];
-    size_t length = strlen(path);
-    if (length >= sizeof above) return -ENAMETOOLONG;
-    memcpy(above, path, length + 1);
-    while (length > 1 && above[length - 1] != '/') length--;
-    above[length] = 0;
-    VJ_AUTO_FD folder = (int)sys(SYS_openat, AT_FDCWD, above,
-                                 O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW, 0);
-    if (folder < 0) return -EACCES; // a folder that the guest may not list
-    long size = sys(SYS_getdents64, folder, data, sizeof data);
+    VJ_AUTO_FD list =
+        (int)sys(SYS_openat, folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    if (list < 0) return -EACCES; // a folder that the guest may not list
+    long size = sys(SYS_getdents64, list, data, sizeof data);
     int tried = 0;
     for (long at = 0; at < size && tried < SOURCES_MAX;) {
         const vj_directory_entry *entry = (const void *)(data + at);
@@ -76,7 +77,8 @@ static long take_entries(const char *path) {
         if (is_dot(entry->d_name) || (!is_directory && entry->d_type != VJ_ENTRY_REGULAR))
             continue;
         tried++;
-        if (take_entry(folder, entry->d_name, is_directory, path + length) == 0) return 0;
+        long result = take_entry(folder, entry->d_name, is_directory, name);
+        if (result >= 0) return result;
     }
     return -EACCES;
 }
@@ -85,20 +87,50 @@ static int is_denied(long answer) {
     return answer == -EACCES || answer == -EROFS;
 }
 
+// A folder that is gone, or a link now, was there when the host looked.
+static long open_folder(const char *path, const char **name) {
+    long folder = vj_open_above(AT_FDCWD, path, name);
+    int is_moved = folder == -ELOOP || folder == -ENOTDIR || folder == -ENOENT;
+    return is_moved ? -ESTALE : folder;
+}
+
 long vj_canary_make_simply(const char *path) {
-    long file = make_file(path);
-    return is_denied(file) ? make_directory(path) : file;
+    const char *name = 0;
+    VJ_AUTO_FD folder = (int)open_folder(path, &name);
+    if (folder < 0) return folder;
+    long file = make_file(folder, name);
+    return is_denied(file) ? make_directory(folder, name) : file;
 }
 
 long vj_canary_make(const char *path) {
+    const char *name = 0;
+    VJ_AUTO_FD folder = (int)open_folder(path, &name);
+    if (folder < 0) return folder;
     const long answers[] = {
-        make_file(path),          make_directory(path),     make_link(path),
-        make_node(path, S_IFIFO), make_node(path, S_IFREG), make_node(path, S_IFSOCK),
-        take_entries(path),
+        make_file(folder, name),          make_directory(folder, name),
+        make_link(folder, name),          make_node(folder, name, S_IFIFO),
+        make_node(folder, name, S_IFREG), make_node(folder, name, S_IFSOCK),
+        take_entries(folder, name),
     };
     long answer = answers[0];
     for (size_t i = 1; i < sizeof answers / sizeof *answers; i++) {
-        if (!is_denied(answers[i])) answer = answers[i];
+        if (answer <= 0 && !is_denied(answers[i])) answer = answers[i];
     }
     return answer;
+}
+
+long vj_canary_make_directory_in(int folder) {
+    vj_canary_name name;
+    long result = vj_canary_name_choose(&name);
+    return result < 0 ? result : make_directory(folder, name.text);
+}
+
+long vj_canary_name_choose(vj_canary_name *name) {
+    uint64_t number = 0;
+    long size = sys(SYS_getrandom, &number, RANDOM_BYTES, 0);
+    if (size != RANDOM_BYTES) return size < 0 ? size : -EIO;
+    vj_text text = {.data = name->text, .capacity = sizeof name->text};
+    vj_text_string(&text, ".visruntime-");
+    vj_text_number(&text, number, 16);
+    return text.overflow ? -ENAMETOOLONG : 0;
 }

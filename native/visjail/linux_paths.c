@@ -49,8 +49,21 @@ long vj_open_no_links(int directory, const char *path) {
         .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
     };
     long place = sys(SYS_openat2, directory, path, &how, sizeof how);
-    // Inside another jail the filter says that there is no such call.
-    return place == -ENOSYS ? walk(directory, path) : place;
+    // Inside another jail the filter says that there is no such call. And with O_PATH and
+    // O_NOFOLLOW a link that stands last is opened itself (openat2(2)).
+    return place == -ENOSYS ? walk(directory, path) : refuse_link(place);
+}
+
+long vj_open_above(int directory, const char *path, const char **name) {
+    char above[VJ_PATH_MAX];
+    size_t length = strlen(path);
+    if (length >= sizeof above) return -ENAMETOOLONG;
+    while (length && path[length - 1] != '/') length--;
+    *name = path + length;
+    while (length > 1 && path[length - 1] == '/') length--;
+    memcpy(above, path, length);
+    above[length] = 0;
+    return vj_open_no_links(directory, length ? above : ".");
 }
 
 long vj_same_object(int descriptor, uint64_t device, uint64_t inode) {

@@ -109,7 +109,10 @@ static void check_bind(vj_setup *setup, uint32_t index) {
         // A mount point answers EBUSY before anything else is looked at, and what is not
         // empty is not removed either way.
         if (is_empty(setup, path)) return;
-        long result = sys(SYS_unlinkat, setup->root, path + 1, AT_REMOVEDIR);
+        const char *name = 0;
+        VJ_AUTO_FD above = (int)vj_open_above(setup->root, path + 1, &name);
+        if (above < 0) vj_setup_fail(setup, VJ_STAGE_VERIFY, above);
+        long result = sys(SYS_unlinkat, above, name, AT_REMOVEDIR);
         expect(setup, result == -EBUSY || result == -EACCES || result == -EROFS);
         return;
     }

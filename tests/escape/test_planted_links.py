@@ -49,6 +49,15 @@ def work(workspace: Path) -> Path:
     return workspace
 
 
+@pytest.mark.parametrize("make", ["mkdir -p", "cp /dev/null", "ln -s ."])
+def test_no_name_that_a_guest_plants_keeps_a_jail_from_opening(work: Path, make: str) -> None:
+    """What a jail makes to try itself must have a name that no guest knows before."""
+    plant(work, f"{make} in/.visruntime-canary")
+    with Jail(JailPolicy(write=[work], deny_write=[work / "in"])) as jail:
+        assert [c.held for c in jail.report.canaries if c.name == f"write {work}/in"] == [True]
+    assert os.listdir(work / "in") == [".visruntime-canary"]
+
+
 @pytest.mark.parametrize("planted", ["", "[limits]\n", "read=['in']\nwrite=['out']\n"])
 def test_a_narrowing_file_turns_no_link_into_a_grant(
     work: Path, outside_file: Path, planted: str

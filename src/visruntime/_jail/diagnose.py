@@ -251,6 +251,15 @@ def as_public_error(error: _native.NativeError, plan: bytes) -> Exception:
             fix=f"allow this process {OPENING_FILES} open files, soft and hard (`ulimit -n`), and one "
             "more for each grant, or grant fewer paths",
         )
+    if error.stage == "canary left" and error.index >= 0:
+        path = _native.plan_path(plan, error.index)
+        return JailUnavailable(
+            f"the jail did not hold: {path} could be made or written in, and what was made to try "
+            f"that could not be taken away again ({os.strerror(error.errno)})",
+            stage="canaries",
+            errno=error.errno,
+            fix=f"look at {path}, and remove what nobody else can have made there",
+        )
     if error.stage in PATH_STAGES and error.index >= 0:
         path = _native.plan_path(plan, error.index)
         why = os.strerror(error.errno)
