@@ -159,6 +159,65 @@ def test_root_reads_nothing_for_a_guest_that_the_guest_put_there(folder: Path) -
     assert "could have put it there" in done.stderr
 
 
+@pytest.fixture
+def shared(folder: Path) -> Path:
+    """Return a folder of root's with a file that a user keeps for itself."""
+    os.chown(folder, 0, 0)
+    (folder / "key").write_text("the user's\n")
+    (folder / "key").chmod(0o600)
+    os.chown(folder / "key", OWNER, OWNER)
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["read", "write"])
+@pytest.mark.parametrize("move", ["mv -f", "ln -f"])
+def test_a_guest_in_a_folder_of_roots_plants_no_file_of_a_user(
+    shared: Path, move: str, kind: str
+) -> None:
+    """It writes there as root, and must get what it moves in its owner's name from no later jail."""
+    config = shared / "config"
+    with Jail(JailPolicy(write=[shared])) as jail:
+        assert inside(jail, TRY.format(path=str(shared / "key"))) == [errno.EACCES] * 2
+        act = f"cd '{shared}' && {move} key config"
+        moved = jail.run(["sh", "-c", act]).exit_code == 0
+    if not moved:  # a second name: fs.protected_hardlinks keeps it from some guests
+        os.rename(shared / "key", config)
+    text = TRY.format(path=str(config))
+    assert outside(text) == [0, 0]
+    rules: Any = {kind: [config]}
+    with Jail(JailPolicy(**rules)) as jail:
+        reading, writing = inside(jail, text)
+        assert any(note.startswith("planted_grants: ") for note in jail.report.notes)
+        with pytest.raises(PermissionError, match=r"could have put it there|in the jail"):
+            jail.copy_in(config, "/tmp/planted")
+    assert (reading, writing in (errno.EACCES, errno.EROFS)) == (errno.EACCES, True)
+    os.rename(config, shared / "uv.lock")
+    (shared / "pyproject.toml").write_text("[project]\nname='x'\nversion='1'\n")
+    done = visruntime("run", "--project", str(shared), "-c", "0")
+    assert done.returncode != 0
+    assert "could have put it there" in done.stderr
+
+
+def test_what_everybody_may_read_is_granted_as_before(shared: Path) -> None:
+    """A service's file in a folder of root's, and a user's folder in one, go on working."""
+    log = shared / "log"
+    log.write_text("of a service\n")
+    log.chmod(0o644)
+    home = shared / "home"
+    home.mkdir(mode=0o700)
+    (home / "file").write_text("of a user\n")
+    (home / "file").chmod(0o600)
+    for path in (log, home, home / "file"):
+        os.chown(path, OWNER, OWNER)
+    with Jail(JailPolicy(read=[log], write=[home])) as jail:
+        assert inside(jail, TRY.format(path=str(log)))[0] == 0
+        assert inside(jail, TRY.format(path=str(home / "file"))) == [0, 0]
+        assert not any(note.startswith("planted_grants: ") for note in jail.report.notes)
+        jail.copy_in(log, "/tmp/log")
+    with Jail(JailPolicy(write=[log])) as jail:  # what only its owner may do
+        assert inside(jail, TRY.format(path=str(log))) == [0, errno.EACCES]
+
+
 def test_no_report_is_written_into_a_file_of_another_user(folder: Path) -> None:
     """It would show another user what root's jail was granted."""
     report = folder.parent / "report.json"

@@ -13,7 +13,7 @@ import stat
 
 from visruntime._policy.links import Resolver, untrusted_link
 from visruntime._policy.paths import visible
-from visruntime._policy.planted import is_planted
+from visruntime._policy.planted import READ, is_planted
 
 __all__ = [
     "is_folder",
@@ -86,10 +86,13 @@ def refuse_planted(descriptor: int, path: str) -> None:
     Raises:
         PermissionError: of a root caller, for a file in a folder of others.
     """
-    if os.geteuid() == 0 and is_planted(os.path.abspath(path), os.fstat(descriptor).st_uid):
+    found = os.fstat(descriptor)
+    if os.geteuid() == 0 and is_planted(
+        os.path.abspath(path), found.st_uid, found.st_mode, asked=READ
+    ):
         text = (
             "others than root and its owner could have put it there, and root would read it for "
-            "them; copy it to a folder of root's"
+            "them; copy it to a folder of root's as a file of root's"
         )
         raise PermissionError(errno.EPERM, text, path)
 

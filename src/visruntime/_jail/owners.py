@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from visruntime._policy.paths import ancestors, visible
-from visruntime._policy.planted import is_planted
+from visruntime._policy.planted import ALL, is_planted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,14 +77,17 @@ def strangers(
     narrowed = []
     planted = []
     granted = [rule.path for rule in written if rule.kind in ("read", "write")]
+    writable = {rule.path for rule in written if rule.kind == "write"}
     for path in dict.fromkeys((*granted, *implicit)):
         status = resolver.found.get(path)
         if status is None:
             continue
         if path in policy.owners and policy.owners[path] != (status.st_uid, status.st_gid):
             narrowed.append(path)
-        elif is_planted(path, status.st_uid):
-            planted.append(path)
+        else:
+            asked = ALL if path in writable else ALL & ~0o222
+            if is_planted(path, status.st_uid, status.st_mode, asked=asked):
+                planted.append(path)
     if narrowed:
         notes.append(
             "narrowed_grants: shown as a stranger sees them, since the policy that was narrowed "

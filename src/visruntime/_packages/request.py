@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 
-from visruntime._host.files import open_regular
+from visruntime._host.files import open_regular, refuse_planted
 from visruntime._packages.lock import VARIABLE, is_local, source_folders
 from visruntime.errors import PolicyError
 
@@ -324,6 +324,10 @@ def _read(path: str, problem: str) -> bytes:
         where = "" if problem.startswith(path) else f"{path}: "
         raise _error(f"{problem} ({where}{error.strerror})") from None
     with open(descriptor, "rb") as file:
+        try:
+            refuse_planted(descriptor, path)
+        except PermissionError as error:
+            raise _error(f"{path}: {error.strerror}") from None
         content = file.read(MAX_FILE_BYTES + 1)
     if len(content) > MAX_FILE_BYTES:
         raise _error(f"{path} is larger than {MAX_FILE_BYTES} bytes")

@@ -1,7 +1,8 @@
 """Whether a name on the host says what its owner meant, or what somebody else put there.
 
 Whoever may write in a folder can put a file of root's there by renaming it, without being able
-to read it; so can a guest of an earlier jail, in a folder that it was granted.
+to read it; so can a guest of an earlier jail, in a folder that it was granted. In a folder of
+root's the guests of a root caller write as root, and reach there what other users keep from them.
 """
 
 from __future__ import annotations
@@ -12,25 +13,42 @@ import stat
 
 from visruntime._policy.paths import ancestors
 
-__all__ = ["is_planted"]
+__all__ = ["ALL", "READ", "is_planted"]
 
 
-def is_planted(path: str, owner: int) -> bool:
+READ, ALL = 0o444, 0o777
+"""What is asked for; see `is_planted`."""
+
+NAMED = (stat.S_IFREG, stat.S_IFIFO, stat.S_IFSOCK)
+
+
+def is_planted(path: str, owner: int, mode: int = 0, *, asked: int = ALL) -> bool:
     """Tell whether others than root and uid *owner* could have put what is at real *path* there.
 
     Looks at the folders above: who may rename in one of them chooses what is at *path*. What
     cannot be looked at is taken for planted.
+
+    A file of a user in a folder of root's can be the work of a guest that wrote there as root,
+    where its *mode* (st_mode) gives its owner or group more of what is *asked* than everybody.
+    A folder of a user in one of root's, such as that of /home, is not told from such a work.
     """
     steps = list(ancestors(path))
     try:
         status = [os.lstat(step) for step in steps]
     except OSError:
         return True
+    above = status[-2] if len(status) > 1 else status[-1]
+    if above.st_uid != owner and stat.S_IFMT(mode) in NAMED and _keeps_from_others(mode & asked):
+        return True
     return any(
         (_others_write(folder, owner) or _list_lets_write(steps[index], folder))
         and not _stays(folder, status[index + 1], owner)
         for index, folder in enumerate(status[:-1])
     )
+
+
+def _keeps_from_others(mode: int) -> bool:
+    return bool((mode >> 6 | mode >> 3) & ~mode & 0o7)
 
 
 def _others_write(folder: os.stat_result, owner: int) -> bool:
