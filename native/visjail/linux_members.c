@@ -30,6 +30,11 @@
 #define HOLD_LEAST_NS 50000000ull
 #define HOLD_MOST_NS  400000000ull
 #define HOLD_SHARE    10 // a look is followed by a pause of this many times its length
+// How long the host waits at most until a member that was just suspended stands still,
+// and how often it is looked at. A process that waits for its vfork child, or for a
+// device, stands still without being in the state that says so.
+#define SETTLE_NS      300000000ull
+#define SETTLE_WAIT_NS 1000000ull
 
 static void reply(const vj_member *member, const vj_message *message) {
     vj_message_send(member->channel, message, 0, 0, 0, 0);
@@ -41,6 +46,17 @@ static uint64_t microseconds(const struct timeval *time) {
     return (uint64_t)time->tv_sec * 1000000 + (uint64_t)time->tv_usec;
 }
 
+// The clock that the kernel compares with RLIMIT_CPU: the ticks that found the process
+// running. What it ran by its run time, as in /proc/PID/stat, is more or less than that
+// (0.87 s was seen for a limit of 1 s), and would prove nothing. The number of a process
+// makes a clock (CPUCLOCK_PROF, 0: linux/posix-timers.h).
+static uint64_t limited_time_us(int pid) {
+    struct __kernel_timespec time = {0};
+    int clock = (int)(~(unsigned)pid << 3);
+    if (sys(SYS_clock_gettime, clock, &time) < 0) return 0;
+    return (uint64_t)time.tv_sec * 1000000 + (uint64_t)time.tv_nsec / 1000;
+}
+
 // What the limit of processor time is about is the program's own time, which is
 // mixed with that of its children once it has been reaped.
 static void measure_program(vj_member *member) {
@@ -48,7 +64,7 @@ static void measure_program(vj_member *member) {
     memset(&ended, 0, sizeof ended);
     int flags = WEXITED | WNOWAIT | WNOHANG;
     if (sys(SYS_waitid, P_PID, member->pid, &ended, flags, 0) == 0 && ended.si_pid) {
-        member->program_us = vj_tree_processor_time(member->pid);
+        member->program_us = limited_time_us(member->pid);
     }
 }
 
@@ -261,21 +277,40 @@ long vj_member_adopt(vj_keeper *keeper, vj_member *member, int process) {
     return 0;
 }
 
-void vj_member_suspend(vj_keeper *keeper, vj_member *member, int suspended) {
-    // Once is enough: a second look would take all for stopped by job control.
-    if (member->suspended != suspended) {
-        if (suspended) {
-            vj_tree_suspend(others(keeper, member));
-        } else {
-            vj_tree_resume(others(keeper, member));
-        }
-    }
-    member->suspended = suspended;
-    member->resumed = 0;
-    member->hold_pause = HOLD_LEAST_NS;
-    member->hold_at = vj_clock() + HOLD_LEAST_NS;
+static void tell_done(const vj_member *member) {
     vj_message done = {.kind = VJ_MESSAGE_DONE};
     reply(member, &done);
+}
+
+void vj_member_suspend(vj_keeper *keeper, vj_member *member, int suspended) {
+    // Once is enough: a second look would take all for stopped by job control.
+    int is_new = member->suspended != suspended;
+    member->suspended = suspended;
+    member->resumed = 0;
+    member->settle_until = 0;
+    member->hold_pause = HOLD_LEAST_NS;
+    member->hold_at = vj_clock() + HOLD_LEAST_NS;
+    if (is_new && suspended) {
+        member->hold_at = vj_clock();
+        member->settle_until = member->hold_at + SETTLE_NS;
+        vj_tree_suspend(others(keeper, member), member->settle_until);
+        return;
+    }
+    if (is_new) vj_tree_resume(others(keeper, member));
+    tell_done(member);
+}
+
+// A signal takes a moment to arrive.
+static void settle(vj_keeper *keeper, vj_member *member) {
+    uint64_t start = vj_clock();
+    if (!vj_tree_stands_still(others(keeper, member)) && start < member->settle_until) {
+        member->hold_at = vj_clock() + SETTLE_WAIT_NS;
+        return;
+    }
+    vj_tree_hold(others(keeper, member)); // what is there, and what it has run
+    member->settle_until = 0;
+    member->hold_at = vj_clock() + HOLD_LEAST_NS;
+    tell_done(member);
 }
 
 // SIGSTOP is undone by SIGCONT, and a process can have that sent to itself while it
@@ -284,6 +319,10 @@ void vj_member_suspend(vj_keeper *keeper, vj_member *member, int suspended) {
 void vj_member_hold(vj_keeper *keeper, vj_member *member) {
     uint64_t start = vj_clock();
     if (!member->suspended || start < member->hold_at) return;
+    if (member->settle_until) {
+        settle(keeper, member);
+        return;
+    }
     uint32_t running = vj_tree_hold(others(keeper, member));
     member->resumed += running != 0;
     member->hold_pause *= 2;

@@ -13,9 +13,10 @@ typedef struct {
     int pid;      // 0: not there yet, or reaped
     int expected; // it is to be forked, and nobody has said yet which process it is
     int suspended;
-    uint64_t hold_at;    // when to look next whether it stands still
-    uint64_t hold_pause; // how long the last pause was
-    uint32_t resumed;    // how often it did not
+    uint64_t settle_until; // it was just suspended, and the host waits; 0: it was told
+    uint64_t hold_at;      // when to look next whether it stands still
+    uint64_t hold_pause;   // how long the last pause was
+    uint32_t resumed;      // how often it did not
     int status;
     vj_stop stop;
     uint32_t killed;
@@ -60,10 +61,12 @@ void vj_member_expect(vj_keeper *keeper, int channel, uint64_t limit_ns);
 // It is the process of this pidfd; 0, or a negative errno.
 long vj_member_adopt(vj_keeper *keeper, vj_member *member, int process);
 
-// Stop all processes of a member, or continue them.
+// Stop all processes of a member, or continue them. The host is told when they stand
+// still, by vj_member_hold.
 void vj_member_suspend(vj_keeper *keeper, vj_member *member, int suspended);
 
 // Look, when it is time, whether a suspended member stands still, and stop it again.
+// Between two looks the keeper takes orders and keeps time limits.
 void vj_member_hold(vj_keeper *keeper, vj_member *member);
 
 #endif

@@ -8,13 +8,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/time_types.h>
 #include <signal.h>
 
-#define TREE_MAX      65536 // processes looked at in one pass, of the host's too
-#define STOP_PASSES   64
-#define STILL_TURNS   300
-#define STILL_WAIT_NS 1000000
+#define TREE_MAX    65536 // processes looked at in one pass, of the host's too
+#define STOP_PASSES 64
 
 // In /proc/PID/stat num_threads is field 20, the parent field 4, the start time 22.
 #define THREADS_BEHIND_PARENT 16
@@ -255,10 +252,11 @@ static uint32_t signal_tree(tree *known, vj_spared spared, int signal) {
     return fresh;
 }
 
-// A stopped process cannot fork: pass after pass finds fewer, until none is new.
-static void stop(tree *known, vj_spared spared) {
+// A stopped process cannot fork: pass after pass finds fewer, until none is new. With
+// many processes a pass takes its time, and `until` is when to begin no other.
+static void stop(tree *known, vj_spared spared, uint64_t until) {
     for (int pass = 0; pass < STOP_PASSES; pass++) {
-        if (!signal_tree(known, spared, SIGSTOP)) return;
+        if (!signal_tree(known, spared, SIGSTOP) || vj_clock() >= until) return;
     }
 }
 
@@ -277,13 +275,13 @@ uint32_t vj_tree_kill(vj_spared spared, int first) {
     int all = in_scope && !spared.count && !spared.only;
     // One after the other is a race, which whoever forks and ends at once may win.
     if (all) sys(SYS_kill, -1, SIGSTOP);
-    else stop(&stopped, spared);
+    else stop(&stopped, spared, UINT64_MAX);
     uint32_t fresh = signal_tree(&killed, spared, SIGKILL);
     if (all) vj_tree_kill_all();
     return fresh;
 }
 
-static int all_stand_still(vj_spared spared) {
+int vj_tree_stands_still(vj_spared spared) {
     const tree *now = look(spared);
     for (uint32_t i = 0; i < now->count; i++) {
         if (now->entries[i].descendant && !now->entries[i].stopped) return 0;
@@ -302,17 +300,10 @@ static void forget_descendants(tree *known, vj_spared spared) {
     known->count = count;
 }
 
-void vj_tree_suspend(vj_spared spared) {
+void vj_tree_suspend(vj_spared spared, uint64_t until) {
     forget_descendants(&suspended, spared);
     forget_descendants(&held, spared);
-    stop(&suspended, spared);
-    // A signal takes a moment to arrive. Not for ever: a process that waits for its
-    // vfork child, or for a device, stands still without being in state T.
-    for (int turn = 0; turn < STILL_TURNS && !all_stand_still(spared); turn++) {
-        struct __kernel_timespec moment = {.tv_nsec = STILL_WAIT_NS};
-        sys(SYS_nanosleep, &moment, 0);
-    }
-    vj_tree_hold(spared); // what was there, and what it had run
+    stop(&suspended, spared, until);
 }
 
 void vj_tree_resume(vj_spared spared) {
@@ -347,7 +338,7 @@ long vj_process_number(int descriptor) {
     return -ESRCH;
 }
 
-uint64_t vj_tree_processor_time(int pid) {
+static uint64_t processor_time(int pid) {
     char name[16];
     vj_text text = {.data = name, .capacity = sizeof name};
     vj_text_number(&text, (uint64_t)pid, 10);
@@ -374,7 +365,7 @@ static uint64_t what_it_ran(int pid) {
     char line[128] = {0};
     long size = file < 0 ? file : sys(SYS_read, file, line, sizeof line);
     long at = 0;
-    return (uint64_t)field(line, size, &at, 0) + vj_tree_processor_time(pid);
+    return (uint64_t)field(line, size, &at, 0) + processor_time(pid);
 }
 
 uint32_t vj_tree_hold(vj_spared spared) {

@@ -39,10 +39,13 @@ int vj_tree_is_left(vj_spared spared);
 // The children of the caller that have not ended: how many, or -E2BIG.
 long vj_tree_children(int *pids, uint32_t most);
 
-// Stop all descendants; continue them, but those that had been stopped before, by
-// job control for instance. Both take effect before they return.
-void vj_tree_suspend(vj_spared spared);
+// Send all descendants SIGSTOP, in passes of which none begins after `until`
+// (CLOCK_MONOTONIC); continue them, but those that had been stopped before, by job
+// control for instance.
+void vj_tree_suspend(vj_spared spared, uint64_t until);
 void vj_tree_resume(vj_spared spared);
+// Whether all are in the state of a stopped process.
+int vj_tree_stands_still(vj_spared spared);
 
 // Of a process that is named by a pidfd: its number in the pid namespace of /proc, 0
 // where it has none there, -1 once it has ended and was waited for.
@@ -51,10 +54,6 @@ long vj_process_number(int descriptor);
 // Of a suspended run: stop again what goes on. Returns how many processes have run since
 // the last call, though they had been stopped.
 uint32_t vj_tree_hold(vj_spared spared);
-
-// Processor time of one process, its threads included and its children not, in
-// microseconds, of which the kernel counts 10,000 at a time.
-uint64_t vj_tree_processor_time(int pid);
 
 // Call `visit` with a descriptor of /proc and the name of each process of the pid
 // namespace, until it returns a negative number.

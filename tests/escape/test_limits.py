@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import pytest
 from jail_helpers import PYTHON, Jail, JailPolicy, Limits, errno, inside, is_root, outside
 
-from visruntime._jail.process import CPU_PART
 from visruntime.errors import PolicyUnsupported
 
 if TYPE_CHECKING:
@@ -138,8 +137,31 @@ def test_processor_time_ends_a_run(stubborn: bool) -> None:  # noqa: FBT001 - py
     assert result.signal == (signal.SIGKILL if stubborn else signal.SIGXCPU)
     assert result.stopped_by == "cpu"
     assert [violation.kind for violation in result.violations] == ["limits.cpu_seconds"]
+    assert result.violations[0].peak is not None
+    assert result.violations[0].peak >= (2 if stubborn else 1)
     # The kernel counts the limit in ticks, and the usage by the run time itself.
-    assert CPU_PART <= result.usage.cpu_seconds < 4
+    assert 0.5 <= result.usage.cpu_seconds < 4
+
+
+@pytest.mark.parametrize(
+    ("used", "number"),
+    [(0.9, signal.SIGXCPU), (0.9, signal.SIGKILL), (1.3, signal.SIGKILL)],
+    ids=["SIGXCPU", "SIGKILL", "SIGKILL past the first limit"],
+)
+def test_a_program_that_ends_itself_forges_no_limit(used: float, number: int) -> None:
+    """Only what used all of the limit was ended by it; others can send the same signal."""
+    text = f"""
+import os, signal, time
+signal.signal(signal.SIGXCPU, lambda *_: None)
+while time.clock_gettime(~0 << 3) < {used}: pass  # the ticks that the limit is about
+signal.signal(signal.SIGXCPU, signal.SIG_DFL)
+os.kill(os.getpid(), {int(number)})
+"""
+    with Jail(JailPolicy(limits=Limits(cpu_seconds=1))) as jail:
+        result = jail.run([PYTHON, "-IBS", "-c", text], timeout=30)
+    assert result.signal == number
+    assert result.stopped_by is None
+    assert [v for v in result.violations if v.confidence == "exact"] == []
 
 
 def test_wall_seconds_end_a_run() -> None:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
-from jail_helpers import PYTHON, Jail, JailPolicy, Limits, spawn, until
+from jail_helpers import PRELUDE, PYTHON, Jail, JailPolicy, Limits, spawn, until
 
 from visruntime.errors import CommandError, CommandTimeout, JailClosed
 from visruntime.jail import DEVNULL, PIPE, STDOUT
@@ -479,6 +479,32 @@ def test_a_suspended_run_still_times_out(jail: Jail) -> None:
         process.suspend()
         assert process.wait(10) == -signal.SIGKILL
         assert process.stopped_by == "timeout"
+
+
+def test_suspending_many_processes_does_not_blind_the_keeper() -> None:
+    """Orders must be taken while processes settle, of which one never does."""
+    many = """
+for _ in range(700):
+    if os.fork() == 0:
+        time.sleep(60)
+        os._exit(0)
+CLONE_VFORK = 0x4000
+if result("clone", CLONE_VFORK | signal.SIGCHLD, 0, 0, 0, 0) == 0:
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+    with (
+        Jail(JailPolicy()) as jail,
+        spawn(jail, [PYTHON, "-IBS", "-c", PRELUDE + many], stdout=PIPE) as process,
+    ):
+        assert process.stdout is not None
+        assert process.stdout.read(6) == b"ready\n"
+        start = time.monotonic()
+        process.suspend()
+        assert time.monotonic() - start < 1
+        assert {p.state for p in jail.processes()} == {"T", "D"}
+        process.kill()
+        assert process.wait(10) == -signal.SIGKILL
 
 
 def test_stop_asks_first(jail: Jail) -> None:

@@ -12,7 +12,7 @@ from visruntime import _native
 from visruntime._arguments import check_data, check_seconds, check_whole
 from visruntime._jail.violations import limit_violations
 from visruntime._policy.values import Frozen
-from visruntime.errors import CommandTimeout, JailClosed
+from visruntime.errors import CommandError, CommandTimeout, JailClosed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,10 +37,8 @@ STOP_NAMES = (None, "timeout", "killed", "closed", "memory")
 MOST_CELLS = 0x7FFF
 """Rows and columns of the largest terminal: the kernel has 16 bits for each, some programs 15."""
 
-CPU_PART = 0.75
-"""Which part of the limit a program has used, as measured, when the kernel ends it. For the
-limit the kernel counts clock ticks and for the measurement nanoseconds, and on a busy machine
-the two differ (1 s was seen to end at 0.86 s)."""
+CPU_SIGNALS = {int(signal.SIGXCPU): 0, int(signal.SIGKILL): 1}
+"""How many seconds past the limit of processor time the kernel sends which signal."""
 
 
 class CommandResult(Frozen):
@@ -291,17 +289,25 @@ class JailProcess:
     def suspend(self) -> None:
         """Stop every process of the run (SIGSTOP); all stand still when this returns.
 
+        It waits 0.3 seconds at most for one that the kernel does not stop at once: a process
+        that waits for a vfork child or for a device stands still without being stopped.
+
         A program can have itself continued, by a timer that sends SIGCONT. It is stopped again
         within half a second, and a run that goes on all the same is ended as by `kill`.
         Time limits go on. Nothing for a run that has ended.
+
+        Raises:
+            CommandError: the supervisor of the run did not answer for 10 seconds.
         """
-        if self.poll() is None:
-            self._run.suspend(suspended=True)
+        self._suspend(suspended=True)
 
     def resume(self) -> None:
-        """Continue what `suspend` stopped, but not what job control had stopped before."""
-        if self.poll() is None:
-            self._run.suspend(suspended=False)
+        """Continue what `suspend` stopped, but not what job control had stopped before.
+
+        Raises:
+            CommandError: as `suspend`.
+        """
+        self._suspend(suspended=False)
 
     def resize(self, rows: int, columns: int) -> None:
         """Set the size of the terminal; the programs on it get SIGWINCH."""
@@ -360,6 +366,17 @@ class JailProcess:
     def __repr__(self) -> str:
         state = "running" if self.returncode is None else f"returncode={self.returncode}"
         return f"<JailProcess {self.args[0]!r} {state}>"
+
+    def _suspend(self, *, suspended: bool) -> None:
+        if self.poll() is not None:
+            return
+        try:
+            self._run.suspend(suspended=suspended)
+        except _native.NativeError as error:
+            if error.status == "closed":
+                raise self._explain(error) from None
+            act = "suspended" if suspended else "resumed"
+            raise CommandError(f"{self.args[0]}: not {act}: {error}; kill() ends it") from None
 
     def _check_owner(self) -> None:
         if self._owner != os.getpid():
@@ -421,9 +438,11 @@ class JailProcess:
     def _over_cpu_limit(self, used: float) -> bool:
         if self._cpu_limit is None or self.returncode is None:
             return False
-        # Anybody can send these signals; only the time that the program itself used tells.
-        by_signal = -self.returncode in (signal.SIGXCPU, signal.SIGKILL)
-        return by_signal and used >= self._cpu_limit * CPU_PART
+        # Anybody can send these signals. But the time is of the clock that the kernel compares
+        # with the limit, so a program that it ended has used as much, and one that has used less
+        # was ended by another.
+        past = CPU_SIGNALS.get(-self.returncode)
+        return past is not None and used >= self._cpu_limit + past
 
 
 def set_terminal_size(descriptor: int, rows: int, columns: int) -> None:
