@@ -107,6 +107,11 @@ REFUSED_ON_THE_HOST = (
 ).split()
 """Answered with EPERM as well where a jail has no namespaces of its own."""
 
+UNSUPPORTED_ON_THE_HOST = "getxattr lgetxattr listxattr llistxattr".split()
+"""Answered with ENOTSUP there, as by a file system without attributes: by its path any file is
+asked, granted or not, and tools go on. By a descriptor that is open for reading a file is asked
+that is granted."""
+
 PRIO_USER, IOPRIO_WHO_USER = 2, 3
 SCHED_OTHER = 0
 PR_FUTEX_HASH = 78
@@ -488,6 +493,8 @@ def rules_of(variant: str) -> list[Rule]:
     on_the_host = variant.startswith("landlock")
     refused = frozenset(REFUSED_ON_THE_HOST if on_the_host else ())
     rules += [Rule(name, errno.EPERM) for name in REFUSED_ON_THE_HOST if name in refused]
+    if on_the_host:
+        rules += [Rule(name, errno.ENOTSUP) for name in UNSUPPORTED_ON_THE_HOST]
     rules += [rule for rule in file_mode_rules() if rule.syscall not in refused]
     rules += device_rules()
     rules += other_process_rules()

@@ -373,6 +373,29 @@ answer([attempt(os.sched_setaffinity, {target.pid}, [0]),
     assert granted.stat().st_mtime == 9
 
 
+def test_landlock_tells_no_attribute_of_a_file(workspace: Path) -> None:
+    """Landlock does not see who asks for them by path; ordinary tools must go on without."""
+    granted, other = workspace / "granted", workspace / "other"
+    granted.mkdir()
+    (granted / "file").write_text("x")
+    for path in (granted / "file", other):
+        path.touch()
+        os.setxattr(path, "user.token", b"value")
+    text = f"""
+ways = [lambda p: os.getxattr(p, "user.token"), os.listxattr,
+    lambda p: os.getxattr(p, "user.token", follow_symlinks=False),
+    lambda p: os.listxattr(p, follow_symlinks=False),
+    lambda p: os.getxattr("/proc/self/fd/%d" % os.open(p, os.O_PATH), "user.token")]
+answer([attempt(way, {str(other)!r}) for way in ways])
+"""
+    assert outside(text) == [0] * 5
+    tools = "ls -l . && cp file copy && tar cf archive file copy"
+    with jail_by("landlock", write=[granted]) as jail:
+        assert inside(jail, text) == [errno.ENOTSUP] * 5
+        result = jail.run(["sh", "-c", f"cd '{granted}' && {tools}"])
+    assert (result.exit_code, result.stderr_text) == (0, "")
+
+
 def test_a_root_caller_gets_no_bubblewrap() -> None:
     """Where no ids are mapped a root caller must be refused, by name and with the way out."""
     if not is_root():

@@ -396,9 +396,10 @@ HOST_FILES = (
     " lremovexattr fremovexattr inotify_add_watch shmget shmat shmctl semget semop semtimedop"
     " semctl msgget msgsnd msgrcv msgctl mq_open mq_unlink"
 ).split()
+HOST_ATTRIBUTES = ("getxattr", "lgetxattr", "listxattr", "llistxattr")
 BARE_UNTOUCHED = sorted(
-    {*UNTOUCHED, "setpriority", "ioprio_set"}
-    - {*HOST_FILES, "sched_setaffinity", "bind", "connect"}
+    {*UNTOUCHED, "setpriority", "ioprio_set", "fgetxattr", "flistxattr"}
+    - {*HOST_FILES, *HOST_ATTRIBUTES, "sched_setaffinity", "bind", "connect"}
 )
 
 
@@ -440,6 +441,7 @@ def test_what_landlock_does_not_see_is_refused(arch: str, variant: str) -> None:
     """Without namespaces no file's attributes, IPC object or other process is changed."""
     names = [*HOST_FILES, *(["chmod", "chown", "lchown", "utime"] if arch == "x86_64" else [])]
     assert [n for n in names if ask(arch, variant, n) != refused(errno.EPERM)] == []
+    assert {ask(arch, variant, n) for n in HOST_ATTRIBUTES} == {refused(errno.ENOTSUP)}
     assert [n for n in BARE_UNTOUCHED if ask(arch, variant, n) != ALLOW] == []
     for pid in (1, 4242, 1 << 40):
         for name in ("sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr"):

@@ -45,7 +45,8 @@ NOTES: dict[str, tuple[str, ...]] = {
     "landlock": (
         (
             "landlock: the guest sees that files exist, their sizes, times and owners, and what "
-            "links lead to, wherever the caller can; it reads and lists only what is granted"
+            "links lead to, wherever the caller can; it reads and lists only what is granted, and "
+            "is told that there are no extended attributes"
         ),
         (
             "landlock: no mode, owner, time or attribute of a file can be changed, not in a write "
