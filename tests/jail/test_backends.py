@@ -32,6 +32,7 @@ import visruntime as vr
 from visruntime import _native
 from visruntime._jail import bubblewrap as _jail_bubblewrap
 from visruntime._jail.diagnose import as_public_error
+from visruntime._jail.plan import make_plan
 from visruntime.errors import JailUnavailable, PolicyUnsupported
 
 if TYPE_CHECKING:
@@ -462,6 +463,16 @@ def test_a_bubblewrap_that_makes_another_jail_is_unavailable() -> None:
     public = as_public_error(error, b"")
     assert isinstance(public, JailUnavailable)
     assert "not the one it was asked for" in str(public)
+
+
+def test_what_a_trial_of_a_jail_leaves_behind_is_named() -> None:
+    """It is made where the policy wants no name, and somebody has to remove it."""
+    plan = make_plan(JailPolicy()).blob
+    error = _native.NativeError("system", "canary left", errno.EPERM, 1, "")
+    public = as_public_error(error, plan)
+    assert isinstance(public, JailUnavailable)
+    assert public.stage == "canaries"
+    assert f"{_native.plan_path(plan, 1)} could be made" in str(public)
 
 
 @pytest.mark.skipif(is_root(), reason="bubblewrap takes no root caller")
