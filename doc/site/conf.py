@@ -63,7 +63,8 @@ nitpick_ignore = [
             *("Attempt", "Explain", "Layer", "RuntimeSession"),
         )
     ),
-    # Of anyio, whose documentation says what they are.
+    # Of pyarrow and anyio, whose documentation says what they are.
+    ("py:exc", "pyarrow.ArrowException"),
     *(
         ("py:exc", f"anyio.{name}")
         for name in ("BrokenResourceError", "ClosedResourceError", "EndOfStream")

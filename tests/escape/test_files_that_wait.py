@@ -133,8 +133,8 @@ def program(tmp_path: Path, tool: Callable[[str], str]) -> Path:
     folder = tmp_path / "venv" / "bin"
     folder.mkdir(parents=True)
     library = folder / "libpython3.11.so.1.0"
-    shared = ["-shared", "-nostdlib", f"-Wl,-soname,{library.name}", "-o", library]
-    linked = ["-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN", library, "-o", folder / "python"]
+    shared = ["-shared", "-nostdlib", f"-Wl,-soname,{library.name}", "-o", str(library)]
+    linked = ["-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN", str(library), "-o", f"{folder}/python"]
     for source, options in (("int x;", shared), ("int main(void) { return 0; }", linked)):
         command = [tool("cc"), "-x", "c", "-", "-x", "none", *options]
         subprocess.run(command, input=source.encode(), check=True)
@@ -159,7 +159,16 @@ def test_the_library_beside_a_program_is_a_file(
         find_interpreter(program, probe=probe)
     library.unlink()
     make(library)
-    command = [sys.executable, "-m", "visruntime", "run", "--timeout", "2", "--python", program]
+    command = [
+        sys.executable,
+        "-m",
+        "visruntime",
+        "run",
+        "--timeout",
+        "2",
+        "--python",
+        str(program),
+    ]
     # Another libpython3.11 of this machine may be taken instead.
     with pytest.raises((Asked, PolicyError), match=r"regular file|through a link|^$"):
         find_interpreter(program, probe=probe)
