@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -206,11 +207,13 @@ def own_memory_cgroup() -> str | None:
     return directory
 
 
-def leaves() -> set[str]:
-    """Return the names of the cgroups that jails of this process's cgroup have now."""
+def leaves(owner: int | None = None) -> set[str]:
+    """Return the names of the cgroups that jails of this process, or of *owner*, have now."""
     directory = own_memory_cgroup()
     names = [] if directory is None else os.listdir(directory)
-    return {name for name in names if name.startswith("visruntime-jail-")}
+    # Others run tests in the same cgroup.
+    pid = owner or os.getpid()
+    return {name for name in names if re.match(rf"visruntime-jail-\d+-{pid}-", name)}
 
 
 def until(condition: Callable[[], object], *, seconds: float = 5.0) -> bool:

@@ -106,12 +106,15 @@ vj_status vj_receive_with(int socket, int flags, vj_message *message, void *data
         memcpy(descriptors, CMSG_DATA(first), *count * sizeof(int));
     }
     size_t expected = sizeof *message + (data ? message->data_size : 0);
-    if ((size_t)size != expected || (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
-        vj_close_all(descriptors, *count);
-        *count = 0;
-        return vj_fail(error, VJ_CLOSED, VJ_STAGE_HOST, EBADMSG, "a malformed message");
+    bool is_whole = (size_t)size == expected && !(header.msg_flags & MSG_TRUNC);
+    if (is_whole && !(header.msg_flags & MSG_CTRUNC)) return VJ_OK;
+    vj_close_all(descriptors, *count);
+    *count = 0;
+    if (is_whole) { // nobody sends more than there is room for: it is this process that
+                    // has none
+        return vj_fail(error, VJ_SYSTEM, VJ_STAGE_HOST, EMFILE, "too many open files");
     }
-    return VJ_OK;
+    return vj_fail(error, VJ_CLOSED, VJ_STAGE_HOST, EBADMSG, "a malformed message");
 }
 
 vj_status vj_receive(int socket, int flags, vj_message *message, int *descriptors,
@@ -270,13 +273,17 @@ static vj_status condemn(vj_jail *jail, vj_status status, vj_error *error) {
 static vj_status await_answer(vj_jail *jail, vj_message_kind kind, int *descriptors,
                               uint32_t wanted, vj_error *error) {
     for (;;) {
-        vj_message message;
+        vj_message message = {0};
         int received[VJ_DESCRIPTORS_MAX];
         uint32_t count;
         vj_status status =
             receive_answer(jail->control, &message, received, &count, error);
-        if (status != VJ_OK) return condemn(jail, status, error);
+        if (status != VJ_OK && status != VJ_SYSTEM) return condemn(jail, status, error);
         if (message.kind == VJ_MESSAGE_KEEPER) jail->keepers_asked--;
+        if (status == VJ_SYSTEM) { // it came, but there was no room for what it brought
+            if (message.kind == (uint32_t)kind) return status;
+            continue;
+        }
         if (message.error) {
             vj_close_all(received, count);
             if (message.kind == (uint32_t)kind) return vj_failure_of(&message, error);

@@ -456,7 +456,12 @@ class RuntimePool:
                 continue
             with self._freed:
                 self._making -= 1
-                (self._retired if self._closed else self._idle).append(member)
+                if self._closed:
+                    self._retired.append(member)
+                elif self._reuse == "never":
+                    self._idle.append(member)
+                else:  # lent only when none is free that was lent before
+                    self._idle.appendleft(member)
                 self._freed.notify_all()
 
     def _await_work(self) -> bool:

@@ -126,10 +126,13 @@ class TrustedStart:
 
     def pairs(self) -> Pairs:
         """Make the sockets of a worker."""
-        return (
-            *socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM),
-            *socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET),
-        )
+        channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            return (*channel, *socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+        except BaseException:
+            for end in channel:
+                end.close()
+            raise
 
     def start(
         self, make_argv: MakeArgv, channel: int, control: int, stdout: int, stderr: int
@@ -218,6 +221,8 @@ class JailedPlace:
         except _native.NativeError as problem:
             if problem.status == "closed":
                 raise JailClosed("the jail has ended") from None
+            if problem.errno == errno.EMFILE:
+                raise OSError(errno.EMFILE, "no sockets for the worker") from None
             raise CommandError(f"no sockets for the worker: {problem}") from None
         stream, packets = socket.SOCK_STREAM, socket.SOCK_SEQPACKET
         return (

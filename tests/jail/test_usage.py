@@ -199,26 +199,24 @@ def test_a_killed_host_leaves_a_cgroup_for_the_next_to_remove() -> None:
         assert process.stdout.readline() == b"open\n"
         return process
 
-    before = leaves()
     with host() as killed, host() as living:
         try:
-            left = {name for name in leaves() - before if f"-{killed.pid}-" in name}
-            kept = {name for name in leaves() - before if f"-{living.pid}-" in name}
+            left, kept = leaves(killed.pid), leaves(living.pid)
             assert len(left) == len(kept) == 1
             killed.send_signal(signal.SIGKILL)
             killed.wait()
-            assert left <= leaves()
+            assert leaves(killed.pid) == left
             time.sleep(0.2)  # pid 1 of the jail sees the end of its host
             with Jail(JailPolicy(limits=WIDE)):
-                assert not left & leaves()
-                assert kept <= leaves()
+                assert leaves(killed.pid) == set()
+                assert leaves(living.pid) == kept
         finally:
             living.kill()
             killed.kill()
     time.sleep(0.2)
     with Jail(JailPolicy(limits=WIDE)):
         pass
-    assert leaves() == before
+    assert leaves(living.pid) | leaves() == set()
 
 
 @needs_cgroup

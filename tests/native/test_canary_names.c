@@ -1,7 +1,7 @@
 // The canaries make and remove names in the folder that they opened, and in no other.
 //
 // sources: native/visjail/linux_canary_names.c native/visjail/linux_paths.c
-// native/visjail/linux_text.c
+// sources: native/visjail/linux_text.c
 
 #include <assert.h>
 #include <dirent.h>

@@ -8,14 +8,16 @@ import re
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from jail_helpers import Jail, errno, inside, outside, policy_of
+from jail_helpers import Jail, JailPolicy, errno, inside, outside, policy_of
 
 import visruntime as vr
-from visruntime import _native
+from visruntime import PolicyUnsupported, _native
+from visruntime._jail import plan as plan_module
 from visruntime._policy.secret_names import NAMES, hidden_at, table
 
 KEY = "-----BEGIN RSA PRIVATE KEY-----\nnot a key\n"
@@ -398,3 +400,33 @@ def test_every_entry_of_the_list_says_what_such_a_file_holds() -> None:
     assert {kind for kind, _, _ in hiding} == {"folder", "file", "prefix", "suffix", "key"}
     assert {kind for kind, _, why in NAMES if not why} == {"public", "installed", "library"}
     assert len({(kind, name) for kind, name, _ in NAMES}) == len(NAMES)
+
+
+@pytest.mark.parametrize(("times", "opens"), [(2, True), (3, False)])
+def test_a_secret_that_goes_away_meanwhile_is_looked_for_again(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, *, times: int, opens: bool
+) -> None:
+    """A folder in which somebody works must not keep a jail from opening, nor be shown half seen."""
+    look = plan_module._facts
+    left = [times]
+
+    def facts(*given: Any) -> Any:
+        # Between the search and the look at what it found.
+        if left[0]:
+            left[0] -= 1
+            (workspace / ".env").unlink()
+            seen = look(*given)
+            (workspace / ".env").touch()
+            return seen
+        return look(*given)
+
+    (workspace / ".env").touch()
+    monkeypatch.setattr(plan_module, "_facts", facts)
+    policy = JailPolicy(read=[workspace])
+    if opens:
+        with Jail(policy) as jail:
+            assert jail.run(["cat", str(workspace / ".env")]).exit_code == 1
+        return
+    with pytest.raises(PolicyUnsupported, match="went away while the jail opened") as caught:
+        Jail(policy)
+    assert caught.value.value == str(workspace / ".env")

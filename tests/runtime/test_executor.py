@@ -297,7 +297,10 @@ MARK = "sys.__dict__.__setitem__('mark', getattr(sys, 'mark', -1) + 1) or sys.ma
 def test_max_tasks_per_child(limit: int | None, marks: list[int]) -> None:
     """A worker is replaced after so many tasks, and not before."""
     with JailExecutor(TrustedRuntime, 1, max_tasks_per_child=limit, min_idle=1) as executor:
-        found = [executor.submit(eval, MARK, {"sys": sys}).result() for _ in range(3)]
+        found = []
+        for _ in range(3):
+            found.append(executor.submit(eval, MARK, {"sys": sys}).result())
+            executor._pool.wait_ready(30)  # with the spare one, which is not the next to work
         assert found == marks
 
 

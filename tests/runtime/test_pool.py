@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from jail_helpers import until
 from runtime_helpers import children_of
 
 from visruntime import JailClosed, JailPolicy, PolicyError, PoolExhausted, TrustedRuntime, pool
@@ -352,3 +353,14 @@ def test_a_forked_child_is_refused() -> None:
         with open(reader, "rb") as pipe:
             assert b"the process that made it" in pipe.read()
         assert runtimes.run("1+1").value == 2
+
+
+def test_a_spare_one_is_not_lent_before_one_that_is_warm() -> None:
+    """A worker that was made meanwhile must not take the place of the one that was used last."""
+    with RuntimePool(JailPolicy(), reuse="keep", min_idle=1, max_size=2) as pool:
+        runtime = pool.acquire()
+        runtime.exec("kept = 7")
+        pool.release(runtime)  # before the spare one is ready
+        assert until(lambda: pool.ready == 2)
+        with pool.borrow() as again:
+            assert again.get("kept") == 7

@@ -69,6 +69,8 @@ __all__ = ["JailPlan", "make_plan"]
 OTHER_HOME = "/tmp/home"  # noqa: S108 - inside the jail
 """HOME of the guest where `HOME` would lie in a tree of the host, in which nothing is made."""
 
+MOST_LOOKS = 3
+"""How often it is looked at the host's files, where some that are to be covered go away meanwhile."""
 MOST_COPIED_BYTES = 32768
 """Largest file of /etc that a jail gets as a copy instead of a mount."""
 
@@ -122,6 +124,10 @@ class JailPlan:
         return again
 
 
+class _Vanished(Exception):
+    """What is to be covered was there when it was found, and then no more."""
+
+
 def make_plan(
     policy: JailPolicy,
     *,
@@ -147,8 +153,17 @@ def make_plan(
     plan = None if key is None else recall(policy, key)
     if plan is not None:
         return plan
-    with Resolver() as resolver:
-        return _make_plan(policy, limits, resolver, implicit_read, config_files, backend, key)
+    for _ in range(MOST_LOOKS):
+        with Resolver() as resolver:
+            try:
+                return _make_plan(
+                    policy, limits, resolver, implicit_read, config_files, backend, key
+                )
+            except _Vanished as vanished:
+                path = vanished.args[0]
+    raise PolicyUnsupported(
+        f"{path} must be covered, but went away while the jail opened; try again", value=path
+    )
 
 
 def _make_plan(
@@ -590,10 +605,7 @@ def _check_facts(written: Sequence[Rule], resolver: Resolver) -> None:
 def _check_present(paths: Iterable[str], facts: Mapping[str, _native.Fact]) -> None:
     for path in paths:
         if facts[path][0] == "absent":
-            raise PolicyUnsupported(
-                f"{path} must be covered, but went away while the jail opened; try again",
-                value=path,
-            )
+            raise _Vanished(path)
 
 
 def _check_other_names(rule: Rule, found: os.stat_result) -> None:

@@ -177,6 +177,7 @@ class Place(Protocol):
         Raises:
             JailClosed: the jail has ended.
             CommandError: there are no more; it says why.
+            OSError: this process may not have more open files.
         """
 
     def start(

@@ -70,6 +70,8 @@ def _is_for_want_of_memory(death: WorkerDied, limits: Limits) -> bool:
         return False
     report = death.report
     by_process = limits.memory_by == "process" and (
-        report.exit_code in (_UNSTARTED, NO_THREAD) or report.signal == signals.SIGSEGV
+        report.exit_code in (_UNSTARTED, NO_THREAD)
+        or report.signal == signals.SIGSEGV
+        or report.stderr_tail.rstrip().endswith("MemoryError")  # of what the interpreter ran first
     )
     return bool(report.stopped_by == "memory" or report.out_of_memory or by_process)
