@@ -2,6 +2,7 @@
 //
 // sources: native/visjail/plan.c native/visjail/error.c native/visjail/posix_capture.c
 // sources: native/visjail/linux_bubblewrap.c native/visjail/linux_stream.c
+// sources: native/visjail/posix_refusals.c
 // libraries: -lpthread
 //
 // A supervisor that a guest has taken over can send what it wants. The host's own
@@ -50,7 +51,7 @@ static void read_as_host(fuzz_input *input, int socket) {
     vj_jail_info info;
     memset(&info, 0, sizeof info);
     int taken[4] = {-1, -1, -1, -1};
-    int32_t pid = 0;
+    vj_message answer;
     vj_run run = {.jail = &jail, .owner = getpid(), .channel = socket};
     pthread_mutex_init(&run.lock, NULL);
     vj_exit result;
@@ -63,7 +64,7 @@ static void read_as_host(fuzz_input *input, int socket) {
     case 1: await_answer(&jail, VJ_MESSAGE_KEEPER, taken, 1, &error); break;
     case 2: await_answer(&jail, VJ_MESSAGE_TERMINAL, taken, 2, &error); break;
     case 3: await_answer(&jail, VJ_MESSAGE_PAIRS, taken, 4, &error); break;
-    case 4: await_kind(socket, VJ_MESSAGE_STARTED, &pid, &error); break;
+    case 4: await_kind(socket, VJ_MESSAGE_STARTED, &answer, &error); break;
     default:
         while (!vj_run_ended(&run, true, &result)) {
         }
