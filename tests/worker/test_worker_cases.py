@@ -253,8 +253,9 @@ def test_sc_03_nothing_outlives_a_worker_that_leaves(workspace: Path) -> None:
     late = workspace / "late"
     leave = (
         "import os, subprocess\n"
-        "subprocess.Popen(['setsid', 'sh', '-c', 'sleep 1; echo LATE > ' + t])\n"
-        "subprocess.Popen(['setsid', 'sleep', '73'])\n"
+        "late = ['sh', '-c', 'sleep 1; echo LATE > ' + t]\n"
+        "subprocess.Popen(late, start_new_session=True)\n"
+        "subprocess.Popen(['sleep', '73'], start_new_session=True)\n"
         "os._exit(0)"
     )
     with vr.Jail(vr.JailPolicy(write=[workspace])) as jail, vr.Runtime(jail.policy) as runtime:
@@ -267,7 +268,8 @@ def test_sc_03_nothing_outlives_a_worker_that_leaves(workspace: Path) -> None:
         time.sleep(1.2)
         assert not late.exists()
     # The control: without a jail the word comes, from a session of its own.
-    free = leave.replace("subprocess.Popen(['setsid', 'sleep', '73'])\n", "")
+    free = leave.replace("subprocess.Popen(['sleep', '73'], start_new_session=True)\n", "")
+    assert free != leave
     with vr.TrustedRuntime() as trusted, pytest.raises(vr.WorkerDied):
         trusted.run(free, inputs={"t": str(late)})
     assert until(late.exists)
