@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 
-import generate_documents  # noqa: E402
-from website import c_reference, inventory, navigation, platforms, python_reference  # noqa: E402
+import generate_documents  # noqa: E402 (found by the line above)
+from website import c_reference, inventory, navigation, platforms, python_reference  # noqa: E402 (as above)
 
 if TYPE_CHECKING:
     from docutils import nodes

@@ -191,7 +191,7 @@ class JailedStart:
 
     def settle(self) -> Place:
         """Return where the next worker is to be: the jail, which is open."""
-        return JailedPlace(self._jail(), cwd=self._cwd, env=self._env, stdin=self._stdin)
+        return JailedPlace(self, self._jail())
 
     def without_stdin(self) -> JailedStart:
         """Return what starts the same workers with nothing to read."""
@@ -201,18 +201,9 @@ class JailedStart:
 class JailedPlace:
     """One open jail, in which a worker is started, and copied."""
 
-    def __init__(
-        self,
-        jail: Jail,
-        *,
-        cwd: str | None,
-        env: Mapping[str, str] | None,
-        stdin: WorkerInput | WorkerTerminal | None,
-    ) -> None:
+    def __init__(self, choices: JailedStart, jail: Jail) -> None:
+        self._choices = choices
         self._jail = jail
-        self._cwd = cwd
-        self._env = env
-        self._stdin = stdin
 
     def pairs(self) -> Pairs:
         """Have the jail make the sockets of a worker; as `_worker.start.Place`."""
@@ -236,9 +227,9 @@ class JailedPlace:
         self, make_argv: MakeArgv, channel: int, control: int, stdout: int, stderr: int
     ) -> Process:
         """Start one; as `_worker.start.Place`."""
-        jail = self._jail
+        jail, choices = self._jail, self._choices
         threads = thread_variables(jail.policy.limits, jail._base_env)
-        stdin = self._stdin
+        stdin = choices._stdin
         descriptor: int | None
         if isinstance(stdin, WorkerTerminal):
             try:
@@ -253,8 +244,8 @@ class JailedPlace:
             stdout=stdout,
             stderr=stderr,
             pass_fds={3: channel, 4: control},
-            cwd=self._cwd,
-            env={**threads, **(self._env or {})},
+            cwd=choices._cwd,
+            env={**threads, **(choices._env or {})},
         )
         return JailedProcess(process)
 

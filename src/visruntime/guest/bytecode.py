@@ -66,8 +66,7 @@ def compile_all(folder: str, names: list[str]) -> None:
             py_compile.compile(
                 os.path.join(folder, name), dfile=name, doraise=True, invalidation_mode=mode
             )
-        except Exception:  # noqa: S112
-            # Whatever the text makes the compiler say, it is this module's affair.
+        except Exception:  # noqa: S112 (whatever the text makes the compiler say is that module's affair)
             continue
 
 
