@@ -85,6 +85,7 @@ def main() -> None:
         for name, status, log in zip(words[::3], words[1::3], words[2::3], strict=True)
     ]
     record = {**machine(), "commit": commit(), "parts": parts}
+    options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(record, indent=2) + "\n")
 
 

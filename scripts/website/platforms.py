@@ -97,5 +97,5 @@ _NOTE = """
 A run shows what its machine has. Kernels and systems differ in more than is listed here; the threat
 model says [what the machine must give](../../SECURITY.md#what-the-machine-must-give), and
 `visruntime doctor` what one gives. Cgroup v2 is tried in a kernel of its own by
-`scripts/test_cgroup2.sh`, which is no part of a record.
+`scripts/test_cgroup2.sh`, which is part of a record where the run had `VIS_FULL=1`.
 """

@@ -80,7 +80,7 @@ def _copy(original: Worker, broken: Callable[[], object]) -> Worker:
         except ForkRefused:
             raise
         except BaseException:
-            expected.close()  # first, as above
+            expected.close()  # first: the keeper ends nobody while it expects one more
             broken()
             raise
 

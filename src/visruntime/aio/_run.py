@@ -96,9 +96,8 @@ class AsyncRun:
         await anyio.lowlevel.checkpoint()
         async with self._reading:
             while True:
-                if (
-                    not self.done
-                ):  # afterwards nothing is waited for, and the descriptor may be gone
+                # Afterwards nothing is waited for, and the descriptor may be gone.
+                if not self.done:
                     with suppress(BlockingIOError):
                         os.eventfd_read(self._news)
                 try:
