@@ -109,4 +109,9 @@ void vj_plan_free(void *block);
 // The path of an operation of a plan, for messages; "" past the last one.
 const char *vj_plan_path(const void *block, uint32_t operation);
 
+// Rules for many questions: made once, asked by vj_search. NULL without memory.
+typedef struct vj_tree vj_tree;
+vj_tree *vj_tree_new(const vj_rule *rules, size_t count);
+void vj_tree_delete(vj_tree *tree);
+
 #endif

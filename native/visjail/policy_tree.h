@@ -40,10 +40,6 @@ typedef struct vj_tree {
 bool vj_tree_build(vj_tree *tree, const vj_rule *rules, size_t count);
 void vj_tree_free(vj_tree *tree);
 
-// The same by address, for those who do not see what is in it. NULL without memory.
-vj_tree *vj_tree_new(const vj_rule *rules, size_t count);
-void vj_tree_delete(vj_tree *tree);
-
 // The deepest node that is at `path` or above it, or NULL.
 const vj_node *vj_tree_nearest(const vj_tree *tree, const char *path);
 

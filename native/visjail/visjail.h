@@ -172,8 +172,8 @@ typedef struct {
     const char *secrets;     // list of secret names (secret_names.h)
     uint64_t secrets_size;
     uint64_t most_links; // names of files that have several
-    // Those over the host's files (policy_tree.h), for the rights of each such name.
-    const struct vj_tree *rules;
+    // Those over the host's files (vj_tree_new), for the rights of each such name.
+    const vj_tree *rules;
     const vj_file_id *wanted; // files all of whose names are findings
     uint64_t wanted_count;
     uint32_t first_folder; // number that the first folder of installed code gets

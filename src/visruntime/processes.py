@@ -364,7 +364,8 @@ class JailedProcess:
 
     def refusals(self) -> tuple[list[Violation], int]:
         """Return what the jail's brokers refused since this was asked; see `JailProcess`."""
-        return self._process.refusals()
+        refused, dropped = self._process.refusals()
+        return refused, dropped + self._process.violations_dropped  # the latter at its end
 
 
 class JailedExpected:

@@ -607,7 +607,11 @@ class Worker:
         """Stop the worker with all that it started, or let it go on."""
         if suspended:
             self._pauses.begin()
-            self.process.suspend(suspended=True)
+            try:
+                self.process.suspend(suspended=True)
+            except BaseException:
+                self._pauses.end()
+                raise
         else:
             self.process.suspend(suspended=False)
             self._pauses.end()

@@ -628,3 +628,19 @@ def test_a_copy_has_the_budget_of_its_original(runtime: AnyRuntime) -> None:
     expected = runtime.eval("2"), runtime.run(code).value
     with runtime.fork() as copy:
         assert copy.run(code).value == expected[1] == (2, expected[1][1])
+
+
+def test_suspending_a_copy_that_has_just_ended_ends_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy may end between the look at it and the order: its original must live on."""
+    with Runtime(JailPolicy()) as runtime:
+        runtime.exec("kept = 7")
+        with runtime.fork() as copy:
+            assert copy._worker is not None
+            process = copy._worker.process._process  # type: ignore[attr-defined]
+            process.send_signal(signal.SIGKILL)
+            time.sleep(0.3)
+            real, looks = process.poll, [None]  # what the first look has still seen
+            monkeypatch.setattr(process, "poll", lambda: looks.pop() if looks else real())
+            process.suspend()
+            monkeypatch.setattr(process, "poll", real)
+        assert runtime.get("kept") == 7

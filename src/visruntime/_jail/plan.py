@@ -393,7 +393,7 @@ def _bare_system_rules(resolved: Sequence[Rule]) -> list[tuple[str, str, bool, b
 
 
 def _is_small_file(found: os.stat_result) -> bool:
-    """Tell whether it may be copied: what not everybody may read is shown as it is, with its mode."""
+    """Tell whether it is small, and for everybody; anything else is shown as it is, by a mount."""
     shown = stat.S_ISREG(found.st_mode) and found.st_mode & stat.S_IROTH
     return bool(shown) and found.st_size <= MOST_COPIED_BYTES
 

@@ -374,6 +374,8 @@ class JailProcess:
             self._run.suspend(suspended=suspended)
         except _native.NativeError as error:
             if error.status == "closed":
+                if self.poll() is not None:
+                    return  # just now, and with it its keeper's channel: the jail lives on
                 raise self._explain(error) from None
             act = "suspended" if suspended else "resumed"
             raise CommandError(f"{self.args[0]}: not {act}: {error}; kill() ends it") from None

@@ -110,7 +110,7 @@ MADE_READ = ("/etc/group", "/etc/hosts", "/etc/passwd")
 """Files that a jail with ``system="minimal"`` makes for itself, without a name of the host."""
 
 MADE_READ_OPEN = "/etc/resolv.conf"
-"""A copy that such a jail gets in addition with `Egress.OPEN`."""
+"""Made in addition with `Egress.OPEN`, of what the host's own file says of name servers."""
 
 FORBIDDEN_GRANTS = ("/proc", "/dev", "/sys")
 """Trees of which nothing can be granted: they hold the kernel's objects, not files."""

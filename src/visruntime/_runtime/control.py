@@ -73,6 +73,7 @@ class WorkerControl:
 
         Raises:
             WorkerDied: there is no worker.
+            CommandError: the supervisor of its jail did not answer; it is not paused.
         """
         self._running_worker().suspend(suspended=True)
 
