@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+pytestmark = pytest.mark.one_uid
+
 MACHINE = os.uname().machine
 EXTENSIONS = "python/lib/python3.13/lib-dynload"
 

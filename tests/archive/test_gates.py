@@ -17,6 +17,8 @@ from visruntime import _native
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.one_uid
+
 MACHINE = os.uname().machine
 NAME = f"visruntime-1.0-cp311-abi3-manylinux_2_35_{MACHINE}.whl"
 HARDENED = ("-fPIE", "-pie", "-Wl,-z,relro,-z,now,-z,noexecstack")

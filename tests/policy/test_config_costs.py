@@ -21,6 +21,8 @@ from visruntime._config.lines import _leaves, line_of
 from visruntime._packages.request import of_project, script_metadata
 from visruntime.errors import PolicyError
 
+pytestmark = pytest.mark.one_uid
+
 PART = "a" * 129
 QUOTED = (f'"{PART}"', f"'{PART}'", '"\\u0061\\""', "''", '""', '"]"', "'#'", '"="', "a-b_1")
 PIECES = (

@@ -15,6 +15,8 @@ from visruntime._native import decide
 if TYPE_CHECKING:
     from random import Random
 
+pytestmark = pytest.mark.one_uid
+
 EXAMPLES = 5_000 if os.environ.get("VIS_FULL") else 500
 
 RIGHTS = ("read", "write", "exec")

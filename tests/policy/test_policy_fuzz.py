@@ -7,6 +7,8 @@ import os
 import fuzz_policy
 import pytest
 
+pytestmark = pytest.mark.one_uid
+
 FULL = os.environ.get("VIS_FULL") == "1"
 
 

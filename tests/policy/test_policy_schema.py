@@ -21,6 +21,8 @@ from visruntime.config import SCHEMAS, schema
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.one_uid
+
 SCRIPT = readme.ROOT / "scripts" / "generate_policy_schema.py"
 
 WORDS = st.sampled_from(

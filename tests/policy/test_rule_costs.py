@@ -12,6 +12,8 @@ import visruntime as vr
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.one_uid
+
 FEW, MANY = 1000, 8000
 MOST_TIMES_LINEAR = 3
 """How much more than in proportion many rules may cost, since this machine has other work too."""

@@ -6,7 +6,11 @@ import ast
 import sys
 from pathlib import Path
 
+import pytest
+
 import visruntime
+
+pytestmark = pytest.mark.one_uid
 
 ROOT = Path(visruntime.__file__).parent
 

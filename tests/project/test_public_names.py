@@ -11,6 +11,8 @@ import pytest
 
 import visruntime
 
+pytestmark = pytest.mark.one_uid
+
 PUBLIC = """
 Array BuiltEnvironment BundleRefused Canary Clause CommandError CommandFailed CommandNotExecutable
 CommandNotFound CommandResult CommandTimeout ConfinementReport CrashReport Decision Denial Display

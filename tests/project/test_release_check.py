@@ -15,6 +15,8 @@ import release_check
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.one_uid
+
 FOLDER = readme.ROOT / ".github" / "workflows"
 
 

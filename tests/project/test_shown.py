@@ -10,6 +10,8 @@ import readme
 import record_run
 from website import benchmarks, platforms
 
+pytestmark = pytest.mark.one_uid
+
 
 def record(parts: dict[str, dict[str, Any]], machine: str = "x86_64") -> dict[str, Any]:
     """Return a record of a run with these parts."""

@@ -26,6 +26,8 @@ from visruntime.cli.main import COMMANDS
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.one_uid
+
 INDEX = """# Name
 
 What it is,

@@ -16,6 +16,8 @@ import stalls
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+pytestmark = pytest.mark.one_uid
+
 SECONDS = 3.0
 """How long nothing may happen in these runs; a busy machine takes a while to start one."""
 

@@ -31,6 +31,8 @@ from visruntime.guest.values import Handle, Record, Repr
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.one_uid
+
 V = b"\x01"  # the version byte that opens every value
 
 

@@ -11,6 +11,8 @@ from values.test_codec import V, head
 from visruntime._native import decode, encode
 from visruntime.guest.values import Handle, Repr
 
+pytestmark = pytest.mark.one_uid
+
 
 def test_collections_keep_what_they_are() -> None:
     """The order, the length and what makes missing values stay; a factory of another's does not."""

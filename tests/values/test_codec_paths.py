@@ -11,6 +11,8 @@ from interpreters import INTERPRETERS
 from visruntime._native import decode, encode
 from visruntime.guest import values
 
+pytestmark = pytest.mark.one_uid
+
 PARTS_STAY = """
 import importlib.util, itertools, pathlib, sys
 spec = importlib.util.spec_from_file_location("values", sys.argv[1])
