@@ -29,8 +29,7 @@ static const char *const fault_texts[VJ_WINDOWS_FAULT_END] = {
     [VJ_WINDOWS_DEVICE] = "it is the name of a device",
     [VJ_WINDOWS_SHORT_NAME] = "it looks like the short spelling of another name",
     [VJ_WINDOWS_NOT_EXECUTABLE] = "it is no .exe or .com; batch files are not started",
-    [VJ_WINDOWS_SOCKET_TOO_LONG] = "a socket in it would have a longer path than an "
-                                   "address holds",
+    [VJ_WINDOWS_SOCKET_TOO_LONG] = "the address of a socket in it would be too long",
     [VJ_WINDOWS_NOT_A_SID] = "it is no security identifier",
 };
 

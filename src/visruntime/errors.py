@@ -103,16 +103,25 @@ class JailUnavailable(VisRuntimeError):
     """No jail can be opened on this machine, so nothing was started.
 
     ``stage`` and ``errno`` say which step the kernel refused; ``fix`` is the sentence that
-    tells what would help.
+    tells what would help. ``reason`` is a code where no kernel was asked: "platform", this
+    version has no such jail for the system; "library", a part of it is missing; "feature", this
+    Windows lacks something that the jail needs.
     """
 
     def __init__(
-        self, message: str, *, stage: str | None = None, errno: int | None = None, fix: str = ""
+        self,
+        message: str,
+        *,
+        stage: str | None = None,
+        errno: int | None = None,
+        reason: str | None = None,
+        fix: str = "",
     ) -> None:
         message = _shown(message)
         super().__init__(f"{message}. {fix}" if fix else message)
         self.stage = stage
         self.errno = errno
+        self.reason = reason
         self.fix = fix
 
 
