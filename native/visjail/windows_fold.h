@@ -5,8 +5,7 @@
 
 #include <stdint.h>
 
-// Every `step`th unit from `first` to `last` and `distance`, modulo 2^16, are its upper
-// case.
+// Every `step`th unit from `first` to `last`: its upper case is `distance` more, mod 2^16.
 typedef struct {
     uint16_t first;
     uint16_t last;

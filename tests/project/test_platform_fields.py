@@ -45,7 +45,7 @@ def asking(row: str, folder: Path) -> dict[str, Any]:
     inner.mkdir(exist_ok=True)
     (inner / "file").touch()
     deny = {"write": [folder], "deny": [inner / "file"]}
-    return {
+    policies: dict[str, dict[str, Any]] = {
         "absent_deny": {"write": [folder], "deny_write": [folder / "absent"]},
         "caches": {"caches": [inner]},
         "deny": deny,
@@ -76,7 +76,8 @@ def asking(row: str, folder: Path) -> dict[str, Any]:
         "limits.processes": {"limits": limits(processes=64)},
         "limits.scratch": {"limits": limits(scratch=1 << 26)},
         "limits.wall_seconds": {"limits": limits(wall_seconds=60.0)},
-    }[row]
+    }
+    return policies[row]
 
 
 def test_no_field_is_without_an_answer_on_any_platform() -> None:

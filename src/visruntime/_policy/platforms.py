@@ -94,7 +94,7 @@ WINDOWS = {
     "inbound": (REFUSED, NO_NETWORK),
     "inherit_env": (REFUSED, "nothing is inherited; give values to WindowsJail.spawn(env=...)"),
     "limits.cpu_seconds": (REFUSED, "a job counts user time alone, which bounds less"),
-    "limits.cpus": (REFUSED, "give WindowsLimits(cpus=...) to WindowsJail.spawn"),
+    "limits.cpus": (REFUSED, "give WindowsLimits(cpu_share=...) to WindowsJail.spawn"),
     "limits.file_size": (REFUSED, "Windows bounds no size of a file"),
     "limits.memory": (REFUSED, "give WindowsLimits(memory=...) to WindowsJail.spawn"),
     "limits.memory_by": (REFUSED, "WindowsLimits has memory= and process_memory=, both of a job"),
