@@ -22,7 +22,7 @@ HEAD = """\
 
 #include <stdint.h>
 
-// Every `step`th unit from `first` to `last`: its upper case is `distance` more, mod 2^16.
+// Each `step`th unit from `first` to `last`; its upper case is `distance` more (2^16).
 typedef struct {
     uint16_t first;
     uint16_t last;
