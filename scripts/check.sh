@@ -41,6 +41,7 @@ check "clang-format" run clang-format --dry-run --Werror "${c_files[@]}"
 check "clang-tidy" lint_c "${compiled[@]}"
 check "shellcheck" run shellcheck "${shell[@]}"
 check "policy schema" run python scripts/generate_policy_schema.py --check
+check "case of names" run python scripts/generate_windows_fold.py --check
 check "API reference" run python scripts/generate_api_reference.py --check
 check "generated documents" run python scripts/generate_documents.py --check
 check "documentation site" run python scripts/build_docs.py

@@ -41,6 +41,8 @@ RETURNED = (
     "visruntime._runtime.reload.Reloaded",
     "visruntime.results.GuestFailure",
     "visruntime.results.RunUsage",
+    "visruntime.windows.WindowsStaged",
+    "visruntime.windows.WindowsStream",
 )
 """Classes that users meet in results only; where they live may change."""
 

@@ -60,7 +60,7 @@ nitpick_ignore = [
         for name in (
             *("Account", "Callbacks", "ExplainAct", "Request"),
             *("_native.NativeError", "_native.Refusal", "_native.RunHandle"),
-            *("Attempt", "Explain", "Layer", "RuntimeSession"),
+            *("Attempt", "Explain", "Layer", "RuntimeSession", "WindowsCalls"),
         )
     ),
     # Of pyarrow and anyio, whose documentation says what they are.

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
         ForkRefused,
         GuestError,
         JailClosed,
+        JailPoisoned,
+        JailSealed,
         JailUnavailable,
         LimitExceeded,
         OutputLimitExceeded,
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
         PoolExhausted,
         ProtocolViolation,
         VisRuntimeError,
+        WindowsCallFailed,
         WorkerDied,
         WorkerPaused,
     )
@@ -61,6 +64,7 @@ if TYPE_CHECKING:
     from visruntime.pool import RuntimePool
     from visruntime.results import RunResult
     from visruntime.runtime import Display, RunEvent, RunHandle, Runtime, TrustedRuntime
+    from visruntime.windows import WindowsExit, WindowsJail, WindowsLimits, WindowsProcess
 
 __all__ = [
     "Array",
@@ -93,8 +97,10 @@ __all__ = [
     "JailClosed",
     "JailExecutor",
     "JailExecutorBroken",
+    "JailPoisoned",
     "JailPolicy",
     "JailProcess",
+    "JailSealed",
     "JailUnavailable",
     "LimitExceeded",
     "Limits",
@@ -124,6 +130,11 @@ __all__ = [
     "Usage",
     "Violation",
     "VisRuntimeError",
+    "WindowsCallFailed",
+    "WindowsExit",
+    "WindowsJail",
+    "WindowsLimits",
+    "WindowsProcess",
     "WorkerDied",
     "WorkerPaused",
     "check_confinement",
@@ -151,6 +162,7 @@ _HOMES = {
     "pool": ("RuntimePool",),
     "results": ("RunResult",),
     "runtime": ("Display", "RunEvent", "RunHandle", "Runtime", "TrustedRuntime"),
+    "windows": ("WindowsExit", "WindowsJail", "WindowsLimits", "WindowsProcess"),
 }
 
 
@@ -162,6 +174,10 @@ def __getattr__(name: str) -> object:
         return import_module(f"{__name__}.aio")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if sys.platform == "win32" and name in ("Jail", "JailExecutor", "Runtime", "RuntimePool"):
+        from visruntime._windows.stand_ins import stand_in
+
+        return stand_in(name)
     from importlib import import_module
 
     home = next((module for module, names in _HOMES.items() if name in names), "errors")

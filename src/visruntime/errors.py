@@ -7,6 +7,9 @@
     │   └── PolicyUnsupported             the policy is fine, this machine or version cannot enforce it
     ├── JailUnavailable                   no jail can be opened here; nothing was started
     ├── JailClosed                        the jail ended before or during the call
+    │   └── JailPoisoned                  a step failed half-way; ``close`` again finishes
+    ├── JailSealed                        nothing more is staged, programs have started
+    ├── WindowsCallFailed (OSError)       a call of Windows failed
     ├── CommandError                      something about one program; carries ``.result``
     │   ├── CommandNotFound (FileNotFoundError)
     │   ├── CommandNotExecutable (PermissionError)
@@ -44,6 +47,8 @@ __all__ = [
     "ForkRefused",
     "GuestError",
     "JailClosed",
+    "JailPoisoned",
+    "JailSealed",
     "JailUnavailable",
     "LimitExceeded",
     "OutputLimitExceeded",
@@ -53,6 +58,7 @@ __all__ = [
     "PoolExhausted",
     "ProtocolViolation",
     "VisRuntimeError",
+    "WindowsCallFailed",
     "WorkerDied",
     "WorkerPaused",
 ]
@@ -103,21 +109,55 @@ class JailUnavailable(VisRuntimeError):
     """No jail can be opened on this machine, so nothing was started.
 
     ``stage`` and ``errno`` say which step the kernel refused; ``fix`` is the sentence that
-    tells what would help.
+    tells what would help. ``reason`` is a code where no kernel was asked: "platform", this
+    version has no such jail for the system; "library", a part of it is missing; "feature", this
+    Windows lacks something that the jail needs; "system", a call of Windows failed; "readback",
+    what Windows made is not what was asked for.
     """
 
     def __init__(
-        self, message: str, *, stage: str | None = None, errno: int | None = None, fix: str = ""
+        self,
+        message: str,
+        *,
+        stage: str | None = None,
+        errno: int | None = None,
+        reason: str | None = None,
+        fix: str = "",
     ) -> None:
         message = _shown(message)
         super().__init__(f"{message}. {fix}" if fix else message)
         self.stage = stage
         self.errno = errno
+        self.reason = reason
         self.fix = fix
 
 
 class JailClosed(VisRuntimeError):
     """The jail is closed, or it ended while the call was under way."""
+
+
+class JailPoisoned(JailClosed):
+    """A step of a `WindowsJail` failed, and what it had begun could not be taken back.
+
+    Nothing more is staged or started in it. ``close`` ends and removes what is left, and may be
+    called again until it does.
+    """
+
+
+class JailSealed(VisRuntimeError):
+    """Nothing more is staged into a `WindowsJail` once its first program was started."""
+
+
+class WindowsCallFailed(VisRuntimeError, OSError):
+    """A call of Windows failed; ``step`` says for what, ``winerror`` is its code."""
+
+    def __init__(self, message: str, *, step: str, winerror: int) -> None:
+        super().__init__(_shown(message))
+        self.step = step
+        self.winerror = winerror
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
 
 
 class CommandError(VisRuntimeError):

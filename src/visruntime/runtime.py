@@ -29,7 +29,7 @@ from visruntime._worker.tls import TlsSettings
 from visruntime._worker.zygote import Zygote, check_preload
 from visruntime.displays import Display
 from visruntime.environments import find_interpreter
-from visruntime.errors import PolicyError
+from visruntime.errors import JailUnavailable, PolicyError
 from visruntime.processes import JailedStart, TrustedStart
 from visruntime.results import GuestFailure, GuestFrame, RunResult, RunUsage
 
@@ -205,7 +205,8 @@ class Runtime(RuntimeSession):
             PolicyError: the interpreter cannot be a worker, or *ca* cannot be used, under
                 this policy.
             EnvironmentNotBuilt: uv could not make the environment.
-            JailUnavailable: this machine cannot enforce the policy; nothing was started.
+            JailUnavailable: this machine cannot enforce the policy; nothing was started. So it is
+                for a `WindowsJail`, too, in which no worker runs yet.
         """
         super().__init__()
         self._choose_values(unknown, types)
@@ -214,6 +215,7 @@ class Runtime(RuntimeSession):
         from visruntime.policy import JailPolicy
 
         if not isinstance(policy, (Jail, JailPolicy)):
+            _refuse_windows(policy)
             raise TypeError(
                 f"policy: a JailPolicy or an open Jail is needed, not {type(policy).__name__}"
             )
@@ -302,6 +304,20 @@ class Runtime(RuntimeSession):
 
     def _limits(self) -> Limits | None:
         return self._policy.limits
+
+
+def _refuse_windows(jail: object) -> None:
+    """Say that no worker runs in a `WindowsJail` yet, if *jail* is one."""
+    from visruntime.windows import WindowsJail
+
+    if isinstance(jail, WindowsJail):
+        raise JailUnavailable(
+            "no Python worker runs in a WindowsJail yet: its loader and the channel of its frames "
+            "are built for Linux only",
+            stage="worker",
+            reason="platform",
+            fix="WindowsJail.spawn starts a Python that was staged, as a program like others",
+        )
 
 
 def _check_copies(runtime: RuntimeSession, preload: Iterable[str] | None) -> list[str] | None:

@@ -255,6 +255,35 @@ TABLE: dict[type, dict[str, dict[str, tuple[Any, ...]]]] = {
         "from_script": {"script": (3, [1], "/x\0")},
         "how_to_add": {"module": TEXT},
     },
+    vr.WindowsLimits: {"": {name: ("x", [1], True, 0, -1) for name in vr.WindowsLimits.__slots__}},
+    vr.WindowsJail: {
+        "": {"parent": PATH, "keep_work": SWITCH},
+        "remove_stale": {"parent": PATH},
+        "stage": {
+            "sources": (*MAPPING, {}, {3: "C:\\x"}, {"x": 3}, {"x": "C:\0"}),
+            "max_files": (*NUMBERS, 0),
+            "max_bytes": (*NUMBERS, 0),
+            "max_depth": (*NUMBERS, 0, 65),
+        },
+        "spawn": {
+            "command": COMMAND,
+            "env": START["env"],
+            "cwd": PATH,
+            "stdin": SWITCH,
+            "pty": SWITCH,
+            "limits": OBJECT,
+            **SIZE,
+        },
+    },
+    vr.WindowsProcess: {
+        "wait": {"timeout": SECONDS},
+        "communicate": {
+            "input": (3, "x", [1]),
+            "timeout": SECONDS,
+            "max_bytes": (*NUMBERS, -1),
+        },
+        "resize": SIZE,
+    },
     aio.AsyncJail: {"": {"policy": OBJECT, "backend": WORD, "config_files": LIST}},
     aio.AsyncRuntime: {"": {"policy": OBJECT}},
 }
@@ -289,6 +318,7 @@ ELSEWHERE = {
     "Egress.__init__",  # its lists: with `proxy`
     "Egress.match",  # of this package
     "Runtime.__del__",
+    "WindowsProcess.__init__",  # made by a jail
 }
 
 
@@ -336,12 +366,16 @@ def live() -> Iterator[dict[type, Any]]:
             vr.RunHandle: runtime.start("1"),
             vr.RuntimePool: pool,
             vr.JailExecutor: executor,
+            # What is wrong is said before a jail is needed, and none can be here.
+            vr.WindowsJail: vr.WindowsJail.__new__(vr.WindowsJail),
+            vr.WindowsProcess: vr.WindowsProcess.__new__(vr.WindowsProcess),
         }
 
 
 # What a call needs beside the argument that is wrong.
 NEEDED: dict[str, dict[str, Any]] = {
     "Egress": {"mode": "off"},
+    "WindowsJail": {"parent": "C:\\x"},
     "Jail": {"policy": POLICY},
     "Runtime": {"policy": POLICY},
     "RuntimePool": {"policy": POLICY, "min_idle": 0},
@@ -361,6 +395,9 @@ NEEDED: dict[str, dict[str, Any]] = {
     "JailProcess.send_signal": {"number": 0},
     "TerminalSession.input": {"data": b"x"},
     "TerminalSession.resize": {"rows": 24, "cols": 80},
+    "WindowsJail.stage": {"sources": {"x": "C:\\x"}},
+    "WindowsJail.spawn": {"command": ["C:\\x.exe"]},
+    "WindowsProcess.resize": {"rows": 24, "cols": 80},
     "Runtime.run": {"code": "1"},
     "Runtime.start": {"code": "1"},
     "Runtime.exec": {"code": "1"},

@@ -26,7 +26,7 @@ LAYERS = {
         "environments", "packages", "_packages", "results", "worker", "_worker", "processes", "elf",
         "denials", "pool", "bundle", "_bundle",
     ),
-    "jail": ("jail", "_jail", "network", "events"),
+    "jail": ("jail", "_jail", "windows", "_windows", "network", "events"),
     "base": (
         "_arguments", "errors", "policy", "_policy", "config", "_config", "protocol", "_host",
         "_native", "_owned", "_tls_certificates",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 
 from visruntime import _native
 from visruntime._host.imports import import_ahead, may_import_from
@@ -19,6 +20,7 @@ from visruntime._jail.limits import IDENTITY_ROOT, hold, hold_processes, start_h
 from visruntime._jail.plan import make_plan
 from visruntime._jail.ports import ports_of
 from visruntime._jail.report import make_report
+from visruntime._policy.platforms import check_platform
 from visruntime.errors import JailUnavailable, PolicyUnsupported
 
 TYPE_CHECKING = False
@@ -60,14 +62,18 @@ def open_jail(
     *,
     config_files: Iterable[str] = (),
     implicit_read: Sequence[tuple[str, str]] = (),
+    platform: str = sys.platform,
 ) -> OpenedJail:
     """Open a jail by *backend*, or by the first that can for "auto".
+
+    *platform* is what to conclude for; tests name another one.
 
     Raises:
         PolicyUnsupported: a clause that cannot be enforced, and by "auto" by no back end.
         PolicyError: a path of the policy that does not exist or leads astray.
         JailUnavailable: no jail opens here.
     """
+    check_platform(platform)
     files = tuple(config_files)
     if backend != "auto":
         return _open_with(policy, backend, files, implicit_read)

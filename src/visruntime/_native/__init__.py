@@ -6,30 +6,34 @@ they mean to a caller is decided above. Every handle owns its C object and frees
 
 from __future__ import annotations
 
-from visruntime._native.jails import (
-    MOST_SECONDS,
-    Capture,
-    JailHandle,
-    Refusal,
-    RunHandle,
-    TerminalReader,
-)
-from visruntime._native.library import BINARY_DIRECTORY, CORE_FILE, PATH_MAX, NativeError
-from visruntime._native.plans import PLAN_GUEST_AT, Fact, compile_plan, decide, plan_path
-from visruntime._native.search import (
-    KEY_BYTES,
-    PATTERN_PARTS_MAX,
-    JudgedNames,
-    Names,
-    expand,
-    expand_budget,
-    file_id,
-    find_secret,
-    fits,
-    is_private_key,
-    search,
-)
-from visruntime._viscore import decode, encode, make_intake, map_memory
+import sys
+
+# What libvisjail has on Windows is in `_native.windows`, and none of this.
+if sys.platform != "win32":
+    from visruntime._native.jails import (
+        MOST_SECONDS,
+        Capture,
+        JailHandle,
+        Refusal,
+        RunHandle,
+        TerminalReader,
+    )
+    from visruntime._native.library import BINARY_DIRECTORY, CORE_FILE, PATH_MAX, NativeError
+    from visruntime._native.plans import PLAN_GUEST_AT, Fact, compile_plan, decide, plan_path
+    from visruntime._native.search import (
+        KEY_BYTES,
+        PATTERN_PARTS_MAX,
+        JudgedNames,
+        Names,
+        expand,
+        expand_budget,
+        file_id,
+        find_secret,
+        fits,
+        is_private_key,
+        search,
+    )
+    from visruntime._viscore import decode, encode, make_intake, map_memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

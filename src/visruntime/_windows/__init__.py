@@ -1,0 +1,1 @@
+"""Parts of `visruntime.windows`, one topic each."""
