@@ -29,7 +29,7 @@ lint_c() {
         --removed-arg=-fno-tree-loop-distribute-patterns "$@"
 }
 
-mapfile -t c_files < <(listed 'native/*.c' 'native/*.h' 'tests/native/*.c')
+mapfile -t c_files < <(listed 'native/*.c' 'native/*.h' 'tests/native/*.c' 'examples/*.[ch]')
 mapfile -t compiled < <(listed 'native/*.c')
 mapfile -t shell < <(listed '*.sh' .ci/run)
 mapfile -t workflows < <(listed '.github/workflows/*.yml')

@@ -4,7 +4,8 @@
     uv run python scripts/generate_documents.py [--check]
 
 They are committed, so that a forge shows them: doc/reference/c.md from the headers of libvisjail,
-cli.md from what the commands say of themselves, benchmarks.md with its plot from
+cli.md from what the commands say of themselves, and so completions of shells and the manual page in
+src/visruntime/cli/texts, benchmarks.md with its plot from
 doc/shown/benchmarks.json, platforms.md from doc/shown/runs.
 """
 
@@ -16,9 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import generated
+from completion import bash, fish, manual, zsh
+from completion.words import commands
 from website import benchmarks, c_reference, cli_reference, platforms
 
 DOCUMENTS = Path(__file__).resolve().parent.parent / "doc"
+TEXTS = DOCUMENTS.parent / "src" / "visruntime" / "cli" / "texts"
 
 
 def _figures() -> dict[str, Any]:
@@ -41,6 +45,10 @@ OUTPUTS = {
     DOCUMENTS / "reference" / "cli.md": cli_reference.markdown,
     DOCUMENTS / "reference" / "benchmarks.md": lambda: benchmarks.markdown(_figures()),
     DOCUMENTS / "figures" / "benchmarks.svg": lambda: benchmarks.plot(_figures()),
+    TEXTS / "visruntime.bash": lambda: bash.script(commands()),
+    TEXTS / "visruntime.zsh": lambda: zsh.script(commands()),
+    TEXTS / "visruntime.fish": lambda: fish.script(commands()),
+    TEXTS / "visruntime.1": manual.page,
     DOCUMENTS / "reference" / "platforms.md": lambda: platforms.markdown(records()),
 }
 

@@ -27,12 +27,13 @@ from pathlib import Path
 from archive.container import write_bill, write_manifest, write_tar
 from archive.licences import Component, of_folder, of_system_libraries
 from archive.python_tree import copy_python
+from archive.worker import write_worker
 from build_wheel import epoch
 from gates import archive as archive_gate
 from gates import elf
 
 ROOT = Path(__file__).resolve().parent.parent
-HEADERS = ("visjail.h", "error.h", "links.h", "plan.h", "policy.h", "refusals.h")
+HEADERS = ("visjail.h", "error.h", "links.h", "plan.h", "policy.h", "refusals.h", "run.h")
 PKG_CONFIG = """\
 prefix=${{pcfiledir}}/../..
 Name: visjail
@@ -60,6 +61,7 @@ def pack(wheel: Path, python: Path, out: Path) -> Path:
             *_python(python, tree),
         ]
         _library(tree, Path(folder, "build"), version)
+        write_worker(tree, wheel)
         of_folder([ROOT / "LICENSE"], "visruntime", licences)
         components.sort()
         (program,) = (tree / "python" / "bin").glob("python3.*")

@@ -45,6 +45,8 @@ def stage(
         "lib/_viscore.abi3.so": 0o644,
         "lib/pkgconfig/visjail.pc": 0o644,
         "include/visjail/visjail.h": 0o644,
+        "lib/worker/start.py": 0o644,
+        "lib/worker/bootstrap": 0o644,
         "python/bin/python3.13": 0o755,
         "python/lib/libpython3.13.so.1.0": 0o644,
         "LICENSES/uv/MIT": 0o644,

@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-#include "message.h"
-
 static const char *const stage_names[VJ_STAGE_END] = {
     [VJ_STAGE_NONE] = "start",
     [VJ_STAGE_PLAN] = "plan",

@@ -9,7 +9,9 @@
 
 #include <stdint.h>
 
+#include "error.h"
 #include "plan.h"
+#include "run.h"
 
 #define VJ_INLINE_DATA_MAX 65536u // more argv and environment than this goes by memfd
 #define VJ_SPAWN_DATA_MAX  (2u << 20)
@@ -52,91 +54,10 @@ typedef enum {
     VJ_MESSAGE_EXITED,      // keeper -> host: nothing of the run is left
 } vj_message_kind;
 
-// Where something failed. Kept in step with stage_names in error.c.
-typedef enum {
-    VJ_STAGE_NONE = 0,
-    VJ_STAGE_PLAN,
-    VJ_STAGE_GROUP,
-    VJ_STAGE_USER_NAMESPACE,
-    VJ_STAGE_ID_MAP,
-    VJ_STAGE_NAMESPACES,
-    VJ_STAGE_PROCESS,
-    VJ_STAGE_PROPAGATION,
-    VJ_STAGE_SOURCE,
-    VJ_STAGE_SOURCE_CHANGED,
-    VJ_STAGE_MOUNT,
-    VJ_STAGE_MOUNT_POINT,
-    VJ_STAGE_VERIFY,
-    VJ_STAGE_PROC,
-    VJ_STAGE_DEVICES,
-    VJ_STAGE_NETWORK,
-    VJ_STAGE_PIVOT,
-    VJ_STAGE_CAPABILITIES,
-    VJ_STAGE_LANDLOCK,
-    VJ_STAGE_SECCOMP,
-    VJ_STAGE_BROKER,
-    VJ_STAGE_PORTS,
-    VJ_STAGE_CANARIES,
-    VJ_STAGE_LEFT,
-    VJ_STAGE_SUPERVISOR,
-    VJ_STAGE_REQUEST,
-    VJ_STAGE_SESSION,
-    VJ_STAGE_DESCRIPTORS,
-    VJ_STAGE_TERMINAL,
-    VJ_STAGE_DIRECTORY,
-    VJ_STAGE_LIMITS,
-    VJ_STAGE_EXECUTE,
-    VJ_STAGE_HOST,
-    VJ_STAGE_BUBBLEWRAP,
-    VJ_STAGE_END,
-} vj_stage;
-
-// Why a keeper ended its run.
-typedef enum {
-    VJ_STOP_NONE = 0, // the direct child ended by itself
-    VJ_STOP_TIMEOUT,
-    VJ_STOP_KILLED, // the host asked
-    VJ_STOP_CLOSED, // the jail ended, and its keeper with it
-    VJ_STOP_MEMORY, // the kernel ended a process for memory, or the watched sum was over
-} vj_stop;
-
-// Flags of READY.
-enum {
-    VJ_READY_SHARED_MEMORY = 1u << 0, // kernel.shmall of the jail has been set
-};
-
 // Flags of EXITED.
 enum {
     VJ_EXITED_FAMILY = 1u << 0, // the keeper has others, or had: it takes no other run
 };
-
-enum {
-    VJ_SPAWN_TERMINAL = 1u << 0,     // descriptor 0 becomes the controlling terminal
-    VJ_SPAWN_MEMFD = 1u << 1,        // the strings are in the last descriptor
-    VJ_SPAWN_SEARCH = 1u << 2,       // look argv[0] up in the PATH of the environment
-    VJ_SPAWN_FILE = 1u << 3,         // not a program but a file operation (vj_file)
-    VJ_SPAWN_QUIET = 1u << 5,        // no STARTED: the end, or the failure, says enough
-    VJ_SPAWN_CWD_FALLBACK = 1u << 4, // when cwd cannot be entered, use HOME
-};
-
-// File operations, run by a confined child under the jail's own rights.
-typedef enum {
-    VJ_FILE_READ = 1, // to descriptor 1
-    VJ_FILE_WRITE,    // from descriptor 0
-    VJ_FILE_STAT,     // a struct vj_file_status to descriptor 1
-    VJ_FILE_LIST,     // names, each ended by NUL, to descriptor 1
-    VJ_FILE_MAKE_DIRECTORY,
-    VJ_FILE_REMOVE,
-    VJ_FILE_REALPATH,  // the path without links, to descriptor 1
-    VJ_FILE_PROCESSES, // /proc/PID/stat of each process, ended by NUL, to descriptor 1
-} vj_file;
-
-typedef struct {
-    uint64_t size;
-    int64_t modified_ns;
-    uint32_t mode;
-    uint32_t links;
-} vj_file_status;
 
 typedef struct {
     uint32_t kind;
@@ -172,12 +93,5 @@ typedef struct {
     int32_t descriptor_numbers[VJ_DESCRIPTORS_MAX];
     uint32_t reserved;
 } vj_message;
-
-// Under which identity the guest runs.
-typedef enum {
-    VJ_IDENTITY_CALLER = 1, // the caller's own, not root
-    VJ_IDENTITY_MAPPED,     // root called: another host uid, grants id-mapped
-    VJ_IDENTITY_ROOT,       // root called and id-mapping was refused
-} vj_identity;
 
 #endif

@@ -15,6 +15,7 @@
 #include "plan.h"
 #include "policy.h"
 #include "refusals.h"
+#include "run.h"
 
 typedef struct vj_jail vj_jail;
 typedef struct vj_run vj_run;
@@ -23,9 +24,9 @@ typedef struct {
     int32_t pid;           // of pid 1, in the caller's pid namespace
     uint32_t landlock_abi; // 0: the kernel has no Landlock
     uint32_t guest_id;     // host uid under which the guest runs
-    uint32_t identity; // 1 the caller's own, 2 another uid, 3 uid 0 without capabilities
+    uint32_t identity;     // vj_identity of run.h
     uint32_t answer_count; // of the canaries (linux_canary.c): an errno each
-    uint32_t flags;        // VJ_READY_* of message.h
+    uint32_t flags;        // VJ_READY_* of run.h
     int32_t answers[VJ_ANSWERS_MAX];
     uint32_t port_count; // that listen, in the order of the plan's port operations
     int32_t ports[VJ_PORTS_MAX];
@@ -78,8 +79,8 @@ typedef struct {
     uint64_t strings_size;
     uint32_t argument_count;
     uint32_t environment_count;
-    uint32_t flags;      // VJ_SPAWN_* of message.h
-    uint32_t file;       // file operation, or 0
+    uint32_t flags;      // VJ_SPAWN_* of run.h
+    uint32_t file;       // with VJ_SPAWN_FILE: vj_file of run.h
     uint64_t timeout_ns; // until the keeper ends the run; 0: none
     uint64_t limit;      // of a file operation, in bytes
     uint32_t descriptor_count;
@@ -106,7 +107,7 @@ vj_status vj_run_adopt(vj_run *expected, int process, int32_t *pid, vj_error *er
 
 typedef struct {
     int32_t status;        // wait status of the direct child
-    uint32_t stop;         // vj_stop of message.h
+    uint32_t stop;         // vj_stop of run.h
     uint32_t killed;       // descendants that had to be ended
     uint32_t failed_stage; // of a quiet start: where it failed, or 0 ...
     int32_t failed_errno;  // ... and how

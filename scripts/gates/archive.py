@@ -22,6 +22,7 @@ if __package__ in (None, ""):  # run as a file: the folder of this package
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from archive.python_tree import MODULES
+from archive.worker import BOOTSTRAP, START
 
 from gates.contents import command, judged
 
@@ -32,12 +33,13 @@ if TYPE_CHECKING:
 
 __all__ = ["PLATFORMS", "hardened", "problems"]
 
+_WORKER = (START, BOOTSTRAP)
 PLATFORMS = {
     "linux": {
         "programs": ("bin/uv", "bin/visjail-init", "bin/vispython"),
         "files": (
             *("lib/libvisjail.so", "lib/_viscore.abi3.so", "lib/pkgconfig/visjail.pc"),
-            *("include/visjail/visjail.h", "sbom.cdx.json"),
+            *("include/visjail/visjail.h", "sbom.cdx.json", *_WORKER),
         ),
         "module": "python/lib/python3.13/lib-dynload/{}.cpython-313-{}-linux-gnu.so",
     },
@@ -45,7 +47,7 @@ PLATFORMS = {
         "programs": ("bin/uv", "bin/vispython"),
         "files": (
             *("lib/libvisjail.dylib", "lib/_viscore.abi3.so", "lib/pkgconfig/visjail.pc"),
-            *("include/visjail/visjail.h", "sbom.cdx.json"),
+            *("include/visjail/visjail.h", "sbom.cdx.json", *_WORKER),
         ),
         "module": "python/lib/python3.13/lib-dynload/{}.cpython-313-darwin.so",
     },
@@ -53,7 +55,7 @@ PLATFORMS = {
         "programs": ("bin/uv.exe", "bin/vispython.exe"),
         "files": (
             *("bin/visjail.dll", "bin/_viscore.pyd", "lib/visjail.lib"),
-            *("include/visjail/visjail.h", "sbom.cdx.json"),
+            *("include/visjail/visjail.h", "sbom.cdx.json", *_WORKER),
         ),
         "module": "",
     },

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["HEADERS", "for_site", "markdown"]
 
 FOLDER = Path(__file__).resolve().parent.parent.parent / "native" / "visjail"
-HEADERS = ("visjail.h", "error.h", "policy.h", "plan.h", "links.h", "refusals.h")
+HEADERS = ("visjail.h", "error.h", "policy.h", "plan.h", "run.h", "links.h", "refusals.h")
 """What a host that is not Python includes, the first one with all the others."""
 
 _HEAD = """\

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-__all__ = ["markdown"]
+__all__ = ["markdown", "parser_of"]
 
 _HEAD = """\
 # The command line
@@ -37,7 +37,7 @@ class _Asked(Exception):
         self.parser = parser
 
 
-def _parser_of(command: str) -> argparse.ArgumentParser:
+def parser_of(command: str) -> argparse.ArgumentParser:
     """Return the parser of *command*, at the moment when it would print its help.
 
     Raises:
@@ -69,7 +69,7 @@ def _text(words: str) -> str:
 
 
 def _section(command: str) -> Iterator[str]:
-    parser = _parser_of(command)
+    parser = parser_of(command)
     yield f"\n## visruntime {command}\n"
     yield f"```text\n{(parser.usage or '').strip()}\n```\n"
     yield f"{_text(parser.description or '')}\n"
@@ -85,7 +85,7 @@ def markdown() -> str:
     """Return the page."""
     lines = [_HEAD]
     for name in COMMANDS:
-        words = " ".join((_parser_of(name).description or "").split())
+        words = " ".join((parser_of(name).description or "").split())
         first = re.split(r"(?<=\.) ", words)[0]
         lines.append(f"* [{name}](#visruntime-{name}): {_text(first)}")
     lines.append("\n" + HELP.rstrip().rpartition("\n\n")[2])

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import os
 import stat
+from time import monotonic
 
+from visruntime._arguments import check_function
 from visruntime._bundle.manifest import MOST_MEMBERS, NAME, Manifest
 from visruntime._bundle.ustar import members
 from visruntime._host.files import open_followed, open_regular
@@ -21,7 +23,7 @@ from visruntime.errors import BundleRefused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any, BinaryIO
 
     from visruntime._bundle.manifest import FileEntry
@@ -35,6 +37,7 @@ BUNDLE = "bundle"
 """As ``python=``: the interpreter of the installed archive of this very version."""
 _MOST_MANIFEST = 8 * 1024**2
 _INSTALL_SECONDS = 120.0
+_PROGRESS_SECONDS = 1.0
 _RECORD, _TREE = "record.json", "archive"
 
 
@@ -59,7 +62,12 @@ class Bundle:
         return f"Bundle({self.name!r}, {self.folder!r})"
 
 
-def install(file: AnyPath, *, sha256: str | None = None) -> Bundle:
+def install(
+    file: AnyPath,
+    *,
+    sha256: str | None = None,
+    progress: Callable[[str], object] | None = None,
+) -> Bundle:
     """Unpack the archive *file* for this user, and return it; once it is whole, or not at all.
 
     Nothing of it is executed. One that is installed already is verified and kept.
@@ -67,6 +75,8 @@ def install(file: AnyPath, *, sha256: str | None = None) -> Bundle:
     Args:
         file: path of a ``visruntime-VERSION-PLATFORM.tar.gz``.
         sha256: the published digest of the file, in hexadecimal digits; compared first.
+        progress: gets a line of text when unpacking begins, and at most one for each second that
+            it takes.
 
     Raises:
         BundleRefused: it is no archive, is damaged, is for another machine, or of another version
@@ -76,6 +86,8 @@ def install(file: AnyPath, *, sha256: str | None = None) -> Bundle:
     """
     from visruntime._packages.store import Store
 
+    if progress is not None:
+        check_function(progress, "progress")
     with _refusals(file), _opened(file) as archive:
         if sha256 is not None:
             _compare_whole(archive, sha256)
@@ -93,7 +105,7 @@ def install(file: AnyPath, *, sha256: str | None = None) -> Bundle:
                     tree = os.path.join(whole, _TREE)
                     os.makedirs(tree, 0o755)
                     _write(os.path.join(tree, NAME), [data], 0o644)
-                    _unpack(found, manifest, tree)
+                    _unpack(found, manifest, tree, progress)
                     _write(os.path.join(whole, _RECORD), [_record(tree, manifest)], 0o644)
                     os.rename(whole, place)
     return Bundle(os.path.join(place, _TREE), manifest)
@@ -253,12 +265,21 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in parts) if all(map(str.isdecimal, parts)) else ()
 
 
-def _unpack(found: Iterator[Member], manifest: Manifest, tree: str | None) -> None:
+def _unpack(
+    found: Iterator[Member],
+    manifest: Manifest,
+    tree: str | None,
+    progress: Callable[[str], object] | None = None,
+) -> None:
     """Compare each member with the manifest, and with *tree* write it there on the way."""
     import hashlib
 
     missing = dict(manifest.files)
     root = manifest.name + "/"
+    whole = sum(entry.size for entry in missing.values())
+    done, said = 0, monotonic()
+    if progress is not None:
+        progress(f"unpacking {manifest.name}: {len(missing)} files, {whole / 1e6:.0f} MB")
     for member in found:
         if member.kind == "folder":
             continue  # those of its files are made for them
@@ -282,6 +303,10 @@ def _unpack(found: Iterator[Member], manifest: Manifest, tree: str | None) -> No
             _write(_room_for(tree, path), _hashed(member, digest), entry.mode)
         if digest.hexdigest() != entry.sha256:
             raise BundleRefused(f"{path} is damaged: its digest is not that of its manifest")
+        done += entry.size
+        if progress is not None and monotonic() - said >= _PROGRESS_SECONDS:
+            said = monotonic()
+            progress(f"unpacked {100 * done // max(1, whole)} %")
     if missing:
         raise BundleRefused(f"{min(missing)} is missing")
 

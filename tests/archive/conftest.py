@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from required import missing
 
+from visruntime import bundle
+
 
 def shipped(pattern: str, *, but: str = "none") -> Path:
     """Return the one file of that name in ``VIS_DIST``, of those without *but* in it.
@@ -44,6 +46,14 @@ def source() -> Path:
 def archive() -> Path:
     """Return the platform archive."""
     return shipped("visruntime-*-linux-*.tar.gz")
+
+
+@pytest.fixture(scope="session")
+def extracted(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> bundle.Bundle:
+    """Return the archive, installed into a state of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("state")))
+        return bundle.install(archive)
 
 
 @pytest.fixture

@@ -50,6 +50,7 @@ def test_a_whole_archive_passes(tree: Path) -> None:
         ("bin/uv", ["bin/uv: is missing"]),
         ("bin/vispython", ["bin/vispython: is missing"]),
         ("lib/libvisjail.so", ["lib/libvisjail.so: is missing"]),
+        ("lib/worker/bootstrap", ["lib/worker/bootstrap: is missing"]),
         ("sbom.cdx.json", ["sbom.cdx.json: is missing"]),
         ("LICENSES/uv/MIT", ["LICENSES/uv: has no text", "LICENSES/uv: is missing"]),
         (

@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import json
 import os
+import shutil
 import tarfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -277,6 +278,24 @@ def test_without_an_archive_it_says_what_to_do(state: Path) -> None:
     assert not state.exists()  # asking leaves no trace
 
 
+def test_what_unpacking_says(tree: Path, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is said unasked, and asked no more than what a slow disk takes seconds for."""
+    file = packed(tree)
+    said: list[str] = []
+    with pytest.raises(TypeError, match="progress"):
+        bundle.install(file, progress="x")  # type: ignore[arg-type]
+    assert not state.exists()
+    bundle.install(file, progress=said.append)
+    assert len(said) == 1
+    assert said[0].startswith(f"unpacking {NAME}: ")
+    shutil.rmtree(state)
+    monkeypatch.setattr(bundle, "_PROGRESS_SECONDS", 0)
+    bundle.install(file, progress=said.append)
+    assert said[-1] == "unpacked 100 %"
+    shares = [int(line.split()[1]) for line in said[2:]]
+    assert shares == sorted(shares)
+
+
 def test_the_command(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The command's verbs say what they did, and a refusal is one line and exit code 125."""
     file = packed(tree)
@@ -289,6 +308,8 @@ def test_the_command(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bundle", "verify", "nothing"]) == 125
     assert main(["bundle", "remove"]) == 125
     assert main(["bundle", "list", "--sha256", "0"]) == 125
+    assert main(["bundle", "verify", "--quiet"]) == 0
+    assert main(["bundle", "--quiet", "install", str(file)]) == 0
     shown = capsys.readouterr()
     lines = shown.out.splitlines()
     assert [NAME in line for line in lines] == [True] * 5

@@ -57,14 +57,6 @@ print("inside")
 """
 
 
-@pytest.fixture(scope="session")
-def extracted(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> bundle.Bundle:
-    """Return the archive, installed into a state of its own."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("state")))
-        return bundle.install(archive)
-
-
 @pytest.fixture
 def alone(
     extracted: bundle.Bundle, tmp_path: Path, tool: Callable[[str], str]

@@ -17,10 +17,13 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-COMMANDS = ("exec", "run", "shell", "why", "doctor", "tls", "schema", "worker", "bundle", "version")
+COMMANDS = (
+    *("exec", "run", "shell", "why", "doctor", "tls", "schema", "worker", "bundle", "version"),
+    *("completion", "manual"),
+)
 
 HELP = """\
-usage: visruntime exec|run|shell|why|doctor|tls|schema|worker|bundle|version [OPTIONS] ...
+usage: visruntime exec|run|shell|why|doctor|tls|schema|worker|bundle|version|completion|manual ...
 
 Run programs and Python that you do not trust, jailed by the kernel of this machine.
 
@@ -34,6 +37,8 @@ Run programs and Python that you do not trust, jailed by the kernel of this mach
   version what this is, on which system          visruntime version --json
   schema  the JSON Schema of policy files, --report and doctor --json
   worker  how a host in another language starts a Python worker, as JSON
+  completion bash|zsh|fish               source <(visruntime completion bash)
+  manual  all of this as a manual page   visruntime manual | man -l -
 
 A guest sees the system's programs and libraries, empty private /tmp and HOME, no network,
 and what you grant:

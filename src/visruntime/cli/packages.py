@@ -49,6 +49,9 @@ def add_flags(parser: Parser) -> None:
         action="store_true",
         help="take packages without wheels too: their code runs in the jail of the build",
     )
+    parser.flag(
+        "--quiet", action="store_true", help="say nothing of what is built, on a terminal neither"
+    )
 
 
 def environment_of(options: argparse.Namespace, program: Any) -> Environment | None:
@@ -133,7 +136,7 @@ def _build_options(options: argparse.Namespace, hashes: str) -> dict[str, Any]:
         "wheelhouse": [resolve_beside(path, here, "--wheelhouse") for path in options.wheelhouse],
         "hashes": options.hashes or hashes,
         "wheels_only": not options.allow_builds,
-        "progress": complain if os.isatty(2) else None,
+        "progress": complain if os.isatty(2) and not options.quiet else None,
     }
 
 

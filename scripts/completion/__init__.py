@@ -1,0 +1,1 @@
+"""What is made from the parsers of the command line: completions of shells, and the manual page."""
