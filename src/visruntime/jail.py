@@ -411,7 +411,7 @@ class Jail(JailFiles):
             hints = StartHints(self._host_rules)
             refusal: CommandNotFound | CommandNotExecutable
             if error.errno in NOT_FOUND:
-                hint = hints.of_missing(name, folder)
+                hint = hints.of_missing(name, folder, _search_path(request["environment"]))
                 refusal = CommandNotFound(f"{name}: not found in the jail{hint}")
             else:
                 hint = hints.of_refused(name, folder)
@@ -568,6 +568,10 @@ def _environment(
     variables.update({n: os.environ[n] for n in policy.inherit_env if n in os.environ})
     variables.update({name: _plain(value) for name, value in policy.env.items()})
     return variables
+
+
+def _search_path(environment: Sequence[bytes]) -> str:
+    return next((os.fsdecode(each[5:]) for each in environment if each.startswith(b"PATH=")), "")
 
 
 def _in_bytes(variables: Mapping[str, str]) -> list[bytes]:

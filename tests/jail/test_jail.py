@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -144,6 +146,26 @@ def test_a_program_of_the_host_that_is_not_granted(jail: Jail, outside: Path) ->
     shutil.copy("/usr/bin/true", program)
     with pytest.raises(CommandNotFound, match=rf"grant it by read=\['{outside}'\]"):
         jail.run([program])
+
+
+def test_a_program_in_a_folder_that_only_the_hosts_path_names(
+    outside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A grant alone does not let a program be found by its name: the message must say what else."""
+    shutil.copy("/usr/bin/true", outside / "some-tool")
+    monkeypatch.setenv("PATH", f"{os.environ['PATH']}:{outside}")
+    with (
+        Jail(JailPolicy()) as jail,
+        pytest.raises(CommandNotFound, match=f"grant it by .* start it as {outside}/some-tool$"),
+    ):
+        jail.run(["some-tool"])
+    with Jail(JailPolicy(read=[outside])) as jail:
+        with pytest.raises(CommandNotFound, match="the PATH of the jail does not name") as caught:
+            jail.run(["some-tool"])
+        advised = re.search(r"env=(\{.*?\})", str(caught.value))
+        assert advised
+        assert jail.run(["some-tool"], env=ast.literal_eval(advised[1])).exit_code == 0
+        assert jail.run([outside / "some-tool"]).exit_code == 0
 
 
 def test_what_is_no_program_is_not_executable(workspace: Path) -> None:

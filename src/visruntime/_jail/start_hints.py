@@ -32,15 +32,29 @@ class StartHints:
         self._rules = rules
         self._written = [path for kind, path in rules if kind == "write"]
 
-    def of_missing(self, name: str, directory: str) -> str:
-        """Say why a program that exists on the host is not there for a guest in *directory*."""
+    def of_missing(self, name: str, directory: str, search_path: str) -> str:
+        """Say why a program that exists on the host is not there for a guest in *directory*.
+
+        *search_path* is the PATH of the guest, in which a name without a slash is looked for.
+        """
+        named = self._named(name, directory)
         place = self._program(name, directory)
-        if place is None:
+        if named is None or place is None:
             return ""
-        if _native.decide(self._rules, "exec", place)[0]:
-            return "; it is there, but the interpreter or loader that it names is not"
-        folder = escape(place.rpartition("/")[0] or "/")
-        return f"; the host has it, grant it by read=[{folder!r}] (--read {shlex.quote(folder)})"
+        at = named.rpartition("/")[0] or "/"
+        missed = "/" not in name and at not in search_path.split(":")
+        if not _native.decide(self._rules, "exec", place)[0]:
+            folder = escape(place.rpartition("/")[0] or "/")
+            grant = f"grant it by read=[{folder!r}] (--read {shlex.quote(folder)})"
+            start = f" and start it as {visible(named)}" if missed else ""
+            return f"; the host has it, {grant}{start}"
+        if missed:
+            return (
+                f"; it is {visible(named)}, and the PATH of the jail does not name that folder: start "
+                f"it by its path, or with env={{'PATH': {visible(at) + ':' + search_path!r}}} "
+                f"(--env PATH={shlex.quote(visible(at) + ':' + search_path)})"
+            )
+        return "; it is there, but the interpreter or loader that it names is not"
 
     def of_refused(self, name: str, directory: str) -> str:
         """Say whether it is the policy that keeps a program from being executed."""
@@ -58,10 +72,14 @@ class StartHints:
             return "it leads to no folder in the grants"
         return "there is no such folder here either"
 
-    def _program(self, name: str, directory: str) -> str | None:
+    def _named(self, name: str, directory: str) -> str | None:
         path = f"{directory}/{name}" if "/" in name and not name.startswith("/") else name
         host = path if "/" in path else shutil.which(path)
-        place = self._place(host) if host and host.startswith("/") else None
+        return host if host and host.startswith("/") else None
+
+    def _program(self, name: str, directory: str) -> str | None:
+        host = self._named(name, directory)
+        place = self._place(host) if host else None
         return place and place[0]
 
     def _place(self, path: str) -> tuple[str, int] | None:
