@@ -60,7 +60,7 @@ typedef struct {
     uint32_t version;
     vj_windows_text parent; // existing local directory, in which the root is made
     uint32_t flags;         // VJ_WINDOWS_REMOVE_WORK
-    uint32_t socket_name;   // longest name of an AF_UNIX socket in `work`, in bytes
+    uint32_t reserved;
 } vj_windows_create_options;
 
 // Where things are. The texts are ended by NUL and belong to the caller.
@@ -76,9 +76,10 @@ typedef struct {
 
 // One source: a regular file, or a directory with all that is in it.
 typedef struct {
-    vj_windows_text source;      // absolute path with a drive letter
-    vj_windows_text destination; // relative to `app`, with / or backslash; empty for a
-                                 // directory: its content goes to `app` itself
+    vj_windows_text source; // absolute path with a drive letter
+    // Relative to `app`, with '/' between names. Empty for a directory whose content goes
+    // to `app` itself.
+    vj_windows_text destination;
 } vj_windows_source;
 
 typedef struct {
@@ -109,9 +110,11 @@ enum {
 typedef struct {
     uint32_t size;
     uint32_t version;
-    vj_windows_text application;        // absolute path of an .exe
-    const vj_windows_text *arguments;   // arguments[0] is the program's name
-    const vj_windows_text *environment; // NAME=value, all of it
+    vj_windows_text application; // absolute path of an .exe or .com
+    vj_windows_text arguments;   // each ended by NUL; the first is the program's name
+    // NAME=value, each ended by NUL; all that the program gets. Only SystemRoot, and TEMP
+    // and TMP (both the directory `temp`), are added when they are not among them.
+    vj_windows_text environment;
     uint32_t argument_count;
     uint32_t environment_count;
     vj_windows_text directory; // absolute; empty: `work`

@@ -27,7 +27,7 @@
 #include <stdint.h>
 
 // A HANDLE of the kernel. INVALID_HANDLE_VALUE never leaves the table: no handle is NULL.
-typedef struct vj_windows_object *vj_windows_handle;
+typedef struct vj_windows_kernel_object *vj_windows_handle;
 // A security descriptor together with the attributes that point to it.
 typedef struct vj_windows_descriptor *vj_windows_security;
 // An open listing of a directory.
@@ -236,7 +236,8 @@ struct vj_windows_os {
     uint32_t (*security_open)(const vj_windows_os *os, const uint16_t *sddl,
                               vj_windows_security *security);
     uint32_t (*security_close)(const vj_windows_os *os, vj_windows_security security);
-    // Are owner, protection and every entry of the DACL of the open file exactly those?
+    // Are owner, protection, label and every entry of the DACL of the open file exactly
+    // those?
     uint32_t (*security_equal)(const vj_windows_os *os, vj_windows_handle file,
                                vj_windows_security security, bool *equal);
 
