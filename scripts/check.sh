@@ -29,9 +29,17 @@ lint_c() {
         --removed-arg=-fno-tree-loop-distribute-patterns "$@"
 }
 
+# The headers of the mingw compiler, where it is installed.
+windows_headers=/usr/x86_64-w64-mingw32/include
+lint_windows_c() {
+    run clang-tidy --quiet "$@" -- -std=c11 -DUNICODE -D_UNICODE -target x86_64-w64-windows-gnu \
+        -isystem "$windows_headers"
+}
+
 mapfile -t c_files < <(listed 'native/*.c' 'native/*.h' 'tests/native/*.c' 'examples/*.[ch]')
-# Files of Windows alone are compiled where its headers are: in the lane of cross builds.
-mapfile -t compiled < <(listed "native/*.c" | xargs grep -L "^#include <windows.h>")
+# What includes windows.h is in no build of this system.
+mapfile -t compiled < <(listed 'native/*.c' | xargs grep -L "^#include <windows.h>")
+mapfile -t for_windows < <(listed 'native/*.c' | xargs grep -l "^#include <windows.h>")
 mapfile -t shell < <(listed '*.sh' .ci/run)
 mapfile -t workflows < <(listed '.github/workflows/*.yml')
 
@@ -40,6 +48,11 @@ check "ruff format" run ruff format --check
 check "mypy" run mypy
 check "clang-format" run clang-format --dry-run --Werror "${c_files[@]}"
 check "clang-tidy" lint_c "${compiled[@]}"
+if [[ -d $windows_headers ]]; then
+    check "clang-tidy for Windows" lint_windows_c "${for_windows[@]}"
+else
+    echo "SKIPPED clang-tidy for Windows: gcc-mingw-w64-x86-64 is not installed"
+fi
 check "shellcheck" run shellcheck "${shell[@]}"
 check "policy schema" run python scripts/generate_policy_schema.py --check
 check "case of names" run python scripts/generate_windows_fold.py --check

@@ -2,8 +2,9 @@
 //
 // Everything above this table (windows_context.c, windows_stage.c, windows_spawn.c,
 // windows_console.c) is plain C that compiles on every platform; everything below it is
-// windows_os.c, one thin function per call of Win32, and nothing else includes windows.h.
-// The tests put a table of their own here and let each call fail.
+// windows_os*.c, one thin function per call of Win32; what includes windows.h is there
+// and in windows_desktop_helper.c. The tests put a table of their own here and let each
+// call fail.
 //
 // Rules for every function of a table:
 //   - It returns 0 or the code of GetLastError (an HRESULT or NTSTATUS is mapped to such
@@ -36,7 +37,7 @@ typedef struct vj_windows_entries *vj_windows_listing;
 typedef struct vj_windows_attribute_list *vj_windows_attributes;
 // HPCON.
 typedef struct vj_windows_pseudo_console *vj_windows_console;
-// The private desktop of a context: its handles and its name.
+// The private desktop of a context: handles of it and of its station.
 typedef struct vj_windows_private_desktop *vj_windows_desktop;
 
 // Codes of Win32 that something above the table tells apart (System Error Codes,
@@ -180,7 +181,10 @@ typedef struct {
     const uint16_t *environment; // a whole block with both NULs, never NULL (point 5)
     const uint16_t *directory;   // never NULL (point 6)
     vj_windows_attributes attributes;
-    vj_windows_desktop desktop;    // its name becomes lpDesktop
+    // Copies of its handles are put into the suspended process, which takes the first
+    // that it finds; lpDesktop is empty. Both ways to name it fail for an LPAC (point
+    // 53).
+    vj_windows_desktop desktop;
     vj_windows_handle standard[3]; // all NULL: a console (point 47)
     vj_windows_security process;   // of the process object ...
     vj_windows_security thread;    // ... and of its first thread

@@ -1,0 +1,161 @@
+// Pipes and pseudo consoles of the table.
+
+#include "windows_win32.h"
+
+enum {
+    PIPE_BYTES = 64 * 1024,
+};
+
+uint32_t vj_win32_pipe_create(const vj_windows_os *os, const uint16_t *name,
+                              vj_windows_direction direction,
+                              vj_windows_security security, vj_windows_handle *server) {
+    (void)os;
+    *server = NULL;
+    DWORD access = direction == VJ_WINDOWS_PIPE_TO_GUEST ? PIPE_ACCESS_OUTBOUND
+                                                         : PIPE_ACCESS_INBOUND;
+    HANDLE made = CreateNamedPipeW(
+        name, access | FILE_FLAG_OVERLAPPED | FILE_FLAG_FIRST_PIPE_INSTANCE,
+        PIPE_TYPE_BYTE | PIPE_READMODE_BYTE | PIPE_WAIT | PIPE_REJECT_REMOTE_CLIENTS, 1,
+        PIPE_BYTES, PIPE_BYTES, 0, &security->attributes);
+    if (made == INVALID_HANDLE_VALUE) return vj_win32_error();
+    *server = vj_win32_out(made);
+    return 0;
+}
+
+uint32_t vj_win32_pipe_connect(const vj_windows_os *os, const uint16_t *name,
+                               vj_windows_direction direction, bool inheritable,
+                               vj_windows_security security, vj_windows_handle *client) {
+    (void)os;
+    *client = NULL;
+    SECURITY_ATTRIBUTES attributes = security->attributes;
+    attributes.bInheritHandle = inheritable;
+    DWORD access = direction == VJ_WINDOWS_PIPE_TO_GUEST ? GENERIC_READ : GENERIC_WRITE;
+    // Whoever might own the other end learns nothing of this process.
+    HANDLE made = CreateFileW(name, access, 0, &attributes, OPEN_EXISTING,
+                              SECURITY_SQOS_PRESENT | SECURITY_ANONYMOUS, NULL);
+    if (made == INVALID_HANDLE_VALUE) return vj_win32_error();
+    *client = vj_win32_out(made);
+    return 0;
+}
+
+static uint32_t of_pipe(uint32_t code) {
+    switch (code) {
+    case ERROR_PIPE_NOT_CONNECTED:
+    case ERROR_NO_DATA:
+    case ERROR_HANDLE_EOF: return VJ_WINDOWS_ERROR_BROKEN_PIPE;
+    default: return code;
+    }
+}
+
+// Wait for an operation in flight. Its buffer is the kernel's until this returns.
+static uint32_t finish(HANDLE pipe, OVERLAPPED *operation, uint32_t timeout_ms,
+                       uint32_t *count) {
+    DWORD waited = WaitForSingleObject(operation->hEvent, timeout_ms);
+    // The operation may end while it is canceled: then it has moved what it has moved.
+    if (waited != WAIT_OBJECT_0) CancelIoEx(pipe, operation);
+    DWORD done = 0;
+    BOOL ended = GetOverlappedResult(pipe, operation, &done, TRUE);
+    uint32_t code = ended ? 0 : of_pipe(vj_win32_error());
+    *count = done;
+    if (ended && done) return 0;
+    if (code == VJ_WINDOWS_ERROR_OPERATION_ABORTED && done) return 0;
+    if (code == VJ_WINDOWS_ERROR_OPERATION_ABORTED && waited == WAIT_TIMEOUT)
+        return VJ_WINDOWS_ERROR_TIMEOUT;
+    return code;
+}
+
+static uint32_t begin(HANDLE event, OVERLAPPED *operation) {
+    *operation = (OVERLAPPED){.hEvent = event};
+    return ResetEvent(event) ? 0 : vj_win32_error();
+}
+
+uint32_t vj_win32_pipe_read(const vj_windows_os *os, vj_windows_handle pipe,
+                            vj_windows_handle event, void *bytes, uint32_t size,
+                            uint32_t timeout_ms, uint32_t *count) {
+    uint64_t end = vj_win32_now_ms(os) + timeout_ms;
+    *count = 0;
+    for (;;) {
+        OVERLAPPED operation;
+        uint32_t code = begin(vj_win32_handle(event), &operation);
+        if (code) return code;
+        if (!ReadFile(vj_win32_handle(pipe), bytes, size, NULL, &operation)) {
+            code = vj_win32_error();
+            if (code != ERROR_IO_PENDING) return of_pipe(code);
+        }
+        uint64_t now = vj_win32_now_ms(os);
+        uint32_t left = now < end ? (uint32_t)(end - now) : 0;
+        code = finish(vj_win32_handle(pipe), &operation, left, count);
+        // A guest may write nothing at all into its pipe, and that is no end.
+        if (code || *count) return code;
+        if (vj_win32_now_ms(os) >= end) return VJ_WINDOWS_ERROR_TIMEOUT;
+    }
+}
+
+uint32_t vj_win32_pipe_write(const vj_windows_os *os, vj_windows_handle pipe,
+                             vj_windows_handle event, const void *bytes, uint32_t size,
+                             uint32_t timeout_ms, uint32_t *count) {
+    (void)os;
+    OVERLAPPED operation;
+    *count = 0;
+    uint32_t code = begin(vj_win32_handle(event), &operation);
+    if (code) return code;
+    if (!WriteFile(vj_win32_handle(pipe), bytes, size, NULL, &operation)) {
+        code = vj_win32_error();
+        if (code != ERROR_IO_PENDING) return of_pipe(code);
+    }
+    return finish(vj_win32_handle(pipe), &operation, timeout_ms, count);
+}
+
+uint32_t vj_win32_pipe_cancel(const vj_windows_os *os, vj_windows_handle pipe) {
+    (void)os;
+    if (CancelIoEx(vj_win32_handle(pipe), NULL)) return 0;
+    uint32_t code = vj_win32_error();
+    return code == VJ_WINDOWS_ERROR_NOT_FOUND ? 0 : code;
+}
+
+// ---- pseudo consoles (Windows 10 1809; consoleapi.h)
+
+typedef HRESULT(WINAPI *create_console)(COORD, HANDLE, HANDLE, DWORD, void **);
+typedef HRESULT(WINAPI *resize_console)(void *, COORD);
+typedef void(WINAPI *close_console)(void *);
+
+static bool size_of(uint16_t columns, uint16_t rows, COORD *size) {
+    if (!columns || !rows || columns > INT16_MAX || rows > INT16_MAX) return false;
+    *size = (COORD){(SHORT)columns, (SHORT)rows};
+    return true;
+}
+
+uint32_t vj_win32_console_create(const vj_windows_os *os, uint16_t columns, uint16_t rows,
+                                 vj_windows_handle input, vj_windows_handle output,
+                                 vj_windows_console *console) {
+    (void)os;
+    *console = NULL;
+    create_console call = (create_console)(void (*)(void))vj_win32_late(
+        L"kernel32.dll", "CreatePseudoConsole");
+    COORD size;
+    if (!call) return VJ_WINDOWS_ERROR_NOT_SUPPORTED;
+    if (!size_of(columns, rows, &size)) return VJ_WINDOWS_ERROR_INVALID_PARAMETER;
+    void *made = NULL;
+    uint32_t code = vj_win32_of_result(
+        call(size, vj_win32_handle(input), vj_win32_handle(output), 0, &made));
+    if (!code) *console = (vj_windows_console)made;
+    return code;
+}
+
+uint32_t vj_win32_console_resize(const vj_windows_os *os, vj_windows_console console,
+                                 uint16_t columns, uint16_t rows) {
+    (void)os;
+    resize_console call = (resize_console)(void (*)(void))vj_win32_late(
+        L"kernel32.dll", "ResizePseudoConsole");
+    COORD size;
+    if (!call) return VJ_WINDOWS_ERROR_NOT_SUPPORTED;
+    if (!size_of(columns, rows, &size)) return VJ_WINDOWS_ERROR_INVALID_PARAMETER;
+    return vj_win32_of_result(call((void *)console, size));
+}
+
+void vj_win32_console_close(const vj_windows_os *os, vj_windows_console console) {
+    (void)os;
+    close_console call = (close_console)(void (*)(void))vj_win32_late(
+        L"kernel32.dll", "ClosePseudoConsole");
+    if (call) call((void *)console);
+}

@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+"""Compile the native code for other systems, and judge what came of it.
+
+    uv run --isolated --only-group cross scripts/cross_build.py [--out FOLDER] [TARGET...]
+    scripts/cross_build.py mingw-windows-x86_64        # without zig: seconds
+
+TARGET is a compiler with a system and a machine, as in TARGETS; without one all are built. Nothing
+of it is executed: that a file is whole, for its machine, hardened, needs only what every such
+system has, and exports what the header declares, is read from the file itself (scripts/gates).
+Every library of one system exports the same list, whatever built it.
+
+zig keeps what it has compiled in VIS_CROSS_CACHE (by default ~/.cache/visruntime-cross), outside
+of the repository: the first build for a machine takes minutes, the next ones seconds. A compiler
+that is not there is named and left out; under VIS_REQUIRE_TOOLS=1 that fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from gates import pe
+
+ROOT = Path(__file__).resolve().parent.parent
+NATIVE = ROOT / "native" / "visjail"
+TESTS = ROOT / "tests" / "native" / "windows"
+LIBRARY, HELPER = "visjail.dll", "visjail-desktop.exe"
+GUEST, TABLE = "windows_guest.exe", "windows_table.exe"
+"""Of the tests: compiled as strictly, and not judged, for nobody gets them."""
+
+__all__ = ["TARGETS", "Target", "build", "cache", "compiler", "problems", "words_of"]
+
+
+class Target(NamedTuple):
+    """A compiler, and what it compiles for."""
+
+    compiler: str
+    system: str
+    machine: str
+
+    @property
+    def name(self) -> str:
+        """As the command line has it."""
+        return f"{self.compiler}-{self.system}-{self.machine}"
+
+
+TARGETS = (
+    Target("mingw", "windows", "x86_64"),
+    Target("zig", "windows", "x86_64"),
+    Target("zig", "windows", "aarch64"),
+)
+
+
+class Product(NamedTuple):
+    """One file to link."""
+
+    name: str
+    sources: list[Path]
+    options: list[str]
+
+
+def cache() -> Path:
+    """Return the folder that outlives a build."""
+    below = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(os.environ.get("VIS_CROSS_CACHE") or os.path.join(below, "visruntime-cross"))
+
+
+def words_of(file: Path, name: str) -> list[str]:
+    """Return the words of ``set(name ...)`` in a file of CMake.
+
+    Raises:
+        ValueError: it sets no such list.
+    """
+    text = re.sub(r"#[^\n]*", "", file.read_text())
+    match = re.search(rf"\bset\({name}\s+([^)]*)\)", text)
+    if match is None:
+        raise ValueError(f"{file} sets no {name}")
+    return match[1].split()
+
+
+def compiler(target: Target) -> list[str] | None:
+    """Return the command of the compiler of *target*, or None if it is not there."""
+    if target.compiler == "mingw":
+        name = f"{target.machine}-w64-mingw32-gcc"
+        return [name] if shutil.which(name) else None
+    if importlib.util.find_spec("ziglang") is None:
+        return None
+    triple = f"{target.machine}-windows-gnu"
+    return [sys.executable, "-m", "ziglang", "cc", "-target", triple]
+
+
+def _products(target: Target) -> list[Product]:
+    lists = NATIVE / "windows.cmake"
+    libraries = [f"-l{each}" for each in words_of(lists, "VISJAIL_WINDOWS_LIBRARIES")]
+    sources = [NATIVE / each for each in words_of(lists, "VISJAIL_WINDOWS_SOURCES")]
+    helper = [NATIVE / each for each in words_of(lists, "VISJAIL_DESKTOP_SOURCES")]
+    hard = []
+    if target.compiler == "mingw":  # zig does so by itself
+        hard = ["-static-libgcc", "-Wl,--dynamicbase,--nxcompat,--high-entropy-va"]
+        hard.append("-Wl,--no-insert-timestamp")
+    program = [*hard, "-municode"]
+    tests = {
+        name: sorted(TESTS.glob(f"{name.removeprefix('windows_').removesuffix('.exe')}*.c"))
+        for name in (GUEST, TABLE)
+    }
+    return [
+        Product(HELPER, helper, [*program, "-ladvapi32"]),
+        Product(GUEST, tests[GUEST], [*program, "-ladvapi32", "-lws2_32"]),
+        Product(TABLE, [*tests[TABLE], *sources], [*program, *libraries]),
+    ]
+
+
+def build(target: Target, folder: Path) -> Path:
+    """Build everything for *target* below *folder*; return where it is.
+
+    Raises:
+        FileNotFoundError: its compiler is not there.
+        subprocess.CalledProcessError: a file does not compile without a warning.
+    """
+    command = compiler(target)
+    if command is None:
+        raise FileNotFoundError(target.compiler)
+    warnings = words_of(ROOT / "CMakeLists.txt", "VIS_WARNINGS")
+    # Plain C11, as the compiler of Windows takes it.
+    flags = ["-std=c11", "-O2", *warnings, "-DUNICODE", "-D_UNICODE", "-municode"]
+    flags += [f"-ffile-prefix-map={ROOT}=.", f"-I{NATIVE}"]
+    out = folder / target.name
+    shutil.rmtree(out, ignore_errors=True)
+    objects = out.with_name(f"{out.name}-objects")
+    for each in (out, objects):
+        each.mkdir(parents=True, exist_ok=True)
+    environment = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(cache() / "zig")}
+    environment["ZIG_LOCAL_CACHE_DIR"] = str(cache() / "zig-local")
+    compiled: dict[Path, str] = {}
+    for product in _products(target):
+        for source in product.sources:
+            if source not in compiled:
+                compiled[source] = str(objects / f"{source.stem}.o")
+                once = [*command, *flags, "-c", "-o", compiled[source], str(source)]
+                subprocess.run(once, check=True, env=environment)
+        files = [compiled[source] for source in product.sources]
+        link = [*command, "-O2", "-o", str(out / product.name), *files, *product.options]
+        subprocess.run(link, check=True, env=environment)
+    for left in (*out.glob("*.pdb"), *out.glob("*.lib")):
+        left.unlink()
+    return out
+
+
+def problems(target: Target, folder: Path) -> list[str]:
+    """Return what keeps the files that :func:`build` made from being shipped."""
+    exports = pe.declared((NATIVE / "windows_jail.h").read_text())
+    found = pe.problems(folder, machine=target.machine, exports=exports, ignored=[GUEST, TABLE])
+    found += [f"{folder.name} lacks {name}" for name in (HELPER,) if not (folder / name).is_file()]
+    return [f"{target.name}: {each}" for each in found]
+
+
+def main() -> int:
+    """Build, judge, say how long it took; 1 if anything is wrong."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help="one of TARGETS")
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / "cross")
+    options = parser.parse_args()
+    known = {target.name: target for target in TARGETS}
+    unknown = [name for name in options.targets if name not in known]
+    if unknown:
+        parser.error(f"no target: {', '.join(unknown)} (there are {', '.join(known)})")
+    found, absent = [], []
+    for target in (known[name] for name in options.targets or known):
+        if compiler(target) is None:
+            absent.append(target)
+            continue
+        begun = time.monotonic()
+        try:
+            found += problems(target, build(target, options.out))
+        except subprocess.CalledProcessError as error:
+            found.append(f"{target.name}: {error.cmd[0]} ended with {error.returncode}")
+        print(f"built   {target.name} ({time.monotonic() - begun:.1f} s)", flush=True)
+    for target in absent:
+        print(f"SKIPPED {target.name}: no {target.compiler} here (see {Path(__file__).name})")
+    print("\n".join(found) if found else "cross: what was built may be shipped")
+    required = os.environ.get("VIS_REQUIRE_TOOLS") == "1"
+    return 1 if found or (absent and required) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,201 @@
+// Files, directories, descriptors, and what there is.
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <wchar.h>
+
+#include "table.h"
+
+static void features(table_test *test) {
+    vj_windows_features features;
+    DONE(test->os->features(test->os, &features));
+    printf("missing %lx\n", (unsigned long)features.missing);
+    printf("build %lu\n", (unsigned long)features.build);
+    CHECK(features.build != 0);
+}
+
+static void random_bytes(table_test *test) {
+    uint8_t first[32] = {0};
+    uint8_t second[32] = {0};
+    DONE(test->os->random(test->os, first, sizeof first));
+    DONE(test->os->random(test->os, second, sizeof second));
+    CHECK(memcmp(first, second, sizeof first) != 0);
+}
+
+static void this_process(table_test *test) {
+    uint32_t pid = 0;
+    uint64_t created = 0;
+    uint64_t again = 0;
+    DONE(test->os->self(test->os, &pid, &created));
+    DONE(test->os->owner_created(test->os, pid, &again));
+    CHECK(created && created == again);
+    EQUAL(test->os->owner_created(test->os, 0x7FFFFFFC, &again),
+          VJ_WINDOWS_ERROR_INVALID_PARAMETER);
+    CHECK(again == 0);
+}
+
+static vj_windows_handle file_with(table_test *test, const wchar_t *name,
+                                   const char *text) {
+    wchar_t path[MAX_PATH];
+    vj_windows_handle file = NULL;
+    table_path(test, name, path);
+    DONE(test->os->file_create(test->os, path, test->open, &file));
+    DONE(test->os->file_write(test->os, file, text, (uint32_t)strlen(text)));
+    return file;
+}
+
+static void create_files(table_test *test) {
+    wchar_t path[MAX_PATH];
+    vj_windows_handle file = file_with(test, L"new", "content");
+    vj_windows_handle second = NULL;
+    table_path(test, L"new", path);
+    EQUAL(test->os->file_create(test->os, path, test->open, &second),
+          VJ_WINDOWS_ERROR_ALREADY_EXISTS);
+    CHECK(!second);
+    DONE(test->os->handle_close(test->os, file));
+    DONE(test->os->open(test->os, NULL, path, VJ_WINDOWS_OPEN_PIN, &file));
+    char bytes[16] = "";
+    uint32_t count = 0;
+    DONE(test->os->file_read(test->os, file, bytes, sizeof bytes, &count));
+    CHECK(count == 7 && !memcmp(bytes, "content", 7));
+    DONE(test->os->file_read(test->os, file, bytes, sizeof bytes, &count));
+    EQUAL(count, 0);
+    bool equal = false;
+    DONE(test->os->security_equal(test->os, file, test->open, &equal));
+    printf("equal %d\n", equal);
+    DONE(test->os->handle_close(test->os, file));
+    table_path(test, L"folder", path);
+    DONE(test->os->directory_create(test->os, path, test->open));
+    EQUAL(test->os->directory_create(test->os, path, test->open),
+          VJ_WINDOWS_ERROR_ALREADY_EXISTS);
+    EQUAL(test->os->file_create(test->os, path, test->open, &file),
+          VJ_WINDOWS_ERROR_ALREADY_EXISTS);
+}
+
+// While it is pinned: neither writing, nor another name, nor its end.
+static void pin(table_test *test) {
+    wchar_t path[MAX_PATH];
+    wchar_t other[MAX_PATH];
+    vj_windows_handle pinned = NULL;
+    DONE(test->os->handle_close(test->os, file_with(test, L"pinned", "1")));
+    table_path(test, L"pinned", path);
+    table_path(test, L"renamed", other);
+    DONE(test->os->open(test->os, NULL, path, VJ_WINDOWS_OPEN_PIN, &pinned));
+    CHECK(CreateFileW(path, GENERIC_WRITE, FILE_SHARE_READ | FILE_SHARE_WRITE, NULL,
+                      OPEN_EXISTING, 0, NULL) == INVALID_HANDLE_VALUE);
+    EQUAL(GetLastError(), VJ_WINDOWS_ERROR_SHARING_VIOLATION);
+    CHECK(!MoveFileW(path, other));
+    EQUAL(GetLastError(), VJ_WINDOWS_ERROR_SHARING_VIOLATION);
+    CHECK(!DeleteFileW(path));
+    EQUAL(GetLastError(), VJ_WINDOWS_ERROR_SHARING_VIOLATION);
+    vj_windows_handle alone = NULL;
+    EQUAL(test->os->open(test->os, NULL, path, VJ_WINDOWS_OPEN_ALONE, &alone),
+          VJ_WINDOWS_ERROR_SHARING_VIOLATION);
+    DONE(test->os->handle_close(test->os, pinned));
+    // The control: without the pin it can be renamed.
+    CHECK(MoveFileW(path, other));
+    DONE(test->os->open(test->os, NULL, other, VJ_WINDOWS_OPEN_ALONE, &alone));
+    DONE(test->os->handle_close(test->os, alone));
+}
+
+static void identity(table_test *test) {
+    wchar_t path[MAX_PATH];
+    wchar_t linked[MAX_PATH];
+    vj_windows_handle file = NULL;
+    vj_windows_file information;
+    vj_windows_file again;
+    DONE(test->os->handle_close(test->os, file_with(test, L"one", "12345")));
+    table_path(test, L"one", path);
+    table_path(test, L"two", linked);
+    DONE(test->os->open(test->os, NULL, path, VJ_WINDOWS_OPEN_PIN, &file));
+    DONE(test->os->file_information(test->os, file, &information));
+    CHECK(information.kind == VJ_WINDOWS_KIND_FILE && information.links == 1);
+    CHECK(information.size == 5 && information.written);
+    uint16_t final[VJ_WINDOWS_PATH_MAX / 8];
+    DONE(test->os->final_path(test->os, file, final, VJ_WINDOWS_PATH_MAX / 8));
+    CHECK(!_wcsicmp(final, path));
+    EQUAL(test->os->final_path(test->os, file, final, 4),
+          VJ_WINDOWS_ERROR_INSUFFICIENT_BUFFER);
+    DONE(test->os->handle_close(test->os, file));
+    CHECK(CreateHardLinkW(linked, path, NULL));
+    DONE(test->os->open(test->os, NULL, linked, VJ_WINDOWS_OPEN_PIN, &file));
+    DONE(test->os->file_information(test->os, file, &again));
+    CHECK(again.links == 2 && again.volume == information.volume);
+    CHECK(!memcmp(again.id, information.id, sizeof again.id));
+    DONE(test->os->handle_close(test->os, file));
+    HANDLE nothing = CreateFileW(L"NUL", GENERIC_READ, 7, NULL, OPEN_EXISTING, 0, NULL);
+    CHECK(nothing != INVALID_HANDLE_VALUE);
+    DONE(test->os->file_information(test->os, vj_win32_out(nothing), &again));
+    EQUAL(again.kind, VJ_WINDOWS_KIND_OTHER);
+    CloseHandle(nothing);
+}
+
+static void list(table_test *test) {
+    wchar_t path[MAX_PATH];
+    vj_windows_handle folder = NULL;
+    vj_windows_listing listing = NULL;
+    vj_windows_entry entry;
+    table_path(test, L"listed", path);
+    DONE(test->os->directory_create(test->os, path, test->open));
+    for (int i = 0; i < 300; i++) {
+        wchar_t name[64];
+        _snwprintf(name, 64, L"listed\\file-with-a-longer-name-%03d", i);
+        DONE(test->os->handle_close(test->os, file_with(test, name, "")));
+    }
+    table_path(test, L"listed\\below", path);
+    DONE(test->os->directory_create(test->os, path, test->open));
+    table_path(test, L"listed", path);
+    DONE(test->os->open(test->os, NULL, path, VJ_WINDOWS_OPEN_HOLD, &folder));
+    DONE(test->os->listing_open(test->os, folder, &listing));
+    int files = 0;
+    int folders = 0;
+    uint32_t code = 0;
+    while (!(code = test->os->listing_next(test->os, listing, &entry))) {
+        files += entry.kind == VJ_WINDOWS_KIND_FILE;
+        folders += entry.kind == VJ_WINDOWS_KIND_DIRECTORY;
+        // Whatever the folder is called meanwhile, an entry is found from its handle.
+        if (files != 7) continue;
+        vj_windows_handle below = NULL;
+        DONE(test->os->open(test->os, folder, entry.name, VJ_WINDOWS_OPEN_PIN, &below));
+        DONE(test->os->handle_close(test->os, below));
+    }
+    EQUAL(code, VJ_WINDOWS_ERROR_NO_MORE_FILES);
+    CHECK(files == 300 && folders == 1);
+    DONE(test->os->listing_close(test->os, listing));
+    vj_windows_handle none = NULL;
+    EQUAL(test->os->open(test->os, folder, L"absent", VJ_WINDOWS_OPEN_PIN, &none),
+          VJ_WINDOWS_ERROR_FILE_NOT_FOUND);
+    EQUAL(test->os->open(test->os, folder, L"..\\listed", VJ_WINDOWS_OPEN_PIN, &none),
+          VJ_WINDOWS_ERROR_INVALID_PARAMETER);
+    CHECK(!none);
+    DONE(test->os->handle_close(test->os, folder));
+}
+
+static void remove_things(table_test *test) {
+    wchar_t path[MAX_PATH];
+    wchar_t below[MAX_PATH];
+    table_path(test, L"removed", path);
+    table_path(test, L"removed\\file", below);
+    DONE(test->os->remove(test->os, path));
+    DONE(test->os->directory_create(test->os, path, test->open));
+    DONE(test->os->handle_close(test->os, file_with(test, L"removed\\file", "1")));
+    CHECK(test->os->remove(test->os, path) != 0); // not empty
+    CHECK(SetFileAttributesW(below, FILE_ATTRIBUTE_READONLY));
+    DONE(test->os->remove(test->os, below));
+    CHECK(GetFileAttributesW(below) == INVALID_FILE_ATTRIBUTES);
+    DONE(test->os->remove(test->os, path));
+    CHECK(GetFileAttributesW(path) == INVALID_FILE_ATTRIBUTES);
+}
+
+const table_entry table_files[] = {
+    {"features", features},
+    {"random", random_bytes},
+    {"this-process", this_process},
+    {"create", create_files},
+    {"pin", pin},
+    {"identity", identity},
+    {"list", list},
+    {"remove", remove_things},
+    {NULL, NULL},
+};
