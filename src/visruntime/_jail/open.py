@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 
 from visruntime import _native
 from visruntime._host.imports import import_ahead, may_import_from
@@ -60,14 +61,19 @@ def open_jail(
     *,
     config_files: Iterable[str] = (),
     implicit_read: Sequence[tuple[str, str]] = (),
+    platform: str = sys.platform,
 ) -> OpenedJail:
-    """Open a jail by *backend*, or by the first that can for "auto".
+    """Open a jail by *backend*, or by the first that can on *platform* for "auto".
 
     Raises:
         PolicyUnsupported: a clause that cannot be enforced, and by "auto" by no back end.
         PolicyError: a path of the policy that does not exist or leads astray.
         JailUnavailable: no jail opens here.
     """
+    if platform == "darwin" or backend == "seatbelt":
+        from visruntime._jail.seatbelt import check_platform
+
+        check_platform(policy, backend, platform)
     files = tuple(config_files)
     if backend != "auto":
         return _open_with(policy, backend, files, implicit_read)
