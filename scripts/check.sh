@@ -38,8 +38,9 @@ lint_windows_c() {
 
 mapfile -t c_files < <(listed 'native/*.c' 'native/*.h' 'tests/native/*.c' 'examples/*.[ch]')
 # What includes windows.h is in no build of this system.
-mapfile -t compiled < <(listed 'native/*.c' | xargs grep -L "^#include <windows.h>")
-mapfile -t for_windows < <(listed 'native/*.c' | xargs grep -l "^#include <windows.h>")
+windows_only='/windows_(os|os_[a-z]+|desktop_helper|monitor)\.c$'
+mapfile -t compiled < <(listed 'native/*.c' | grep -vE "$windows_only")
+mapfile -t for_windows < <(listed 'native/*.c' | grep -E "$windows_only")
 mapfile -t shell < <(listed '*.sh' .ci/run)
 mapfile -t workflows < <(listed '.github/workflows/*.yml')
 

@@ -64,7 +64,7 @@ def open_jail(
     implicit_read: Sequence[tuple[str, str]] = (),
     platform: str = sys.platform,
 ) -> OpenedJail:
-    """Open a jail by *backend*, or by the first that can for "auto".
+    """Open a jail by *backend*, or by the first that can on *platform* for "auto".
 
     *platform* is what to conclude for; tests name another one.
 
@@ -73,6 +73,10 @@ def open_jail(
         PolicyError: a path of the policy that does not exist or leads astray.
         JailUnavailable: no jail opens here.
     """
+    if platform == "darwin" or backend == "seatbelt":
+        from visruntime._jail.seatbelt import check_seatbelt
+
+        check_seatbelt(policy, backend, platform)
     check_platform(platform)
     files = tuple(config_files)
     if backend != "auto":
