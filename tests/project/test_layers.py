@@ -43,6 +43,7 @@ ALLOWED_IN_GUEST = {
     ("guest.figures", "matplotlib"),
     ("guest.arrays", "numpy"),
     ("guest.arrays", "pyarrow"),
+    ("guest.console", "_visconsole"),  # of builds for Windows
 }
 
 
