@@ -166,12 +166,12 @@ typedef enum {
 
 typedef struct {
     vj_windows_attribute_kind kind;
+    uint32_t capability_count;
     const uint16_t *package; // SIDs as text; the table keeps what the list points to
     const uint16_t *const *capabilities;
-    uint32_t capability_count;
     const vj_windows_handle *handles;
-    uint32_t handle_count;
     vj_windows_console console;
+    uint32_t handle_count;
 } vj_windows_attribute;
 
 typedef struct {

@@ -1,0 +1,803 @@
+// The table of tests: pipes, consoles, jobs and programs that are threads. See
+// fake_windows_os.h.
+
+#include "fake_windows_os.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "windows_identity.h"
+#include "windows_text.h"
+
+// ---- pipes
+
+static void must_be_secure(vj_windows_security security) {
+    if (!strstr(fake_of(security, FAKE_SECURITY)->text, "D:P")) {
+        fake_die("a descriptor that is not protected");
+    }
+}
+
+static fake_pipe *pipe_named(const uint16_t *name) {
+    for (size_t i = 0; i < fake->pipe_count; i++) {
+        if (!memcmp(fake->pipes[i]->name, name, sizeof fake->pipes[i]->name)) {
+            return fake->pipes[i];
+        }
+    }
+    return NULL;
+}
+
+static void copy_name(const uint16_t *name, uint16_t to[64]) {
+    memset(to, 0, 64 * sizeof *to);
+    for (size_t i = 0; name[i]; i++) to[i] = name[i];
+}
+
+static uint32_t pipe_create(const vj_windows_os *os, const uint16_t *name,
+                            vj_windows_direction direction, vj_windows_security security,
+                            vj_windows_handle *server) {
+    (void)os;
+    FAKE_CALL();
+    uint16_t whole[64];
+    must_be_secure(security);
+    copy_name(name, whole);
+    if (fake->squat || pipe_named(whole)) {
+        return fake_leave(VJ_WINDOWS_ERROR_ACCESS_DENIED);
+    }
+    fake_pipe *made = calloc(1, sizeof *made);
+    if (!made || fake->pipe_count == sizeof fake->pipes / sizeof *fake->pipes) {
+        fake_die("out of pipes");
+    }
+    memcpy(made->name, whole, sizeof whole);
+    made->to_guest = direction == VJ_WINDOWS_PIPE_TO_GUEST;
+    if (made->to_guest) made->writers = 1;
+    else made->readers = 1;
+    fake->pipes[fake->pipe_count++] = made;
+    fake_object *object = fake_new(FAKE_SERVER);
+    object->pipe = made;
+    *server = (vj_windows_handle)(void *)object;
+    return fake_leave(0);
+}
+
+static uint32_t pipe_connect(const vj_windows_os *os, const uint16_t *name,
+                             vj_windows_direction direction, bool inheritable,
+                             vj_windows_security security, vj_windows_handle *client) {
+    (void)os;
+    (void)inheritable;
+    FAKE_CALL();
+    uint16_t whole[64];
+    must_be_secure(security);
+    copy_name(name, whole);
+    fake_pipe *made = pipe_named(whole);
+    if (!made) return fake_leave(VJ_WINDOWS_ERROR_FILE_NOT_FOUND);
+    if (made->connected) return fake_leave(VJ_WINDOWS_ERROR_PIPE_BUSY);
+    if (made->to_guest != (direction == VJ_WINDOWS_PIPE_TO_GUEST)) {
+        return fake_leave(VJ_WINDOWS_ERROR_ACCESS_DENIED);
+    }
+    made->connected = true;
+    if (made->to_guest) made->readers++;
+    else made->writers++;
+    fake_object *object = fake_new(FAKE_CLIENT);
+    object->pipe = made;
+    *client = (vj_windows_handle)(void *)object;
+    return fake_leave(0);
+}
+
+void fake_close_pipe_end(fake_object *object) {
+    bool writes = object->pipe->to_guest == (object->kind == FAKE_SERVER);
+    if (writes) object->pipe->writers--;
+    else object->pipe->readers--;
+}
+
+static uint32_t event_create(const vj_windows_os *os, vj_windows_security security,
+                             vj_windows_handle *event) {
+    (void)os;
+    FAKE_CALL();
+    must_be_secure(security);
+    *event = (vj_windows_handle)(void *)fake_new(FAKE_EVENT);
+    return fake_leave(0);
+}
+
+static uint32_t take(fake_pipe *from, uint8_t *bytes, uint32_t size) {
+    uint32_t count = size < from->used ? size : (uint32_t)from->used;
+    for (uint32_t i = 0; i < count; i++) {
+        bytes[i] = from->bytes[(from->at + i) % FAKE_PIPE_SIZE];
+    }
+    from->at = (from->at + count) % FAKE_PIPE_SIZE;
+    from->used -= count;
+    return count;
+}
+
+static uint32_t put(fake_pipe *to, const uint8_t *bytes, uint32_t size) {
+    uint32_t room = (uint32_t)(FAKE_PIPE_SIZE - to->used);
+    uint32_t count = size < room ? size : room;
+    for (uint32_t i = 0; i < count; i++) {
+        to->bytes[(to->at + to->used + i) % FAKE_PIPE_SIZE] = bytes[i];
+    }
+    to->used += count;
+    return count;
+}
+
+// One operation, with the lock held: 0 and `*count`, or how it ended.
+static uint32_t move(fake_object *object, bool reads, uint8_t *bytes, uint32_t size,
+                     uint32_t timeout_ms, uint32_t *count) {
+    fake_pipe *own = object->pipe;
+    uint64_t until = fake_now() + timeout_ms;
+    uint64_t canceled = object->canceled;
+    for (;;) {
+        if (reads && own->used) {
+            *count = take(own, bytes, size);
+            return 0;
+        }
+        if (reads && !own->writers) return VJ_WINDOWS_ERROR_BROKEN_PIPE;
+        if (!reads && !own->readers) return VJ_WINDOWS_ERROR_NO_DATA;
+        if (!reads && own->used < FAKE_PIPE_SIZE) {
+            *count = put(own, bytes, size);
+            return 0;
+        }
+        if (object->canceled != canceled) return VJ_WINDOWS_ERROR_OPERATION_ABORTED;
+        uint64_t now = fake_now();
+        if (now >= until) return VJ_WINDOWS_ERROR_TIMEOUT;
+        fake_wait((uint32_t)(until - now));
+    }
+}
+
+static uint32_t use_pipe(vj_windows_handle pipe, vj_windows_handle event, bool reads,
+                         void *bytes, uint32_t size, uint32_t timeout_ms,
+                         uint32_t *count) {
+    fake_object *object = fake_of(pipe, FAKE_SERVER);
+    fake_object *signal = fake_of(event, FAKE_EVENT);
+    *count = 0;
+    if (signal->inside) fake_die("an event that two operations use");
+    object->inside++;
+    signal->inside++;
+    uint32_t code = move(object, reads, bytes, size, timeout_ms, count);
+    object->inside--;
+    signal->inside--;
+    fake_changed();
+    return code;
+}
+
+static uint32_t pipe_read(const vj_windows_os *os, vj_windows_handle pipe,
+                          vj_windows_handle event, void *bytes, uint32_t size,
+                          uint32_t timeout_ms, uint32_t *count) {
+    (void)os;
+    FAKE_CALL();
+    return fake_leave(use_pipe(pipe, event, true, bytes, size, timeout_ms, count));
+}
+
+static uint32_t pipe_write(const vj_windows_os *os, vj_windows_handle pipe,
+                           vj_windows_handle event, const void *bytes, uint32_t size,
+                           uint32_t timeout_ms, uint32_t *count) {
+    (void)os;
+    FAKE_CALL();
+    // `move` does not write to what it is given here.
+    return fake_leave(
+        use_pipe(pipe, event, false, (void *)(uintptr_t)bytes, size, timeout_ms, count));
+}
+
+static uint32_t pipe_cancel(const vj_windows_os *os, vj_windows_handle pipe) {
+    (void)os;
+    FAKE_CALL();
+    fake_object *object = fake_of(pipe, FAKE_SERVER);
+    // What has not begun is not canceled.
+    if (object->inside) object->canceled++;
+    fake_changed();
+    return fake_leave(0);
+}
+
+size_t fake_client_write(vj_windows_handle client, const void *bytes, size_t size) {
+    pthread_mutex_lock(&fake->lock);
+    fake_pipe *to = fake_of(client, FAKE_CLIENT)->pipe;
+    size_t count = to->readers ? put(to, bytes, (uint32_t)size) : 0;
+    fake_changed();
+    pthread_mutex_unlock(&fake->lock);
+    return count;
+}
+
+size_t fake_client_read(vj_windows_handle client, void *bytes, size_t size) {
+    pthread_mutex_lock(&fake->lock);
+    size_t count = take(fake_of(client, FAKE_CLIENT)->pipe, bytes, (uint32_t)size);
+    fake_changed();
+    pthread_mutex_unlock(&fake->lock);
+    return count;
+}
+
+// ---- programs
+
+static bool is_over(const fake_program *program) {
+    const fake_object *console = program->console;
+    return program->killed || (console && console->closing);
+}
+
+static void drop_ends(fake_program *program) {
+    for (int i = 0; i < 3; i++) {
+        if (!program->standard[i]) continue;
+        if (i) program->standard[i]->writers--;
+        else program->standard[i]->readers--;
+        program->standard[i] = NULL;
+    }
+}
+
+void fake_end_program(fake_program *program, uint32_t exit_code) {
+    if (program->ended) return;
+    if (!program->killed) program->exit_code = exit_code;
+    program->ended = true;
+    drop_ends(program);
+    fake_changed();
+}
+
+static fake_pipe *output_of(fake_program *program) {
+    return program->console ? program->console->output : program->standard[1];
+}
+
+static fake_pipe *input_of(fake_program *program) {
+    return program->console ? program->console->input : program->standard[0];
+}
+
+// As a blocking WriteFile of the guest. False: it is over, or nobody reads.
+static bool guest_writes(fake_program *program, const uint8_t *bytes, size_t size) {
+    fake_pipe *to = output_of(program);
+    while (size && to && to->readers && !is_over(program)) {
+        uint32_t count = put(to, bytes, (uint32_t)size);
+        bytes += count;
+        size -= count;
+        fake_changed();
+        if (size) fake_wait(1000);
+    }
+    return !size;
+}
+
+static void guest_echoes(fake_program *program) {
+    uint8_t bytes[4096];
+    fake_pipe *from = input_of(program);
+    while (from && !is_over(program)) {
+        uint32_t count = take(from, bytes, sizeof bytes);
+        fake_changed();
+        if (count && !guest_writes(program, bytes, count)) return;
+        if (count) continue;
+        if (!from->writers) return;
+        fake_wait(1000);
+    }
+}
+
+static void guest_floods(fake_program *program, uint64_t size) {
+    uint8_t bytes[4096];
+    for (uint64_t at = 0; at < size;) {
+        size_t count = size - at < sizeof bytes ? (size_t)(size - at) : sizeof bytes;
+        for (size_t i = 0; i < count; i++) bytes[i] = (uint8_t)((at + i) % 251);
+        if (!guest_writes(program, bytes, count)) return;
+        at += count;
+    }
+    guest_writes(program, (const uint8_t *)"PASS", 4);
+}
+
+static void guest_hangs(const fake_program *program) {
+    while (!is_over(program)) fake_wait(1000);
+}
+
+static fake_program *add_program(const fake_program *like, const char *script) {
+    fake_program *program = calloc(1, sizeof *program);
+    if (!program) fake_die("out of memory");
+    *program = *like;
+    program->started = program->joined = program->killed = program->ended = false;
+    program->exit_code = 0;
+    snprintf(program->script, sizeof program->script, "%s", script);
+    for (int i = 0; i < 3; i++) {
+        if (!program->standard[i]) continue;
+        if (i) program->standard[i]->writers++;
+        else program->standard[i]->readers++;
+    }
+    program->next = fake->programs;
+    fake->programs = program;
+    if (program->job) program->job->ever++;
+    return program;
+}
+
+static void *guest(void *argument);
+
+static void start(fake_program *program) {
+    fake->ran = true;
+    program->started = true;
+    if (pthread_create(&program->thread, NULL, guest, program)) fake_die("thread");
+}
+
+// The script is the last word of the command line and its number.
+static void *guest(void *argument) {
+    fake_program *program = argument;
+    uint64_t number = 0;
+    char word[32] = "";
+    pthread_mutex_lock(&fake->lock);
+    char *at = strchr(program->script, ' ');
+    if (at) {
+        snprintf(word, sizeof word, "%s", at + 1);
+        char *space = strchr(word, ' ');
+        if (space) {
+            *space = 0;
+            number = strtoull(space + 1, NULL, 10);
+        }
+    }
+    if (!strcmp(word, "echo")) guest_echoes(program);
+    else if (!strcmp(word, "flood")) guest_floods(program, number);
+    else if (!strcmp(word, "hang")) guest_hangs(program);
+    else if (!strcmp(word, "parent")) start(add_program(program, "guest hang"));
+    // The process is gone before its thread is, as everywhere.
+    fake_end_program(program, strcmp(word, "flood") ? (uint32_t)number : 0);
+    pthread_mutex_unlock(&fake->lock);
+    return NULL;
+}
+
+static void kill_program(fake_program *program, uint32_t exit_code) {
+    if (program->ended || program->killed) return;
+    program->killed = true;
+    program->exit_code = exit_code;
+    if (!program->started) fake_end_program(program, exit_code);
+}
+
+void fake_kill_job(fake_object *job, uint32_t exit_code) {
+    job->killed = true;
+    for (fake_program *program = fake->programs; program; program = program->next) {
+        if (program->job == job) kill_program(program, exit_code);
+    }
+    fake_changed();
+}
+
+// ---- jobs
+
+static uint32_t job_create(const vj_windows_os *os, vj_windows_security security,
+                           vj_windows_handle *job) {
+    (void)os;
+    FAKE_CALL();
+    must_be_secure(security);
+    *job = (vj_windows_handle)(void *)fake_new(FAKE_JOB);
+    return fake_leave(0);
+}
+
+static uint32_t job_watch(const vj_windows_os *os, vj_windows_handle job,
+                          vj_windows_handle *port) {
+    (void)os;
+    FAKE_CALL();
+    fake_of(job, FAKE_JOB);
+    *port = (vj_windows_handle)(void *)fake_new(FAKE_PORT);
+    return fake_leave(0);
+}
+
+static uint32_t job_set_limits(const vj_windows_os *os, vj_windows_handle job,
+                               const vj_windows_job_limits *limits) {
+    (void)os;
+    FAKE_CALL();
+    fake_object *object = fake_of(job, FAKE_JOB);
+    object->limits = *limits;
+    object->limited = true;
+    return fake_leave(0);
+}
+
+static uint32_t job_read_limits(const vj_windows_os *os, vj_windows_handle job,
+                                vj_windows_job_readback *readback) {
+    (void)os;
+    FAKE_CALL();
+    const fake_object *object = fake_of(job, FAKE_JOB);
+    *readback = (vj_windows_job_readback){
+        .limits = object->limits,
+        .kill_on_close = object->limited && !(fake->lies & FAKE_OUTLIVES),
+        .breakaway = fake->lies & FAKE_BREAKAWAY,
+        .other = fake->lies & FAKE_OTHER_FLAG,
+    };
+    if (fake->lies & FAKE_OTHER_LIMITS) readback->limits.process_memory++;
+    return fake_leave(0);
+}
+
+static uint32_t job_terminate(const vj_windows_os *os, vj_windows_handle job,
+                              uint32_t exit_code) {
+    (void)os;
+    FAKE_CALL();
+    fake_kill_job(fake_of(job, FAKE_JOB), exit_code);
+    return fake_leave(0);
+}
+
+static uint32_t active(const fake_object *job) {
+    uint32_t count = 0;
+    for (const fake_program *program = fake->programs; program; program = program->next) {
+        count += program->job == job && !program->ended;
+    }
+    return count;
+}
+
+static uint32_t job_wait_empty(const vj_windows_os *os, vj_windows_handle job,
+                               vj_windows_handle port, uint32_t timeout_ms) {
+    (void)os;
+    FAKE_CALL();
+    fake_object *object = fake_of(job, FAKE_JOB);
+    fake_object *watch = fake_of(port, FAKE_PORT);
+    uint64_t until = fake_now() + timeout_ms;
+    uint32_t code = 0;
+    object->inside++;
+    watch->inside++;
+    while (active(object) && !code) {
+        uint64_t now = fake_now();
+        if (now >= until) code = VJ_WINDOWS_ERROR_TIMEOUT;
+        else fake_wait((uint32_t)(until - now));
+    }
+    object->inside--;
+    watch->inside--;
+    return fake_leave(code);
+}
+
+static uint32_t job_usage(const vj_windows_os *os, vj_windows_handle job,
+                          vj_windows_job_usage *usage) {
+    (void)os;
+    FAKE_CALL();
+    const fake_object *object = fake_of(job, FAKE_JOB);
+    *usage = (vj_windows_job_usage){
+        .processes = object->ever, .active = active(object), .user_ns = 1000};
+    return fake_leave(0);
+}
+
+// ---- desktops and consoles
+
+static uint32_t desktop_open(const vj_windows_os *os, const uint16_t *name,
+                             const uint16_t *sddl, vj_windows_security security,
+                             vj_windows_desktop *desktop) {
+    (void)os;
+    FAKE_CALL();
+    must_be_secure(security);
+    if (!name[0]) fake_die("a desktop without a name");
+    fake_object *object = fake_new(FAKE_DESKTOP);
+    fake_utf8(sddl, object->text, sizeof object->text);
+    *desktop = (vj_windows_desktop)(void *)object;
+    return fake_leave(0);
+}
+
+static uint32_t desktop_close(const vj_windows_os *os, vj_windows_desktop desktop) {
+    (void)os;
+    FAKE_CALL();
+    fake_of(desktop, FAKE_DESKTOP)->closed = true;
+    return fake_leave(0);
+}
+
+static uint32_t console_create(const vj_windows_os *os, uint16_t columns, uint16_t rows,
+                               vj_windows_handle input, vj_windows_handle output,
+                               vj_windows_console *console) {
+    (void)os;
+    FAKE_CALL();
+    fake_object *object = fake_new(FAKE_CONSOLE);
+    object->input = fake_of(input, FAKE_CLIENT)->pipe;
+    object->output = fake_of(output, FAKE_CLIENT)->pipe;
+    object->input->readers++;
+    object->output->writers++;
+    fake->columns = columns;
+    fake->rows = rows;
+    *console = (vj_windows_console)(void *)object;
+    return fake_leave(0);
+}
+
+static uint32_t console_resize(const vj_windows_os *os, vj_windows_console console,
+                               uint16_t columns, uint16_t rows) {
+    (void)os;
+    FAKE_CALL();
+    const fake_object *object = fake_of(console, FAKE_CONSOLE);
+    if (object->closing) fake_die("a console that is resized while it is closed");
+    fake->columns = columns;
+    fake->rows = rows;
+    return fake_leave(0);
+}
+
+static bool has_clients(const fake_object *console) {
+    for (const fake_program *program = fake->programs; program; program = program->next) {
+        if (program->console == console && !program->ended) return true;
+    }
+    return false;
+}
+
+// Its clients are told to go, it paints once more, and all of that must be read.
+static void console_close(const vj_windows_os *os, vj_windows_console console) {
+    (void)os;
+    (void)fake_enter("console_close");
+    fake_object *object = fake_of(console, FAKE_CONSOLE);
+    if (object->closing) fake_die("a console that is closed twice");
+    object->closing = true;
+    fake_changed();
+    bool quick = fake->lies & FAKE_QUICK_CONSOLE;
+    for (uint32_t left = FAKE_FINAL_FRAME; left && object->output->readers && !quick;) {
+        uint8_t frame[512] = {'~'};
+        left -= put(object->output, frame, left < sizeof frame ? left : sizeof frame);
+        fake_changed();
+        if (object->output->used == FAKE_PIPE_SIZE) fake_wait(1000);
+    }
+    while (!quick &&
+           (has_clients(object) || (object->output->used && object->output->readers))) {
+        fake_wait(1000);
+    }
+    object->output->writers--;
+    object->input->readers--;
+    object->closed = true;
+    fake_changed();
+    pthread_mutex_unlock(&fake->lock);
+}
+
+// ---- threads of the host
+
+static void *run_thread(void *argument) {
+    fake_object *object = argument;
+    object->function(object->argument);
+    pthread_mutex_lock(&fake->lock);
+    object->done = true;
+    fake_changed();
+    pthread_mutex_unlock(&fake->lock);
+    return NULL;
+}
+
+static uint32_t thread_start(const vj_windows_os *os, vj_windows_thread function,
+                             void *argument, vj_windows_security security,
+                             vj_windows_handle *thread) {
+    (void)os;
+    FAKE_CALL();
+    must_be_secure(security);
+    fake_object *object = fake_new(FAKE_THREAD);
+    object->function = function;
+    object->argument = argument;
+    if (pthread_create(&object->thread, NULL, run_thread, object)) fake_die("thread");
+    *thread = (vj_windows_handle)(void *)object;
+    return fake_leave(0);
+}
+
+static uint32_t thread_wait(const vj_windows_os *os, vj_windows_handle thread,
+                            uint32_t timeout_ms) {
+    (void)os;
+    FAKE_CALL();
+    fake_object *object = fake_of(thread, FAKE_THREAD);
+    uint64_t until = fake_now() + timeout_ms;
+    while (!object->done && fake_now() < until) fake_wait((uint32_t)(until - fake_now()));
+    return fake_leave(object->done ? 0 : VJ_WINDOWS_ERROR_TIMEOUT);
+}
+
+// ---- processes
+
+static uint32_t attributes_open(const vj_windows_os *os, uint32_t count,
+                                vj_windows_attributes *attributes) {
+    (void)os;
+    FAKE_CALL();
+    fake_object *object = fake_new(FAKE_ATTRIBUTES);
+    object->wanted = count;
+    *attributes = (vj_windows_attributes)(void *)object;
+    return fake_leave(0);
+}
+
+static void copy_sid(uint16_t to[VJ_WINDOWS_SID_MAX], const uint16_t *from) {
+    size_t i = 0;
+    for (; from[i]; i++) to[i] = from[i];
+    to[i] = 0;
+}
+
+static uint32_t attributes_add(const vj_windows_os *os, vj_windows_attributes attributes,
+                               const vj_windows_attribute *attribute) {
+    (void)os;
+    FAKE_CALL();
+    fake_object *object = fake_of(attributes, FAKE_ATTRIBUTES);
+    object->added++;
+    object->kinds |= 1u << attribute->kind;
+    switch (attribute->kind) {
+    case VJ_WINDOWS_ATTRIBUTE_CAPABILITIES:
+        copy_sid(object->package, attribute->package);
+        object->capability_count = attribute->capability_count;
+        for (uint32_t i = 0; i < attribute->capability_count && i < 4; i++) {
+            copy_sid(object->capabilities[i], attribute->capabilities[i]);
+        }
+        break;
+    case VJ_WINDOWS_ATTRIBUTE_JOB:
+        object->job = fake_of(attribute->handles[0], FAKE_JOB);
+        break;
+    case VJ_WINDOWS_ATTRIBUTE_CONSOLE:
+        object->console = fake_of(attribute->console, FAKE_CONSOLE);
+        break;
+    case VJ_WINDOWS_ATTRIBUTE_HANDLES:
+        object->handle_count = attribute->handle_count;
+        for (uint32_t i = 0; i < attribute->handle_count && i < 8; i++) {
+            object->handles[i] = fake_of(attribute->handles[i], FAKE_CLIENT);
+        }
+        break;
+    case VJ_WINDOWS_ATTRIBUTE_LPAC:
+    case VJ_WINDOWS_ATTRIBUTE_NO_CHILDREN:
+    case VJ_WINDOWS_ATTRIBUTE_END: break;
+    }
+    return fake_leave(0);
+}
+
+static uint32_t attributes_close(const vj_windows_os *os,
+                                 vj_windows_attributes attributes) {
+    (void)os;
+    FAKE_CALL();
+    fake_of(attributes, FAKE_ATTRIBUTES)->closed = true;
+    return fake_leave(0);
+}
+
+static void copy_units(uint16_t *to, size_t room, const uint16_t *from) {
+    size_t i = 0;
+    for (; from[i] && i + 1 < room; i++) to[i] = from[i];
+    to[i] = 0;
+}
+
+static void note_launch(const vj_windows_launch *launch, const fake_object *list) {
+    fake_launch *own = &fake->launch;
+    memset(own, 0, sizeof *own);
+    copy_units(own->application, 256, launch->application);
+    copy_units(own->command_line, 1024, launch->command_line);
+    copy_units(own->directory, 256, launch->directory);
+    const uint16_t *block = launch->environment;
+    for (size_t i = 0; i + 1 < 4096; i++) {
+        own->environment[i] = block[i];
+        own->environment_units = i + 1;
+        if (i && !block[i] && !block[i - 1]) break;
+    }
+    own->attributes = list->kinds;
+    own->capability_count = list->capability_count;
+    own->handle_count = list->handle_count;
+    copy_sid(own->package, list->package);
+    memcpy(own->capabilities, list->capabilities, sizeof own->capabilities);
+    own->distinct = true;
+    for (uint32_t i = 0; i < 3; i++) {
+        if (launch->standard[i]) own->has_standard = true;
+        for (uint32_t j = 0; j < i; j++) {
+            if (launch->standard[i] && launch->standard[i] == launch->standard[j]) {
+                own->distinct = false;
+            }
+        }
+        if (i < list->handle_count &&
+            (const void *)launch->standard[i] != (const void *)list->handles[i]) {
+            own->distinct = false;
+        }
+    }
+    own->has_desktop = launch->desktop != NULL;
+    fake_utf16(fake_of(launch->desktop, FAKE_DESKTOP)->text, own->desktop_sddl, 1024);
+}
+
+static uint32_t process_create(const vj_windows_os *os, const vj_windows_launch *launch,
+                               vj_windows_started *started) {
+    (void)os;
+    FAKE_CALL();
+    fake_object *list = fake_of(launch->attributes, FAKE_ATTRIBUTES);
+    must_be_secure(launch->process);
+    must_be_secure(launch->thread);
+    if (list->added != list->wanted) {
+        return fake_leave(VJ_WINDOWS_ERROR_INVALID_PARAMETER);
+    }
+    if (!launch->directory || !launch->environment || !launch->application) {
+        fake_die("a launch that leaves something to Windows");
+    }
+    note_launch(launch, list);
+    fake_program like = {.job = list->job, .console = list->console};
+    for (int i = 0; i < 3; i++) {
+        if (launch->standard[i]) {
+            like.standard[i] = fake_of(launch->standard[i], FAKE_CLIENT)->pipe;
+        }
+    }
+    like.container = list->kinds & 1u << VJ_WINDOWS_ATTRIBUTE_CAPABILITIES;
+    like.less_privileged = list->kinds & 1u << VJ_WINDOWS_ATTRIBUTE_LPAC;
+    copy_sid(like.package, list->package);
+    copy_sid(like.capability, list->capabilities[0]);
+    char script[256];
+    fake_utf8(fake->launch.command_line, script, sizeof script);
+    fake_program *program = add_program(&like, script);
+    fake_object *process = fake_new(FAKE_PROCESS);
+    fake_object *thread = fake_new(FAKE_PROCESS_THREAD);
+    process->program = thread->program = program;
+    *started = (vj_windows_started){(vj_windows_handle)(void *)process,
+                                    (vj_windows_handle)(void *)thread, 77};
+    return fake_leave(0);
+}
+
+static uint32_t process_in_job(const vj_windows_os *os, vj_windows_handle process,
+                               vj_windows_handle job, bool *inside) {
+    (void)os;
+    FAKE_CALL();
+    *inside = fake_of(process, FAKE_PROCESS)->program->job == fake_of(job, FAKE_JOB) &&
+              !(fake->lies & FAKE_NOT_IN_JOB);
+    return fake_leave(0);
+}
+
+static uint32_t process_token(const vj_windows_os *os, vj_windows_handle process,
+                              vj_windows_token *token) {
+    (void)os;
+    FAKE_CALL();
+    const fake_program *program = fake_of(process, FAKE_PROCESS)->program;
+    uint32_t lies = fake->lies;
+    memset(token, 0, sizeof *token);
+    token->app_container = program->container && !(lies & FAKE_NO_CONTAINER);
+    token->less_privileged =
+        program->less_privileged && !(lies & FAKE_NOT_LESS_PRIVILEGED);
+    token->integrity = lies & FAKE_MEDIUM ? 0x2000 : 0x1000;
+    copy_sid(token->package, program->package);
+    if (lies & FAKE_OTHER_PACKAGE) token->package[9]++;
+    copy_sid(token->capabilities[0], program->capability);
+    if (lies & FAKE_OTHER_CAPABILITY) token->capabilities[0][12]++;
+    token->capability_count = lies & FAKE_NO_CAPABILITY       ? 0
+                              : lies & FAKE_MORE_CAPABILITIES ? 2
+                                                              : 1;
+    return fake_leave(0);
+}
+
+static uint32_t process_created(const vj_windows_os *os, vj_windows_handle process,
+                                uint64_t *created) {
+    (void)os;
+    FAKE_CALL();
+    fake_of(process, FAKE_PROCESS);
+    *created = FAKE_CREATED + 1;
+    return fake_leave(0);
+}
+
+static uint32_t thread_resume(const vj_windows_os *os, vj_windows_handle thread,
+                              uint32_t *before) {
+    (void)os;
+    FAKE_CALL();
+    fake_program *program = fake_of(thread, FAKE_PROCESS_THREAD)->program;
+    *before = fake->lies & FAKE_RESUMED_BEFORE ? 2 : 1;
+    if (program->started) fake_die("a process that is resumed twice");
+    if (*before == 1 && !program->ended) start(program);
+    return fake_leave(0);
+}
+
+static uint32_t process_wait(const vj_windows_os *os, vj_windows_handle process,
+                             uint32_t timeout_ms) {
+    (void)os;
+    FAKE_CALL();
+    fake_object *object = fake_of(process, FAKE_PROCESS);
+    uint64_t until = fake_now() + timeout_ms;
+    object->inside++;
+    while (!object->program->ended && fake_now() < until) {
+        fake_wait((uint32_t)(until - fake_now()));
+    }
+    object->inside--;
+    return fake_leave(object->program->ended ? 0 : VJ_WINDOWS_ERROR_TIMEOUT);
+}
+
+static uint32_t process_exit_code(const vj_windows_os *os, vj_windows_handle process,
+                                  uint32_t *exit_code) {
+    (void)os;
+    FAKE_CALL();
+    const fake_program *program = fake_of(process, FAKE_PROCESS)->program;
+    *exit_code = program->ended ? program->exit_code : 259; // STILL_ACTIVE
+    return fake_leave(0);
+}
+
+static uint32_t process_terminate(const vj_windows_os *os, vj_windows_handle process,
+                                  uint32_t exit_code) {
+    (void)os;
+    FAKE_CALL();
+    kill_program(fake_of(process, FAKE_PROCESS)->program, exit_code);
+    fake_changed();
+    return fake_leave(0);
+}
+
+void fake_fill_guests(vj_windows_os *os) {
+    os->job_create = job_create;
+    os->job_watch = job_watch;
+    os->job_set_limits = job_set_limits;
+    os->job_read_limits = job_read_limits;
+    os->job_terminate = job_terminate;
+    os->job_wait_empty = job_wait_empty;
+    os->job_usage = job_usage;
+    os->desktop_open = desktop_open;
+    os->desktop_close = desktop_close;
+    os->pipe_create = pipe_create;
+    os->pipe_connect = pipe_connect;
+    os->event_create = event_create;
+    os->pipe_read = pipe_read;
+    os->pipe_write = pipe_write;
+    os->pipe_cancel = pipe_cancel;
+    os->console_create = console_create;
+    os->console_resize = console_resize;
+    os->console_close = console_close;
+    os->thread_start = thread_start;
+    os->thread_wait = thread_wait;
+    os->attributes_open = attributes_open;
+    os->attributes_add = attributes_add;
+    os->attributes_close = attributes_close;
+    os->process_create = process_create;
+    os->process_in_job = process_in_job;
+    os->process_token = process_token;
+    os->process_created = process_created;
+    os->thread_resume = thread_resume;
+    os->process_wait = process_wait;
+    os->process_exit_code = process_exit_code;
+    os->process_terminate = process_terminate;
+}
