@@ -320,7 +320,9 @@ static void *guest(void *argument) {
     if (!strcmp(word, "echo")) guest_echoes(program);
     else if (!strcmp(word, "flood")) guest_floods(program, number);
     else if (!strcmp(word, "hang")) guest_hangs(program);
-    else if (!strcmp(word, "parent")) start(add_program(program, "guest hang"));
+    else if (!strcmp(word, "parent") && !is_over(program)) {
+        start(add_program(program, "guest hang"));
+    }
     // The process is gone before its thread is, as everywhere.
     fake_end_program(program, strcmp(word, "flood") ? (uint32_t)number : 0);
     pthread_mutex_unlock(&fake->lock);
