@@ -463,7 +463,10 @@ vj_windows_status vj_windows_state_of(vj_windows_id id, vj_windows_context_state
     if (status != VJ_WINDOWS_OK) return status;
     vj_monitor_enter(&context->streams.monitor);
     *state = context->state;
+    bool closed = context->closed;
     vj_monitor_leave(&context->streams.monitor);
     vj_windows_context_drop(context);
-    return VJ_WINDOWS_OK;
+    if (!closed) return VJ_WINDOWS_OK;
+    return vj_windows_fail(error, VJ_WINDOWS_STALE, "context", 0,
+                           "another thread has closed the context");
 }

@@ -112,10 +112,12 @@ void vj_windows_process_drop(vj_windows_process *process) {
 
 // ---- the states of a context
 
-static vj_windows_status wrong_state(vj_windows_context_state is,
+static vj_windows_status wrong_state(const vj_windows_context *context,
                                      vj_windows_context_state wanted,
                                      vj_windows_error *error) {
-    switch (is) {
+    // Found before it was closed, by another thread.
+    if (context->closed) return stale(error, "context");
+    switch (context->state) {
     case VJ_WINDOWS_CONTEXT_CLOSING:
         return vj_windows_fail(error, VJ_WINDOWS_CLOSING, "state", 0,
                                "another thread is closing the context");
@@ -144,7 +146,7 @@ vj_windows_status vj_windows_operation_begin(vj_windows_context *context,
         context->operations++;
         if (alone) context->alone = true;
     } else {
-        status = wrong_state(context->state, state, error);
+        status = wrong_state(context, state, error);
     }
     vj_monitor_leave(&context->streams.monitor);
     return status;
