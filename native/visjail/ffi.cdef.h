@@ -298,3 +298,41 @@ typedef struct {
 vj_secret_found vj_secret_find(const char *table, size_t size, const char *path,
                                size_t after, int what);
 bool vj_secret_is_key(const char *bytes, size_t size);
+
+/* ---- macOS ---- */
+#define VJ_MACOS_PROFILE_VERSION ...
+#define VJ_MACOS_NETWORK_OPEN    ...
+#define VJ_MACOS_SYSTEM          ...
+#define VJ_MACOS_IGNORES_CASE    ...
+#define VJ_MACOS_PYTHON          ...
+#define VJ_MACOS_NODE            ...
+#define VJ_MACOS_GIT             ...
+typedef struct {
+    uint32_t size;
+    uint32_t version;
+    uint32_t flags;
+    uint32_t programs;
+    const char *own;
+    const char *terminal;
+    const char *const *sockets;
+    const char *const *services;
+    const uint16_t *host_ports;
+    uint32_t socket_count;
+    uint32_t service_count;
+    uint32_t host_port_count;
+    ...;
+} vj_macos_settings;
+typedef struct {
+    char *text;
+    char *parameters;
+    uint64_t text_size;
+    uint64_t parameters_size;
+    ...;
+} vj_macos_profile;
+vj_status vj_macos_profile_build(const vj_macos_settings *settings, const vj_rule *rules,
+                                 uint64_t rule_count, vj_macos_profile *profile,
+                                 vj_error *error);
+void vj_macos_profile_free(vj_macos_profile *profile);
+const char *vj_macos_service_refused(const char *name);
+vj_status vj_macos_path(const char *path, char *resolved, uint64_t capacity,
+                        vj_error *error);

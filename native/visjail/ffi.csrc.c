@@ -1,5 +1,6 @@
 // The seam to Python: cffi compiles these headers against ffi.cdef.h.
 #include "error.h"
+#include "macos_profile.h"
 #include "message.h"
 #include "pattern.h"
 #include "policy.h"

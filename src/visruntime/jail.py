@@ -22,7 +22,7 @@ from visruntime._arguments import (
     check_word,
 )
 from visruntime._jail import files as _jail_files
-from visruntime._jail.backends import BACKENDS
+from visruntime._jail.backends import BACKEND_WORDS
 from visruntime._jail.files import JailFiles
 from visruntime._jail.open import open_jail
 from visruntime._jail.ports import ports_of
@@ -81,8 +81,8 @@ class Jail(JailFiles):
     Args:
         policy: what the guests may do.
         backend: "namespaces", "bubblewrap" (the system's bwrap makes the mounts) or "landlock"
-            (no namespaces; refuses most clauses). "auto" takes the first that opens here and
-            holds every clause; `report` names it.
+            (no namespaces; refuses most clauses); "seatbelt" is macOS's. "auto" takes the first
+            that opens here and holds every clause; `report` names it.
         config_files: policy and configuration files in use, kept from the guests.
 
     Raises:
@@ -104,7 +104,7 @@ class Jail(JailFiles):
         self._process_id = os.getpid()
         if not isinstance(policy, JailPolicy):
             raise TypeError(f"policy: a JailPolicy is needed, not {type(policy).__name__}")
-        check_word(backend, "backend", ("auto", *BACKENDS))
+        check_word(backend, "backend", BACKEND_WORDS)
         config_files = check_texts(config_files, "config_files")
         implicit_read = _reasons(implicit_read)
         self.policy = policy

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from visruntime import _native
 from visruntime._arguments import check_path, check_whole, check_word
-from visruntime._jail.backends import BACKENDS
+from visruntime._jail.backends import BACKEND_WORDS
 from visruntime._policy.environment_names import check_env
 from visruntime._policy.patterns import beginnings
 from visruntime._runtime.events import RunEvent
@@ -222,7 +222,7 @@ class Runtime(RuntimeSession):
         if env is not None:
             check_env(env)
         cwd = None if cwd is None else check_path(cwd, "cwd")
-        check_word(backend, "backend", ("auto", *BACKENDS))
+        check_word(backend, "backend", BACKEND_WORDS)
 
         self._confinement = WorkerConfinement(
             processes=processes, ctypes=ctypes, native_modules=native_modules

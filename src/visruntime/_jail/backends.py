@@ -18,10 +18,13 @@ if TYPE_CHECKING:
 
     from visruntime.policy import JailPolicy
 
-__all__ = ["BACKENDS", "check_caller", "is_host_root", "refused", "without_denied"]
+__all__ = ["BACKENDS", "BACKEND_WORDS", "check_caller", "is_host_root", "refused", "without_denied"]
 
 BACKENDS = ("namespaces", "bubblewrap", "landlock")
 """In the order in which "auto" tries them: the strongest first."""
+
+BACKEND_WORDS = ("auto", *BACKENDS, "seatbelt")
+"""What callers may ask for; "seatbelt" is macOS's."""
 
 NO_NOEXEC = {
     "bubblewrap": "bubblewrap makes no mount without execution",

@@ -73,6 +73,10 @@ def open_jail(
         PolicyError: a path of the policy that does not exist or leads astray.
         JailUnavailable: no jail opens here.
     """
+    if platform == "darwin" or backend == "seatbelt":
+        from visruntime._jail.seatbelt import check_seatbelt
+
+        check_seatbelt(backend, platform)
     check_platform(platform)
     files = tuple(config_files)
     if backend != "auto":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from visruntime._arguments import check_texts, check_word
-from visruntime._jail.backends import BACKENDS
+from visruntime._jail.backends import BACKEND_WORDS
 from visruntime._jail.files import DEFAULT_MAX_BYTES
 from visruntime.aio._process import AsyncProcess
 from visruntime.aio._stopping import StoppableJail, Stopping
@@ -44,7 +44,7 @@ class AsyncJail:
     ) -> None:
         if not isinstance(policy, JailPolicy):
             raise TypeError(f"policy: a JailPolicy is needed, not {type(policy).__name__}")
-        check_word(backend, "backend", ("auto", *BACKENDS))
+        check_word(backend, "backend", BACKEND_WORDS)
         self.policy = policy
         files = check_texts(config_files, "config_files")
         self._options: dict[str, Any] = {"backend": backend, "config_files": files}

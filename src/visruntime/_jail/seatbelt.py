@@ -1,0 +1,113 @@
+"""The back end of macOS: which clauses Seatbelt holds, and the profile of a policy.
+
+Everything here is computed, on every platform; nothing is applied. What a profile says is
+decided in C, by the same tree of rules as a plan of Linux.
+"""
+
+from __future__ import annotations
+
+from visruntime import _native
+from visruntime._policy.links import real_path
+from visruntime._policy.platforms import NOT_CONNECTED, REFUSED, SEATBELT, fields
+from visruntime.errors import JailUnavailable, PolicyUnsupported
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from visruntime.policy import JailPolicy
+
+__all__ = ["ENVIRONMENT", "check_seatbelt", "make_profile", "refused"]
+
+ENVIRONMENT = {"UV_LINK_MODE": "copy"}
+"""Set for every guest: no profile allows hard links or clones, by which uv installs."""
+
+def refused(policy: JailPolicy) -> Iterator[tuple[str, str]]:
+    """Yield (field, sentence) for each clause of *policy* that Seatbelt cannot hold."""
+    for row in fields(policy):
+        kind, why = SEATBELT[row]
+        if kind == REFUSED and row == "inbound":
+            for port in policy.inbound:
+                yield f"inbound[{port}]", why
+        elif kind == REFUSED and row != "limits.memory_by":  # without memory it says nothing
+            yield row.partition(".proxy")[0], why
+    for index, name in enumerate(policy.services):
+        why = _native.service_refused(name)
+        if why:
+            yield f"services[{index}]", why
+
+
+def make_profile(
+    policy: JailPolicy,
+    *,
+    own: str | None = None,
+    terminal: str | None = None,
+    hidden: Sequence[str] = (),
+    held: Sequence[str] = (),
+    ignores_case: bool = True,
+) -> tuple[str, dict[str, str]]:
+    """Return the Seatbelt profile of *policy* and its parameters by name.
+
+    Args:
+        own: the jail's own folder, for HOME, temporary files and sockets of its guests.
+        terminal: the device of the run's own terminal.
+        hidden: secrets that were found in the grants, which stay closed.
+        held: what is denied for writing and does not exist.
+        ignores_case: whether names that differ in case only are one name, as on most Macs.
+
+    Raises:
+        PolicyUnsupported: a clause, or a path, that Seatbelt cannot hold.
+    """
+    _refuse(refused(policy))
+    # Places of a jail's own and the roots of Linux are not macOS's.
+    written = [
+        rule
+        for rule in policy._assemble(resolve=True, minimal=())
+        if rule.origin not in ("system", "private")
+    ]
+    rules = [(rule.kind, rule.path) for rule in written]
+    if policy.system == "host":
+        rules.append(("read", "/"))
+    rules += [("deny", path) for path in hidden]
+    rules += [("deny_write", path) for path in held if ("deny_write", path) not in rules]
+    try:
+        return _native.macos_profile(
+            rules=rules,
+            own=own,
+            terminal=terminal,
+            sockets=[real_path(path) for path in (*policy.sockets, *policy.sensitive_sockets)],
+            services=policy.services,
+            host_ports=policy.host_ports,
+            held=frozenset(held),
+            programs=() if policy.system == "none" else tuple(_native.PROGRAMS),
+            network_open=policy.egress.mode == "open",
+            system=policy.system != "none",
+            ignores_case=ignores_case,
+        )
+    except _native.NativeError as error:
+        field = written[error.index].origin if 0 <= error.index < len(written) else "policy"
+        raise PolicyUnsupported(f"{field}: {error} (back end seatbelt)", field=field) from None
+
+
+def check_seatbelt(backend: str, platform: str) -> None:
+    """Refuse a back end of another system, and every one on macOS.
+
+    Raises:
+        JailUnavailable: *backend* does not exist on *platform* (`sys.platform`), or not yet.
+    """
+    if platform != "darwin":
+        said = f"Seatbelt belongs to macOS, and this system is {platform}"
+        fix = 'use backend="auto"'
+    elif backend not in ("auto", "seatbelt"):
+        said, fix = f"{backend} belongs to Linux, and this is macOS", 'use backend="seatbelt"'
+    else:
+        said, fix = NOT_CONNECTED, "use Linux, or the C library of macOS (doc/seatbelt.md)"
+    raise JailUnavailable(said, stage="platform", reason="platform", fix=fix)
+
+
+def _refuse(found: Iterator[tuple[str, str]]) -> None:
+    """Raise for all clauses at once: with one after the other, each try would show the next."""
+    against = list(found)
+    if against:
+        said = "; ".join(f"{field}: {why}" for field, why in against)
+        raise PolicyUnsupported(f"{said} (back end seatbelt)", field=against[0][0])
