@@ -22,6 +22,7 @@ __all__ = ["ENVIRONMENT", "check_seatbelt", "make_profile", "refused"]
 ENVIRONMENT = {"UV_LINK_MODE": "copy"}
 """Set for every guest: no profile allows hard links or clones, by which uv installs."""
 
+
 def refused(policy: JailPolicy) -> Iterator[tuple[str, str]]:
     """Yield (field, sentence) for each clause of *policy* that Seatbelt cannot hold."""
     for row in fields(policy):

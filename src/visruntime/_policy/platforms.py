@@ -79,7 +79,10 @@ SEATBELT = {
     "deny_read": (HELD, PATHS),
     "deny_write": (HELD, PATHS),
     "egress": (HELD, "Seatbelt rules on addresses"),
-    "egress.proxy": (REFUSED, "the proxy is not built for macOS; Egress.OFF gives no network at all"),
+    "egress.proxy": (
+        REFUSED,
+        "the proxy is not built for macOS; Egress.OFF gives no network at all",
+    ),
     "env": (HELD, "built, not inherited"),
     "host_ports": (HELD, "Seatbelt rules on addresses"),
     "inbound": (
