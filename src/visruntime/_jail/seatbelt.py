@@ -27,10 +27,13 @@ def refused(policy: JailPolicy) -> Iterator[tuple[str, str]]:
     """Yield (field, sentence) for each clause of *policy* that Seatbelt cannot hold."""
     for row in fields(policy):
         kind, why = SEATBELT[row]
+        limit = row.partition("limits.")[2]
+        # memory_by says nothing where there is no limit of memory, nor does any other None.
+        says = not limit or (limit != "memory_by" and getattr(policy.limits, limit) is not None)
         if kind == REFUSED and row == "inbound":
             for port in policy.inbound:
                 yield f"inbound[{port}]", why
-        elif kind == REFUSED and row != "limits.memory_by":  # without memory it says nothing
+        elif kind == REFUSED and says:
             yield row.partition(".proxy")[0], why
     for index, name in enumerate(policy.services):
         why = _native.service_refused(name)
