@@ -39,6 +39,8 @@ static const char *const stage_names[VJ_STAGE_END] = {
     [VJ_STAGE_EXECUTE] = "execute",
     [VJ_STAGE_HOST] = "host",
     [VJ_STAGE_BUBBLEWRAP] = "bubblewrap",
+    [VJ_STAGE_NESTED] = "sandbox around the host",
+    [VJ_STAGE_SANDBOX] = "sandbox",
 };
 
 const char *vj_stage_name(uint32_t stage) {

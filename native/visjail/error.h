@@ -50,6 +50,8 @@ typedef enum {
     VJ_STAGE_EXECUTE,
     VJ_STAGE_HOST,
     VJ_STAGE_BUBBLEWRAP,
+    VJ_STAGE_NESTED, // macOS: the host is in a sandbox already
+    VJ_STAGE_SANDBOX,
     VJ_STAGE_END,
 } vj_stage;
 

@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "message.h"
-
 // Links of every macOS, and where they lead. A filter on one of them never fits.
 static const struct {
     const char *link;

@@ -17,7 +17,6 @@
 
 #include "macos_base.h"
 #include "macos_path.h"
-#include "message.h"
 #include "policy_tree.h"
 
 #define READS    "file-read* file-read-metadata file-test-existence"

@@ -14,6 +14,7 @@ from seatbelt_model import Profile, codes
 import visruntime as vr
 from visruntime._jail.open import open_jail
 from visruntime._jail.seatbelt import make_profile, refused
+from visruntime._policy.platforms import COLUMNS, HELD, NOT_CONNECTED, REFUSED, SEATBELT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,8 +101,8 @@ def test_all_that_is_refused_is_said_at_once() -> None:
     """With one after the other, each try would show the next."""
     policy = vr.JailPolicy(inbound={1: 0, 2: 0})
     found = [field for field, _ in refused(policy)]
-    assert found == ["limits.processes", "limits.scratch", "inbound[1]", "inbound[2]"]
-    with pytest.raises(vr.PolicyUnsupported, match=r"limits\.processes.*inbound\[2\]"):
+    assert found == ["inbound[1]", "inbound[2]", "limits.processes", "limits.scratch"]
+    with pytest.raises(vr.PolicyUnsupported, match=r"inbound\[2\].*limits\.scratch"):
         make_profile(policy)
 
 
@@ -114,12 +115,25 @@ def test_seatbelt_is_not_linux() -> None:
 
 def test_on_macos_nothing_opens_yet() -> None:
     """A jail must not open with less than its policy, nor by a back end of Linux."""
-    plain = vr.JailPolicy(limits=BARE)
-    for backend in ("auto", "seatbelt"):
-        with pytest.raises(vr.JailUnavailable, match="not yet connected"):
-            open_jail(plain, backend, platform="darwin")
-        with pytest.raises(vr.PolicyUnsupported, match=r"limits\.processes"):
-            open_jail(vr.JailPolicy(), backend, platform="darwin")
-    for backend in ("namespaces", "bubblewrap", "landlock"):
-        with pytest.raises(vr.JailUnavailable, match="belongs to Linux"):
-            open_jail(plain, backend, platform="darwin")
+    for policy in (vr.JailPolicy(), vr.JailPolicy(limits=BARE)):
+        for backend in ("auto", "seatbelt"):
+            with pytest.raises(vr.JailUnavailable, match="not yet connected") as caught:
+                open_jail(policy, backend, platform="darwin")
+            assert caught.value.reason == "platform"
+        for backend in ("namespaces", "bubblewrap", "landlock"):
+            with pytest.raises(vr.JailUnavailable, match="belongs to Linux"):
+                open_jail(policy, backend, platform="darwin")
+
+
+def test_every_field_is_held_or_refused() -> None:
+    """V41: no field may be without an answer, and the refused ones are what `refused` says."""
+    rows = {*COLUMNS["linux"]}
+    assert set(SEATBELT) == rows
+    held = {row for row, (kind, _) in SEATBELT.items() if kind == HELD}
+    assert rows - held == {
+        *("caches", "egress.proxy", "inbound", "limits.cpus", "limits.memory"),
+        *("limits.memory_by", "limits.processes", "limits.scratch"),
+    }
+    # What the profile holds is still refused, until `Jail` uses it.
+    assert {kind for kind, _ in COLUMNS["macos"].values()} == {REFUSED}
+    assert {COLUMNS["macos"][row][1] for row in held} == {NOT_CONNECTED}

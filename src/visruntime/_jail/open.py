@@ -79,7 +79,7 @@ def open_jail(
     if platform == "darwin" or backend == "seatbelt":
         from visruntime._jail.seatbelt import check_seatbelt
 
-        check_seatbelt(policy, backend, platform)
+        check_seatbelt(backend, platform)
     check_platform(platform)
     files = tuple(config_files)
     if not policy.caches:

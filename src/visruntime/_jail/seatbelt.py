@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from visruntime import _native
 from visruntime._policy.links import real_path
+from visruntime._policy.platforms import NOT_CONNECTED, REFUSED, SEATBELT, fields
 from visruntime.errors import JailUnavailable, PolicyUnsupported
 
 TYPE_CHECKING = False
@@ -21,36 +22,23 @@ __all__ = ["ENVIRONMENT", "check_seatbelt", "make_profile", "refused"]
 ENVIRONMENT = {"UV_LINK_MODE": "copy"}
 """Set for every guest: no profile allows hard links or clones, by which uv installs."""
 
-NO_SHARES = "macOS bounds no process tree, only single processes"
-REFUSED_LIMITS = {
-    "memory": f"{NO_SHARES}, and it ignores a process's bound of memory; write memory=None",
-    "processes": "macOS counts all processes of the user together; write processes=None",
-    "cpus": f"{NO_SHARES}; write cpus=None",
-    "scratch": "a jail on macOS has a folder of the host's for its files, which nothing bounds; "
-    "write scratch=None",
-}
-
-NO_INBOUND = (
-    "a jail on macOS has the host's ports, and Seatbelt cannot tell a server on the loopback from "
-    "one on every address; let the guest serve a socket in its own folder"
-)
-
 
 def refused(policy: JailPolicy) -> Iterator[tuple[str, str]]:
     """Yield (field, sentence) for each clause of *policy* that Seatbelt cannot hold."""
-    for name, why in REFUSED_LIMITS.items():
-        if getattr(policy.limits, name) is not None:
-            yield f"limits.{name}", why
-    if policy.egress.mode == "proxy":
-        yield "egress", "the proxy is not built for macOS; Egress.OFF gives no network at all"
-    for port in policy.inbound:
-        yield f"inbound[{port}]", NO_INBOUND
+    for row in fields(policy):
+        kind, why = SEATBELT[row]
+        limit = row.partition("limits.")[2]
+        # memory_by says nothing where there is no limit of memory, nor does any other None.
+        says = not limit or (limit != "memory_by" and getattr(policy.limits, limit) is not None)
+        if kind == REFUSED and row == "inbound":
+            for port in policy.inbound:
+                yield f"inbound[{port}]", why
+        elif kind == REFUSED and says:
+            yield row.partition(".proxy")[0], why
     for index, name in enumerate(policy.services):
         why = _native.service_refused(name)
         if why:
             yield f"services[{index}]", why
-    if policy.caches:
-        yield "caches", "private tool caches are not made yet; grant a folder by write="
 
 
 def make_profile(
@@ -105,36 +93,20 @@ def make_profile(
         raise PolicyUnsupported(f"{field}: {error} (back end seatbelt)", field=field) from None
 
 
-def check_seatbelt(policy: JailPolicy, backend: str, platform: str) -> None:
-    """Refuse a back end of another system.
+def check_seatbelt(backend: str, platform: str) -> None:
+    """Refuse a back end of another system, and every one on macOS.
 
     Raises:
-        PolicyUnsupported: on macOS, a clause that Seatbelt cannot hold.
-        JailUnavailable: *backend* does not exist on *platform* (`sys.platform`).
+        JailUnavailable: *backend* does not exist on *platform* (`sys.platform`), or not yet.
     """
     if platform != "darwin":
-        if backend == "seatbelt":
-            raise JailUnavailable(
-                f"Seatbelt belongs to macOS, and this system is {platform}",
-                stage="platform",
-                reason="platform",
-                fix='use backend="auto"',
-            )
-        return
-    if backend not in ("auto", "seatbelt"):
-        raise JailUnavailable(
-            f"{backend} belongs to Linux, and this is macOS",
-            stage="platform",
-            reason="platform",
-            fix='use backend="seatbelt"',
-        )
-    _refuse(refused(policy))
-    raise JailUnavailable(
-        "Seatbelt's helper is built and not yet connected to Jail",
-        stage="platform",
-        reason="platform",
-        fix="use Linux, or the C library of macOS (doc/seatbelt.md)",
-    )
+        said = f"Seatbelt belongs to macOS, and this system is {platform}"
+        fix = 'use backend="auto"'
+    elif backend not in ("auto", "seatbelt"):
+        said, fix = f"{backend} belongs to Linux, and this is macOS", 'use backend="seatbelt"'
+    else:
+        said, fix = NOT_CONNECTED, "use Linux, or the C library of macOS (doc/seatbelt.md)"
+    raise JailUnavailable(said, stage="platform", reason="platform", fix=fix)
 
 
 def _refuse(found: Iterator[tuple[str, str]]) -> None:

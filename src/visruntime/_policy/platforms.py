@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 __all__ = [
     "COLUMNS",
     "HELD",
+    "NOT_CONNECTED",
     "REFUSED",
+    "SEATBELT",
     "check_platform",
     "fields",
     "platform_name",
@@ -67,9 +69,65 @@ LINUX = {
     "write": (HELD, "mount"),
 }
 
-# Until the back end is there. Its column then says what holds each field.
-NO_SEATBELT = "this version has no back end for macOS"
-MACOS = dict.fromkeys(LINUX, (REFUSED, NO_SEATBELT))
+NO_TREE = "macOS bounds no tree of processes"
+PATHS = "Seatbelt rules on paths"
+SEATBELT = {
+    "absent_deny": (HELD, PATHS),
+    "caches": (REFUSED, "private tool caches are not made yet; grant a folder by write="),
+    "deny": (HELD, PATHS),
+    "deny_exec": (HELD, "Seatbelt rules on executing and mapping"),
+    "deny_read": (HELD, PATHS),
+    "deny_write": (HELD, PATHS),
+    "egress": (HELD, "Seatbelt rules on addresses"),
+    "egress.proxy": (
+        REFUSED,
+        "the proxy is not built for macOS; Egress.OFF gives no network at all",
+    ),
+    "env": (HELD, "built, not inherited"),
+    "host_ports": (HELD, "Seatbelt rules on addresses"),
+    "inbound": (
+        REFUSED,
+        (
+            "a jail on macOS has the host's ports, and Seatbelt cannot tell a server on the loopback "
+            "from one on every address; let the guest serve a socket in its own folder"
+        ),
+    ),
+    "inherit_env": (HELD, "built, not inherited"),
+    "limits.cpu_seconds": (HELD, "RLIMIT_CPU"),
+    "limits.cpus": (REFUSED, f"{NO_TREE}; write cpus=None"),
+    "limits.file_size": (HELD, "RLIMIT_FSIZE"),
+    "limits.memory": (
+        REFUSED,
+        f"{NO_TREE}, and ignores the bound of a process's memory; write memory=None",
+    ),
+    "limits.memory_by": (REFUSED, "there is no limit of memory; write memory=None"),
+    "limits.open_files": (HELD, "RLIMIT_NOFILE"),
+    "limits.output": (HELD, "host reader"),
+    "limits.processes": (
+        REFUSED,
+        "macOS counts all processes of the user together; write processes=None",
+    ),
+    "limits.scratch": (
+        REFUSED,
+        "a jail's own folder on macOS is one of the host's, which nothing bounds; write scratch=None",
+    ),
+    "limits.wall_seconds": (HELD, "host deadline"),
+    "read": (HELD, PATHS),
+    "reveal": (HELD, PATHS),
+    "sensitive_sockets": (HELD, "Seatbelt rules on sockets"),
+    "services": (HELD, "Seatbelt rules on lookups"),
+    "sockets": (HELD, "Seatbelt rules on sockets"),
+    "strict_globs": (HELD, PATHS),
+    "system": (HELD, PATHS),
+    "write": (HELD, PATHS),
+}
+"""What a Seatbelt profile and its helper hold, once `Jail` starts programs by them."""
+
+NOT_CONNECTED = "Seatbelt's helper is built and not yet connected to Jail"
+MACOS = {
+    row: answer if answer[0] == REFUSED else (REFUSED, NOT_CONNECTED)
+    for row, answer in SEATBELT.items()
+}
 
 LIVE = (
     "a WindowsJail shows no live path of the host: its guest has private copies, by stage(), and the "

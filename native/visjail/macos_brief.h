@@ -1,0 +1,86 @@
+// What visjail-macos-init is told and what it answers. Pure.
+//
+// The host writes one brief into a pipe and closes it: numbers in native order, then
+// strings, each ended by NUL, in the order of vj_brief_view. The helper reads all of it
+// before it does anything. On the other pipe nothing comes when the program has been
+// executed, and one record when something failed.
+#ifndef VJ_MACOS_BRIEF_H
+#define VJ_MACOS_BRIEF_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "error.h"
+
+#define VJ_BRIEF_MAGIC        0x4642564du // "MVBF"
+#define VJ_BRIEF_VERSION      1u
+#define VJ_BRIEF_MAX          (16u << 20)
+#define VJ_BRIEF_STRINGS_MAX  65536u
+#define VJ_BRIEF_FAILED_MAGIC 0x4646564du // "MVFF"
+
+// Descriptors of the helper when it starts, beside 0 to 2; all others are closed.
+enum { VJ_BRIEF_FD = 3, VJ_BRIEF_FD_FAILED = 4 };
+
+enum {
+    VJ_BRIEF_TERMINAL = 1u << 0, // descriptor 0 becomes the controlling terminal
+};
+
+// 0 leaves a limit as it is. Each holds for one process: macOS has none of a tree.
+typedef struct {
+    uint64_t open_files;
+    uint64_t file_size;
+    uint64_t cpu_seconds;
+} vj_brief_limits;
+
+typedef struct {
+    uint32_t magic;
+    uint32_t version;
+    uint32_t size; // of all, this header included
+    uint32_t flags;
+    uint32_t parameters; // of the profile, pairs of strings
+    uint32_t arguments;
+    uint32_t environment;
+    uint32_t reserved;
+    vj_brief_limits limits;
+} vj_brief;
+
+// What a brief says, as pointers into it. The lists end with NULL.
+typedef struct {
+    vj_brief header;
+    const char *profile;
+    const char *directory; // where the program starts
+    const char *canary;    // a file of the host's that it must not be able to open, or ""
+    const char **parameters; // name, value, name, value
+    const char **arguments;
+    const char **environment;
+} vj_brief_view;
+
+// Write a brief. Of `view` the counts, the flags and the limits are taken, and as many
+// strings as they say. `*block` is allocated.
+vj_status vj_brief_write(const vj_brief_view *view, void **block, uint64_t *size,
+                         vj_error *error);
+
+// Read one, checking everything before it is used: sizes, counts, and that each string
+// ends inside of it. `*block` must stay as long as the view; give that back by
+// vj_brief_release.
+vj_status vj_brief_read(const void *block, uint64_t size, vj_brief_view *view,
+                        vj_error *error);
+void vj_brief_release(vj_brief_view *view);
+
+// What failed in the helper. A guest never has the pipe, but the host bounds the text all
+// the same.
+typedef struct {
+    uint32_t magic;
+    uint32_t stage;
+    int32_t os_error;
+    uint32_t reserved;
+    char text[240];
+} vj_brief_failed;
+
+void vj_brief_fail(vj_brief_failed *record, uint32_t stage, int os_error,
+                   const char *text);
+
+// The error that a record stands for; a record that is none is an error, too.
+vj_status vj_brief_failure(const vj_brief_failed *record, uint64_t size, vj_error *error);
+
+#endif

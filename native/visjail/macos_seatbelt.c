@@ -1,0 +1,561 @@
+// Starting and ending jailed programs on macOS; see macos_seatbelt.h.
+//
+// A program is started by posix_spawn, without a copy of the host's memory: the helper
+// gets a session of its own, the default of every signal, no variable, and no descriptor
+// but those that are named here (POSIX_SPAWN_CLOEXEC_DEFAULT).
+
+#include "macos_seatbelt.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libproc.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/event.h>
+#include <sys/ioctl.h>
+#include <sys/param.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <termios.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "macos_sandbox.h"
+
+// Not in the headers that build without an SDK (util.h).
+int openpty(int *master, int *slave, char *name, struct termios *modes,
+            struct winsize *size);
+
+#define SECOND_NS       1000000000u
+#define START_TIMEOUT_S 30  // a large profile takes the kernel a second or more
+#define FIRST_FREE      16  // above all numbers that the helper is given
+#define PROCESSES_ROOM  64u // that begin while the list is made
+#define IS_ZOMBIE       5u  // SZOMB of sys/proc.h, which not every SDK gives to programs
+#define END_BOUND_NS    10000000000u
+
+struct vj_macos_run {
+    pid_t child;
+    int events; // kqueue
+    bool has_ended;
+    vj_macos_exit result;
+    char marker[VJ_MARKER_SIZE];
+};
+
+static vj_status failed(vj_error *error, uint32_t stage, const char *text) {
+    return vj_fail(error, VJ_SYSTEM, stage, errno, text);
+}
+
+static uint64_t now_ns(void) {
+    return clock_gettime_nsec_np(CLOCK_MONOTONIC_RAW);
+}
+
+bool vj_macos_is_sandboxed(void) {
+    // An error counts as a sandbox: what cannot be asked is not assumed.
+    return sandbox_check(getpid(), NULL, VJ_SANDBOX_FILTER_NONE) != 0;
+}
+
+void vj_macos_marker(char marker[VJ_MARKER_SIZE]) {
+    uint8_t random[16];
+    arc4random_buf(random, sizeof random);
+    vj_marker_write(random, marker);
+}
+
+// ---- paths -----------------------------------------------------------------
+
+vj_status vj_macos_real_path(const char *path, char *resolved, vj_error *error) {
+    char found[MAXPATHLEN];
+    // Only for events: what is there is neither read nor, if it is a device, touched.
+    int file = open(path, O_EVTONLY | O_CLOEXEC);
+    if (file < 0) return failed(error, VJ_STAGE_SOURCE, "opening a path of the policy");
+    int result = fcntl(file, F_GETPATH, found);
+    int why = errno;
+    close(file);
+    errno = why;
+    if (result) return failed(error, VJ_STAGE_SOURCE, "asking for a path");
+    return vj_macos_path(found, resolved, VJ_MACOS_STRING_MAX + 1, error);
+}
+
+vj_status vj_macos_ignores_case(const char *path, bool *ignores, vj_error *error) {
+    *ignores = true;
+    errno = 0;
+    long answer = pathconf(path, _PC_CASE_SENSITIVE);
+    if (answer < 0 && errno) return failed(error, VJ_STAGE_SOURCE, "asking for a volume");
+    *ignores = answer != 1;
+    return VJ_OK;
+}
+
+// ---- starting --------------------------------------------------------------
+
+// A pipe whose ends no program inherits, with numbers that no descriptor of the helper
+// has. Between the two calls another thread's fork can still take a copy along: macOS has
+// no pipe2. Such a copy of the brief's end would only make the helper wait, and start
+// fail at its bound.
+static bool make_pipe(int ends[2]) {
+    int made[2];
+    if (pipe(made)) return false;
+    ends[0] = fcntl(made[0], F_DUPFD_CLOEXEC, FIRST_FREE);
+    ends[1] = fcntl(made[1], F_DUPFD_CLOEXEC, FIRST_FREE);
+    int why = errno;
+    close(made[0]);
+    close(made[1]);
+    errno = why;
+    if (ends[0] >= 0 && ends[1] >= 0) return true;
+    if (ends[0] >= 0) close(ends[0]);
+    if (ends[1] >= 0) close(ends[1]);
+    errno = why;
+    return false;
+}
+
+static void end_pipe(int ends[2]) {
+    for (int i = 0; i < 2; i++) {
+        if (ends[i] >= 0) close(ends[i]);
+        ends[i] = -1;
+    }
+}
+
+static int fill_actions(posix_spawn_file_actions_t *actions, const int sources[5]) {
+    for (int i = 0; i < 5; i++) {
+        int result = posix_spawn_file_actions_adddup2(actions, sources[i], i);
+        if (result) return result;
+    }
+    return 0;
+}
+
+static int fill_attributes(posix_spawnattr_t *attributes) {
+    sigset_t none;
+    sigset_t all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    short flags = POSIX_SPAWN_CLOEXEC_DEFAULT | POSIX_SPAWN_SETSID |
+                  POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK;
+    int result = posix_spawnattr_setflags(attributes, flags);
+    if (!result) result = posix_spawnattr_setsigmask(attributes, &none);
+    if (!result) result = posix_spawnattr_setsigdefault(attributes, &all);
+    if (!result) result = responsibility_spawnattrs_setdisclaim(attributes, 1);
+    return result;
+}
+
+// The program's descriptors are duplicated out of the way first: one of them could have a
+// number that another one is about to get.
+static int spawn_helper(const vj_macos_spawn *spawn, int brief, int answers,
+                        pid_t *child) {
+    int sources[5] = {-1, -1, -1, brief, answers};
+    int result = 0;
+    for (int i = 0; i < 3 && !result; i++) {
+        sources[i] = fcntl(spawn->descriptors[i], F_DUPFD_CLOEXEC, FIRST_FREE);
+        if (sources[i] < 0) result = errno;
+    }
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    if (!result) {
+        result = posix_spawn_file_actions_init(&actions);
+        if (!result) {
+            result = posix_spawnattr_init(&attributes);
+            if (!result) {
+                char *arguments[] = {(char *)(uintptr_t)spawn->helper, NULL};
+                char *variables[] = {NULL};
+                result = fill_actions(&actions, sources);
+                if (!result) result = fill_attributes(&attributes);
+                if (!result)
+                    result = posix_spawn(child, spawn->helper, &actions, &attributes,
+                                         arguments, variables);
+                posix_spawnattr_destroy(&attributes);
+            }
+            posix_spawn_file_actions_destroy(&actions);
+        }
+    }
+    for (int i = 0; i < 3; i++) {
+        if (sources[i] >= 0) close(sources[i]);
+    }
+    return result;
+}
+
+// Write all, within the time. The helper reads to the end before anything else.
+static bool write_all(int pipe, const char *bytes, uint64_t size, uint64_t deadline) {
+    if (fcntl(pipe, F_SETNOSIGPIPE, 1) || fcntl(pipe, F_SETFL, O_NONBLOCK)) return false;
+    while (size) {
+        ssize_t wrote = write(pipe, bytes, size);
+        if (wrote > 0) {
+            bytes += wrote;
+            size -= (uint64_t)wrote;
+            continue;
+        }
+        if (wrote < 0 && errno == EINTR) continue;
+        if (wrote < 0 && errno != EAGAIN) return false;
+        uint64_t now = now_ns();
+        if (now >= deadline) {
+            errno = ETIMEDOUT;
+            return false;
+        }
+        struct pollfd wait = {.fd = pipe, .events = POLLOUT};
+        poll(&wait, 1, (int)((deadline - now) / 1000000u) + 1);
+    }
+    return true;
+}
+
+// What the helper says: nothing when the program has been executed.
+static vj_status read_answer(int pipe, uint64_t deadline, vj_error *error) {
+    vj_brief_failed record = {0};
+    uint64_t size = 0;
+    for (;;) {
+        uint64_t now = now_ns();
+        if (now >= deadline)
+            return vj_fail(error, VJ_SYSTEM, VJ_STAGE_SUPERVISOR, ETIMEDOUT,
+                           "the helper did not start the program");
+        struct pollfd wait = {.fd = pipe, .events = POLLIN};
+        int ready = poll(&wait, 1, (int)((deadline - now) / 1000000u) + 1);
+        if (ready <= 0) continue;
+        ssize_t got = read(pipe, (char *)&record + size, sizeof record - size);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return failed(error, VJ_STAGE_SUPERVISOR, "hearing of the helper");
+        size += (uint64_t)got;
+        if (!got && !size) return VJ_OK;
+        if (!got || size == sizeof record) return vj_brief_failure(&record, size, error);
+    }
+}
+
+static vj_status make_brief(const vj_macos_spawn *spawn, void **block, uint64_t *size,
+                            vj_error *error) {
+    const vj_macos_profile *profile = spawn->profile;
+    vj_brief_view view = {
+        .header = {.flags = spawn->flags,
+                   .parameters = profile->parameter_count,
+                   .arguments = spawn->argument_count,
+                   .environment = spawn->environment_count,
+                   .limits = spawn->limits},
+        .profile = profile->text,
+        .directory = spawn->directory,
+        .canary = spawn->canary ? spawn->canary : "",
+        .arguments = (const char **)(uintptr_t)spawn->arguments,
+        .environment = (const char **)(uintptr_t)spawn->environment,
+    };
+    view.parameters = calloc(2 * (size_t)profile->parameter_count + 1, sizeof(char *));
+    if (!view.parameters)
+        return vj_fail(error, VJ_NO_MEMORY, VJ_STAGE_REQUEST, 0, "no memory");
+    const char *at = profile->parameters;
+    for (uint32_t i = 0; i < 2 * profile->parameter_count; i++) {
+        view.parameters[i] = at;
+        at += strlen(at) + 1;
+    }
+    vj_status status = vj_brief_write(&view, block, size, error);
+    free((void *)view.parameters);
+    return status;
+}
+
+static void reap(vj_macos_run *run) {
+    struct rusage usage;
+    int status = 0;
+    pid_t reaped = 0;
+    do {
+        reaped = wait4(run->child, &status, 0, &usage);
+    } while (reaped < 0 && errno == EINTR);
+    run->has_ended = true;
+    if (reaped != run->child) return;
+    run->result = (vj_macos_exit){
+        .status = status,
+        .user_us =
+            (uint64_t)usage.ru_utime.tv_sec * 1000000u + (uint64_t)usage.ru_utime.tv_usec,
+        .system_us =
+            (uint64_t)usage.ru_stime.tv_sec * 1000000u + (uint64_t)usage.ru_stime.tv_usec,
+        // macOS counts bytes where others count pages of a kibibyte.
+        .resident_kib = (uint64_t)usage.ru_maxrss / 1024u,
+    };
+}
+
+static vj_status watch(vj_macos_run *run, vj_error *error) {
+    run->events = kqueue();
+    if (run->events < 0) return failed(error, VJ_STAGE_HOST, "making a queue of events");
+    if (fcntl(run->events, F_SETFD, FD_CLOEXEC))
+        return failed(error, VJ_STAGE_HOST, "keeping a queue from programs");
+    struct kevent ends;
+    EV_SET(&ends, (uintptr_t)run->child, EVFILT_PROC, EV_ADD, NOTE_EXIT, 0, NULL);
+    // ESRCH: it has ended already, and waits to be reaped.
+    if (kevent(run->events, &ends, 1, NULL, 0, NULL) < 0 && errno != ESRCH)
+        return failed(error, VJ_STAGE_HOST, "watching the program");
+    return VJ_OK;
+}
+
+static vj_status start_helper(const vj_macos_spawn *spawn, vj_macos_run *run,
+                              const void *block, uint64_t size, vj_error *error) {
+    int brief[2] = {-1, -1};
+    int answers[2] = {-1, -1};
+    if (!make_pipe(brief)) return failed(error, VJ_STAGE_DESCRIPTORS, "making a pipe");
+    if (!make_pipe(answers)) {
+        vj_status status = failed(error, VJ_STAGE_DESCRIPTORS, "making a pipe");
+        end_pipe(brief);
+        return status;
+    }
+    int result = spawn_helper(spawn, brief[0], answers[1], &run->child);
+    close(brief[0]);
+    close(answers[1]);
+    brief[0] = answers[1] = -1;
+    vj_status status = VJ_OK;
+    if (result) {
+        run->child = 0;
+        status =
+            vj_fail(error, VJ_SYSTEM, VJ_STAGE_PROCESS, result, "starting the helper");
+    } else {
+        uint64_t deadline = now_ns() + (uint64_t)START_TIMEOUT_S * SECOND_NS;
+        bool wrote = write_all(brief[1], block, size, deadline);
+        int why = errno;
+        close(brief[1]);
+        brief[1] = -1;
+        // A helper that stopped reading says why, unless it never began.
+        status = read_answer(answers[0], deadline, error);
+        if (status == VJ_OK && !wrote)
+            status =
+                vj_fail(error, VJ_SYSTEM, VJ_STAGE_REQUEST, why, "telling the helper");
+    }
+    end_pipe(brief);
+    end_pipe(answers);
+    return status;
+}
+
+static vj_status check_spawn(const vj_macos_spawn *spawn, vj_error *error) {
+    if (spawn->size != sizeof *spawn || spawn->version != VJ_MACOS_SPAWN_VERSION)
+        return vj_fail(error, VJ_REFUSED, VJ_STAGE_REQUEST, 0,
+                       "a spawn of another version");
+    if (spawn->helper[0] != '/' || strlen(spawn->marker) != VJ_MARKER_SIZE - 1)
+        return vj_fail(error, VJ_REFUSED, VJ_STAGE_REQUEST, 0,
+                       "a helper has an absolute path, and a jail a marker");
+    if (!strstr(spawn->profile->text, spawn->marker))
+        return vj_fail(error, VJ_REFUSED, VJ_STAGE_REQUEST, 0,
+                       "the profile does not allow the jail's marker as a service");
+    // macOS maps no ids: the guest would be root, which much of the system trusts.
+    if (!geteuid())
+        return vj_fail(
+            error, VJ_REFUSED, VJ_STAGE_HOST, 0,
+            "a guest of root would be root on macOS; call as an ordinary user");
+    if (vj_macos_is_sandboxed())
+        return vj_fail(error, VJ_REFUSED, VJ_STAGE_NESTED, 0,
+                       "this process is in a sandbox already, and a second one cannot be "
+                       "entered");
+    return VJ_OK;
+}
+
+vj_status vj_macos_start(const vj_macos_spawn *spawn, vj_macos_run **run,
+                         vj_error *error) {
+    *run = NULL;
+    vj_status status = check_spawn(spawn, error);
+    if (status != VJ_OK) return status;
+    void *block = NULL;
+    uint64_t size = 0;
+    status = make_brief(spawn, &block, &size, error);
+    if (status != VJ_OK) return status;
+    vj_macos_run *made = calloc(1, sizeof *made);
+    if (!made) {
+        free(block);
+        return vj_fail(error, VJ_NO_MEMORY, VJ_STAGE_HOST, 0, "no memory for a run");
+    }
+    made->events = -1;
+    memcpy(made->marker, spawn->marker, VJ_MARKER_SIZE);
+    status = start_helper(spawn, made, block, size, error);
+    free(block);
+    if (status == VJ_OK) status = watch(made, error);
+    if (status != VJ_OK) {
+        vj_macos_run_free(made);
+        return status;
+    }
+    *run = made;
+    return VJ_OK;
+}
+
+int32_t vj_macos_run_process(const vj_macos_run *run) {
+    return run->child;
+}
+
+// ---- waiting and signals ---------------------------------------------------
+
+vj_status vj_macos_run_wait(vj_macos_run *run, int64_t timeout_ns, vj_macos_exit *result,
+                            vj_error *error) {
+    struct timespec time = {.tv_sec = (time_t)(timeout_ns / SECOND_NS),
+                            .tv_nsec = (long)(timeout_ns % SECOND_NS)};
+    if (!run->has_ended) {
+        siginfo_t about = {0};
+        // It may have ended before it was watched.
+        if (waitid(P_PID, (id_t)run->child, &about, WEXITED | WNOHANG | WNOWAIT))
+            return failed(error, VJ_STAGE_HOST, "asking for the program");
+        if (!about.si_pid) {
+            struct kevent event;
+            int count =
+                kevent(run->events, NULL, 0, &event, 1, timeout_ns < 0 ? NULL : &time);
+            if (count < 0 && errno == EINTR)
+                return vj_fail(error, VJ_INTERRUPTED, VJ_STAGE_HOST, EINTR, "a signal");
+            if (count < 0) return failed(error, VJ_STAGE_HOST, "waiting for the program");
+            if (!count)
+                return vj_fail(error, VJ_TIMED_OUT, VJ_STAGE_HOST, 0, "it still runs");
+        }
+        reap(run);
+    }
+    *result = run->result;
+    return VJ_OK;
+}
+
+vj_status vj_macos_run_signal(vj_macos_run *run, int32_t signal_number, vj_error *error) {
+    // The number of a program that was reaped may be anybody's.
+    if (run->has_ended)
+        return vj_fail(error, VJ_CLOSED, VJ_STAGE_HOST, ESRCH, "the program has ended");
+    if (kill(run->child, signal_number)) return failed(error, VJ_STAGE_HOST, "a signal");
+    return VJ_OK;
+}
+
+// ---- the whole jail --------------------------------------------------------
+
+// Whether the program itself has not ended, as far as it must still be reaped.
+static bool child_lives(const vj_macos_run *run) {
+    siginfo_t about = {0};
+    if (run->has_ended || !run->child) return false;
+    if (waitid(P_PID, (id_t)run->child, &about, WEXITED | WNOHANG | WNOWAIT))
+        return false;
+    return !about.si_pid;
+}
+
+// All processes of this user, with what the kernel says of their sandboxes.
+static vj_macos_process *list_processes(const vj_macos_run *run, const char *other,
+                                        size_t *count) {
+    *count = 0;
+    int room = proc_listallpids(NULL, 0);
+    if (room <= 0) return NULL;
+    size_t capacity = (size_t)room + PROCESSES_ROOM;
+    pid_t *numbers = calloc(capacity, sizeof *numbers);
+    vj_macos_process *processes = calloc(capacity, sizeof *processes);
+    int found = numbers && processes
+                    ? proc_listallpids(numbers, (int)(capacity * sizeof *numbers))
+                    : -1;
+    int name = VJ_SANDBOX_FILTER_GLOBAL_NAME | SANDBOX_CHECK_NO_REPORT;
+    for (int i = 0; i < found; i++) {
+        struct proc_bsdinfo about;
+        int size = proc_pidinfo(numbers[i], PROC_PIDTBSDINFO, 0, &about, sizeof about);
+        // Of others' processes the kernel says nothing, and what is only left to be
+        // reaped has ended.
+        if (size != (int)sizeof about || about.pbi_status == IS_ZOMBIE) continue;
+        vj_macos_process *process = &processes[(*count)++];
+        *process = (vj_macos_process){
+            .process = numbers[i],
+            .parent = (int32_t)about.pbi_ppid,
+            .user = about.pbi_uid,
+            .started = about.pbi_start_tvsec * 1000000u + about.pbi_start_tvusec,
+        };
+        if (about.pbi_uid != getuid()) continue;
+        process->is_sandboxed =
+            sandbox_check(numbers[i], NULL, VJ_SANDBOX_FILTER_NONE) == 1;
+        if (!process->is_sandboxed) continue;
+        process->may_look_up =
+            sandbox_check(numbers[i], "mach-lookup", name, run->marker) == 0;
+        process->may_look_all =
+            sandbox_check(numbers[i], "mach-lookup", name, other) == 0;
+    }
+    free(numbers);
+    // It is a member before it is in its sandbox, and whatever the list says.
+    if (found >= 0 && child_lives(run)) {
+        bool is_listed = false;
+        for (size_t i = 0; i < *count; i++)
+            is_listed |= processes[i].process == run->child;
+        if (!is_listed && *count < capacity)
+            processes[(*count)++] =
+                (vj_macos_process){.process = run->child, .user = getuid()};
+    }
+    if (found >= 0) return processes;
+    free(processes);
+    return NULL;
+}
+
+static void signal_all(const vj_macos_process *members, size_t count, int number) {
+    for (size_t i = 0; i < count; i++) kill(members[i].process, number);
+}
+
+// Until one of them ends, or the time is over.
+static void wait_for_one(const vj_macos_process *members, size_t count,
+                         uint64_t wait_ns) {
+    int events = kqueue();
+    struct timespec time = {.tv_sec = (time_t)(wait_ns / SECOND_NS),
+                            .tv_nsec = (long)(wait_ns % SECOND_NS)};
+    if (events < 0) {
+        nanosleep(&time, NULL);
+        return;
+    }
+    bool is_watching = false;
+    for (size_t i = 0; i < count; i++) {
+        struct kevent ends;
+        EV_SET(&ends, (uintptr_t)members[i].process, EVFILT_PROC, EV_ADD | EV_ONESHOT,
+               NOTE_EXIT, 0, NULL);
+        if (!kevent(events, &ends, 1, NULL, 0, NULL)) is_watching = true;
+    }
+    struct kevent event;
+    if (is_watching) kevent(events, NULL, 0, &event, 1, &time);
+    close(events);
+}
+
+vj_status vj_macos_run_end(vj_macos_run *run, uint64_t grace_ns, uint64_t bound_ns,
+                           uint32_t *left, vj_error *error) {
+    char other[VJ_MARKER_SIZE];
+    vj_macos_marker(other);
+    vj_ladder ladder = {.begun_ns = now_ns(), .grace_ns = grace_ns, .bound_ns = bound_ns};
+    *left = 0;
+    for (;;) {
+        size_t count = 0;
+        vj_macos_process *processes = list_processes(run, other, &count);
+        if (!processes) return failed(error, VJ_STAGE_HOST, "listing processes");
+        pid_t child = run->has_ended ? 0 : run->child;
+        size_t members = vj_macos_members(processes, count, getuid(), getpid(), child);
+        uint64_t wait_ns = 0;
+        vj_ladder_step step = vj_ladder_next(&ladder, now_ns(), members, &wait_ns);
+        switch (step) {
+        case VJ_LADDER_ASK: signal_all(processes, members, SIGTERM); break;
+        case VJ_LADDER_KILL:
+            signal_all(processes, members, SIGSTOP);
+            signal_all(processes, members, SIGKILL);
+            break;
+        case VJ_LADDER_WAIT: wait_for_one(processes, members, wait_ns); break;
+        case VJ_LADDER_DONE:
+        case VJ_LADDER_GIVE_UP: break;
+        }
+        free(processes);
+        if (step == VJ_LADDER_DONE) {
+            if (!run->has_ended && run->child) reap(run);
+            return VJ_OK;
+        }
+        if (step == VJ_LADDER_GIVE_UP) {
+            *left = (uint32_t)members;
+            return vj_fail(error, VJ_TIMED_OUT, VJ_STAGE_HOST, 0,
+                           "processes of the jail are left that no signal ends");
+        }
+    }
+}
+
+void vj_macos_run_free(vj_macos_run *run) {
+    if (!run) return;
+    if (run->child) {
+        vj_error error;
+        uint32_t left = 0;
+        vj_macos_run_end(run, 0, END_BOUND_NS, &left, &error);
+    }
+    if (run->events >= 0) close(run->events);
+    free(run);
+}
+
+// ---- terminals -------------------------------------------------------------
+
+vj_status vj_macos_terminal(uint16_t rows, uint16_t columns, int32_t *master,
+                            int32_t *slave, vj_error *error) {
+    *master = *slave = -1;
+    if (!rows || !columns)
+        return vj_fail(error, VJ_REFUSED, VJ_STAGE_TERMINAL, EINVAL,
+                       "a terminal of no size");
+    struct winsize size = {.ws_row = rows, .ws_col = columns};
+    int ends[2];
+    if (openpty(&ends[0], &ends[1], NULL, NULL, &size))
+        return failed(error, VJ_STAGE_TERMINAL, "making a terminal");
+    if (fcntl(ends[0], F_SETFD, FD_CLOEXEC) || fcntl(ends[1], F_SETFD, FD_CLOEXEC)) {
+        vj_status status = failed(error, VJ_STAGE_TERMINAL, "keeping a terminal");
+        close(ends[0]);
+        close(ends[1]);
+        return status;
+    }
+    *master = ends[0];
+    *slave = ends[1];
+    return VJ_OK;
+}

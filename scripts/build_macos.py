@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Build what macOS has of libvisjail: its library, its helper and the probe of the tests.
+
+    scripts/build_macos.py OUT [--machine arm64] [--compiler zig|cc]
+
+``zig`` is the PyPI package ziglang, which needs no Mac and no SDK; ``cc`` is a Mac's own. What
+comes out is judged by `scripts/gates/macho.py`, and the exports are compared with the headers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+if __package__ in (None, ""):  # run as a file: the folder of the gates
+    sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from gates.macho import MachoFile, problems
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "native" / "visjail"
+PURE = ("error", "policy", "policy_tree", "macos_base", "macos_path", "macos_profile", "macos_brief",
+        "macos_members")  # fmt: skip
+HEADERS = ("error", "policy", "macos_profile", "macos_brief", "macos_members", "macos_seatbelt")
+"""Of those the library has what they declare; what only Linux has is left out."""
+NOT_HERE = {"vj_policy_compile", "vj_plan_free", "vj_plan_path"}
+HELPER = ("macos_init", "macos_brief", "error")
+PROBE = ("macos_probe.c", "macos_acts.c")
+OLDEST = "12.0"
+WARNINGS = (
+    "-Wall -Wextra -Wshadow -Wconversion -Wvla -Wstrict-prototypes -Wmissing-prototypes -Wundef "
+    "-Werror"
+).split()
+MACHINES = {"arm64": "aarch64", "x86_64": "x86_64"}
+
+
+def compiler(name: str, machine: str) -> list[str]:
+    """Return the command that compiles and links for *machine*."""
+    if name == "zig":
+        target = f"{MACHINES[machine]}-macos.{OLDEST}"
+        return [sys.executable, "-m", "ziglang", "cc", "-target", target]
+    return [name, "-arch", machine, f"-mmacosx-version-min={OLDEST}"]
+
+
+def build(out: Path, *, machine: str, name: str) -> dict[str, Path]:
+    """Compile everything into *out*, and return what is there by its name."""
+    out.mkdir(parents=True, exist_ok=True)
+    start = [*compiler(name, machine), "-std=gnu11", "-O2", *WARNINGS, f"-I{SOURCE}"]
+    start.append(f"-ffile-prefix-map={ROOT}=.")
+    library = [str(SOURCE / f"{part}.c") for part in (*PURE, "macos_seatbelt")]
+    helper = [str(SOURCE / f"{part}.c") for part in HELPER]
+    probe = [str(ROOT / "tests" / "native" / part) for part in PROBE]
+    made = {
+        "libvisjail.dylib": ["-shared", "-Wl,-install_name,@rpath/libvisjail.dylib", *library],
+        "visjail-macos-init": helper,
+        "macos-probe": [*probe, *library],
+    }
+    for file, parts in made.items():
+        subprocess.run([*start, *parts, "-o", str(out / file)], check=True, timeout=900)
+    return {file: out / file for file in made}
+
+
+def declared() -> set[str]:
+    """Return the functions that the headers of the library declare."""
+    found: set[str] = set()
+    for header in HEADERS:
+        text = re.sub(r"//.*", "", (SOURCE / f"{header}.h").read_text(encoding="utf-8"))
+        text = re.sub(r"^#.*$", "", text, flags=re.MULTILINE)
+        found |= set(re.findall(r"\b(vj_\w+)\s*\(", text))
+    return found - NOT_HERE
+
+
+def judge(made: dict[str, Path], machine: str) -> list[str]:
+    """Return what is wrong with what was built."""
+    found = []
+    for file, path in made.items():
+        found += [f"{file} {problem}" for problem in problems(path.read_bytes(), machine=machine)]
+    exports = {name.removeprefix("_") for name in MachoFile(
+        made["libvisjail.dylib"].read_bytes()).exports}  # fmt: skip
+    found += [f"libvisjail.dylib lacks {name}" for name in sorted(declared() - exports)]
+    return found
+
+
+def main() -> int:
+    """Build for the machine that the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--machine", choices=sorted(MACHINES), default="arm64")
+    parser.add_argument("--compiler", default="zig")
+    options = parser.parse_args()
+    made = build(options.out, machine=options.machine, name=options.compiler)
+    found = judge(made, options.machine)
+    for problem in found:
+        sys.stderr.write(f"{problem}\n")
+    for file, path in made.items():
+        built = MachoFile(path.read_bytes())
+        sys.stdout.write(
+            f"{file}: {', '.join(built.libraries)}: {' '.join(sorted(built.imports))}\n"
+        )
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
