@@ -183,7 +183,9 @@ def recipe(*options: str) -> dict[str, Any]:
 class Client:
     """One jailed worker, driven by frames and nothing else."""
 
-    def __init__(self, made: dict[str, Any], *policy: str, explain: Any = ()) -> None:
+    def __init__(
+        self, made: dict[str, Any], *policy: str, explain: Any = (), jailed: bool = True
+    ) -> None:
         self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self.control, order = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.stdout, out = os.pipe()
@@ -191,13 +193,14 @@ class Client:
         for grant in made["read"]:
             words += ["--read", grant["path"]]
         words += ["--pass-fd", str(made["channel"]), "--pass-fd", str(made["control"]), "--"]
+        command = command_line(*words, *made["argv"]) if jailed else made["argv"]
         # Out of the way first: their numbers may be those that they are to get.
         ends = [fcntl.fcntl(end.fileno(), fcntl.F_DUPFD_CLOEXEC, 20) for end in (theirs, order)]
         nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         moves = [(nothing, 0), (out, 1), (ends[0], made["channel"]), (ends[1], made["control"])]
         self.pid = os.posix_spawn(
-            sys.executable,
-            command_line(*words, *made["argv"]),
+            command[0],
+            command,
             os.environ,
             file_actions=[(os.POSIX_SPAWN_DUP2, *move) for move in moves],
         )

@@ -51,12 +51,12 @@ class Bundle:
 
     def __init__(self, folder: str, manifest: Manifest) -> None:
         self._manifest = manifest
-        self.folder = folder
-        self.name = manifest.name
-        self.version = manifest.version
-        self.platform = manifest.platform
-        self.python = os.path.join(folder, manifest.python["program"])
-        self.python_version = manifest.python["version"]
+        self.folder: str = folder
+        self.name: str = manifest.name
+        self.version: str = manifest.version
+        self.platform: str = manifest.platform
+        self.python: str = os.path.join(folder, manifest.python["program"])
+        self.python_version: str = manifest.python["version"]
 
     def __repr__(self) -> str:
         return f"Bundle({self.name!r}, {self.folder!r})"

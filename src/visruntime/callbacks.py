@@ -93,7 +93,7 @@ class Callbacks:
         self._functions: dict[str, _Exposed] = {}
         self._abandoned: list[Call] = []
         self.budget: Budget | None = None
-        self.spending = Spending(None)
+        self.spending: Spending = Spending(None)
         self.submit: Callable[[Any], Any] | None = None
 
     def copy(self) -> Callbacks:

@@ -97,7 +97,8 @@ class ConfigFile:
     __slots__ = ("_place", "_text", "name", "python", "table")
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.name = os.path.abspath(check_path(path, "path"))
+        self.name: str = os.path.abspath(check_path(path, "path"))
+        self.table: dict[str, Any]
         self._text, self.table = _parse(self.name)
         self._place: tuple[str, ...] = ()
         if os.path.basename(self.name) == "pyproject.toml":
@@ -109,7 +110,7 @@ class ConfigFile:
             self.table, self._place = table, ("tool", "visruntime")
         with self.errors_named():
             _read_limits(self.table.get("limits"))
-            self.python = PythonSettings.from_table(self.table.pop(TABLE, {}))
+            self.python: PythonSettings = PythonSettings.from_table(self.table.pop(TABLE, {}))
 
     @contextmanager
     def errors_named(self) -> Iterator[None]:

@@ -87,7 +87,7 @@ class Denials:
         self.explain: ExplainAct = _unexplained
         self._kept: list[Denial] = []
         self._lost = 0
-        self.told = 0
+        self.told: int = 0
 
     def add(self, payload: bytes) -> Denial | None:
         """Take a DENIED frame; returns what is to be told, ``None`` for one that is over the bound.

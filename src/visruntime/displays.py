@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from visruntime._worker.claims import read_dict
 from visruntime.errors import ProtocolViolation
@@ -34,7 +34,7 @@ class Display:
 
     def __init__(self, contents: dict[str, str | bytes], display_id: str | None = None) -> None:
         self._contents = contents
-        self.display_id = display_id
+        self.display_id: str | None = display_id
 
     def __getitem__(self, media_type: str) -> str | bytes:
         return self._contents[media_type]
@@ -53,7 +53,7 @@ class Display:
             return NotImplemented
         return (self._contents, self.display_id) == (other._contents, other.display_id)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return f"Display({', '.join(self._contents)!a})"
@@ -120,7 +120,7 @@ class Displays:
         self._sizes: list[int] = []
         self._places: dict[str | None, int] = {}  # of the latest display of each name
         self._room = MAX_DISPLAYS_SIZE
-        self.dropped = 0
+        self.dropped: int = 0
 
     def add(self, payload: bytes) -> tuple[Display, bool] | None:
         """Take one DISPLAY frame; return it and whether it replaces one, ``None`` if dropped.

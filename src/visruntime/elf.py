@@ -52,8 +52,10 @@ class Program:
             if fields[2] != _MACHINES.get(os.uname().machine, fields[2]):
                 raise ValueError(f"it is made for another processor than {os.uname().machine}")
             self._segments = self._read_segments(fields[5], fields[10])
-            self.loader = self._read_loader()
+            self.loader: str | None = self._read_loader()
             self._strings = b""
+            self.needed: list[str]
+            self.search: list[str]
             self.needed, self.search = self._read_dynamic()
 
     def _read(self, offset: int, size: int) -> bytes:

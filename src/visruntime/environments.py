@@ -80,14 +80,14 @@ class Interpreter:
         same_as_host: bool,
         compiled: Mapping[str, bytes] | None = None,
     ) -> None:
-        self.name = name
-        self.program = program
-        self.version = version
-        self.library = library
+        self.name: str = name
+        self.program: str = program
+        self.version: str = version
+        self.library: str | None = library
         self.mode = "L" if library is not None else "P"
-        self.grants = grants
-        self.same_as_host = same_as_host
-        self.compiled = compiled
+        self.grants: tuple[Grant, ...] = grants
+        self.same_as_host: bool = same_as_host
+        self.compiled: Mapping[str, bytes] | None = compiled
 
     def __repr__(self) -> str:
         return f"Interpreter({self.name!r}, mode={self.mode!r}, {self.version.split()[0]})"
@@ -126,6 +126,12 @@ def find_interpreter(
 
         python = bundle.find().python
     if python is None:
+        if getattr(sys, "frozen", False):
+            raise PolicyError(
+                f"{field}: this program was frozen and is no interpreter for workers; give python= "
+                f'with the path of one, or python="bundle"',
+                field=field,
+            )
         python = sys.executable
         if not python:
             raise PolicyError(

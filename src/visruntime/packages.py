@@ -84,12 +84,12 @@ class BuiltEnvironment:
         report: EnforcementReport | None,
         reused: bool,
     ) -> None:
-        self.folder = folder
-        self.key = key
-        self.interpreter = interpreter
-        self.locked = locked
-        self.report = report
-        self.reused = reused
+        self.folder: str = folder
+        self.key: str = key
+        self.interpreter: Interpreter = interpreter
+        self.locked: str = locked
+        self.report: EnforcementReport | None = report
+        self.reused: bool = reused
 
     def __repr__(self) -> str:
         return f"BuiltEnvironment({self.folder!r})"

@@ -48,10 +48,10 @@ class RunUsage:
         peak_memory: int | None,
         source: str = "wait",
     ) -> None:
-        self.wall_seconds = wall_seconds
-        self.cpu_seconds = cpu_seconds
-        self.peak_memory = peak_memory
-        self.source = source
+        self.wall_seconds: float = wall_seconds
+        self.cpu_seconds: float | None = cpu_seconds
+        self.peak_memory: int | None = peak_memory
+        self.source: str = source
 
     def __repr__(self) -> str:
         return (
@@ -141,10 +141,16 @@ class GuestFailure:
         self.type_name: str = claim["type"]
         self.message: str = claim["message"]
         self.notes: tuple[str, ...] = tuple(claim["notes"])
-        self.frames = tuple(GuestFrame(frame) for frame in claim["frames"])
-        self.cause = GuestFailure(cause, explain) if cause is not None else None
-        self.context = GuestFailure(context, explain) if context is not None else None
-        self.exceptions = tuple(GuestFailure(member, explain) for member in claim["exceptions"])
+        self.frames: tuple[GuestFrame, ...] = tuple(GuestFrame(frame) for frame in claim["frames"])
+        self.cause: GuestFailure | None = (
+            GuestFailure(cause, explain) if cause is not None else None
+        )
+        self.context: GuestFailure | None = (
+            GuestFailure(context, explain) if context is not None else None
+        )
+        self.exceptions: tuple[GuestFailure, ...] = tuple(
+            GuestFailure(member, explain) for member in claim["exceptions"]
+        )
         self.interrupted: bool = claim.get("interrupted", False) is True
         self.cancelled: bool = claim.get("cancelled", False) is True
         self.errno: int | None = claim["errno"]
@@ -152,7 +158,7 @@ class GuestFailure:
         self.violation: Violation | None = None
         if self.errno is not None:
             self.violation = explain(self.errno, self.path)
-        self.explanation = None if self.violation is None else self.violation.detail
+        self.explanation: str | None = None if self.violation is None else self.violation.detail
 
     @classmethod
     def from_claim(cls, claim: object, explain: Explain) -> GuestFailure:
@@ -337,28 +343,28 @@ class RunResult:
         denials_dropped: int = 0,
         report: EnforcementReport,
     ) -> None:
-        self.usage = usage
-        self.value = value
-        self.error = error
-        self.exit_code = exit_code
-        self.displays = displays
-        self.displays_dropped = displays_dropped
-        self.tasks = tasks
-        self.trips = trips if trips is not None else {}
-        self.stdout = stdout
-        self.stderr = stderr
-        self.late_stdout = late_stdout
-        self.late_stderr = late_stderr
-        self.dropped = dropped
-        self.stopped_by = stopped_by
-        self.stop = stop
-        self.host_calls = host_calls if host_calls is not None else NO_CALLS
-        self.session_lost = session_lost
-        self.violations = violations
-        self.violations_dropped = violations_dropped
-        self.denials = denials
-        self.denials_dropped = denials_dropped
-        self.report = report
+        self.usage: RunUsage = usage
+        self.value: Any = value
+        self.error: GuestFailure | None = error
+        self.exit_code: int | None = exit_code
+        self.displays: tuple[Display, ...] = displays
+        self.displays_dropped: int = displays_dropped
+        self.tasks: tuple[str, ...] = tasks
+        self.trips: dict[str, int] = trips if trips is not None else {}
+        self.stdout: bytes = stdout
+        self.stderr: bytes = stderr
+        self.late_stdout: bytes = late_stdout
+        self.late_stderr: bytes = late_stderr
+        self.dropped: tuple[int, int] = dropped
+        self.stopped_by: str | None = stopped_by
+        self.stop: Stop | None = stop
+        self.host_calls: HostCalls = host_calls if host_calls is not None else NO_CALLS
+        self.session_lost: bool = session_lost
+        self.violations: tuple[Violation, ...] = violations
+        self.violations_dropped: int = violations_dropped
+        self.denials: tuple[Denial, ...] = denials
+        self.denials_dropped: int = denials_dropped
+        self.report: EnforcementReport = report
 
     def __repr__(self) -> str:
         outcome = (

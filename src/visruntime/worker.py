@@ -162,12 +162,12 @@ class Worker:
         *original* is the exchange of the worker that this one is a copy of.
         """
         self.place = place
-        self.children_cpu_seconds = 0.0
-        self.last_output = 0.0
+        self.children_cpu_seconds: float = 0.0
+        self.last_output: float = 0.0
         self.stop: Stop | None = None
         self._ladder: Ladder | None = None
         self._pauses = Pauses()
-        self.ended_by_host = False
+        self.ended_by_host: bool = False
         self.hello: dict[str, Any] = {}
         self._poll = select.poll()
         self._values = WorkerValues(self._poll)
@@ -178,7 +178,7 @@ class Worker:
         self._owned: list[int] = []
         self._process: Process | None = None
         self._channel, channel, ours, control = place.pairs()
-        self.control = Control(ours)
+        self.control: Control = Control(ours)
         # The worker's ends take large values, and on the control socket those of its copies.
         for end in (self._channel, ours):
             _refuse_descriptors(end)
@@ -206,7 +206,7 @@ class Worker:
                 streams.append(Stream(name, reader))
                 writers.append(writer)
             launch(channel.fileno(), control.fileno(), *writers)
-        self.streams = tuple(streams)
+        self.streams: tuple[Stream, ...] = tuple(streams)
         self._poll.register(self._channel, select.POLLIN)
         for stream in self.streams:
             self._poll.register(stream.descriptor, select.POLLIN)

@@ -18,7 +18,7 @@ ROOT = Path(visruntime.__file__).parent
 LAYERS = {
     "faces": (
         "cli", "confinement", "doctor", "_doctor_probes", "_tls_explain", "integrations",
-        "__main__", "__init__",
+        "_pyinstaller", "__main__", "__init__",
     ),
     "state": ("state",),
     "runtime": (
@@ -36,7 +36,10 @@ ORDER = list(LAYERS)
 COMPILED = ("_visjail", "_viscore")
 ALLOWED_OUTSIDE = {"cffi"}
 # Extras: imported when they are first needed, and by whom alone.
-ALLOWED_EXTRAS = {("_runtime.executor_task", "cloudpickle")}
+ALLOWED_EXTRAS = {
+    ("_runtime.executor_task", "cloudpickle"),
+    ("_pyinstaller.hook-visruntime", "PyInstaller"),  # which runs it, and nobody imports it
+}
 ALLOWED_IN_AIO = {"anyio"}  # of the extra of that name
 # Used only where the guest has them: matplotlib asks for a backend, arrays become what numpy has.
 ALLOWED_IN_GUEST = {

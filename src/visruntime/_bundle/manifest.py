@@ -75,7 +75,7 @@ class Manifest:
             raise BundleRefused(f"its manifest cannot be read ({kind}: {problem!s:.100})") from None
         if self.name != f"visruntime-{self.version}-{self.platform}":
             raise BundleRefused(f"its name {self.name!a:.100} is not its version and platform")
-        self.files = {entry.path: entry for entry in entries}
+        self.files: dict[str, FileEntry] = {entry.path: entry for entry in entries}
         if len(self.files) != len(entries) or not 0 < len(entries) <= MOST_FILES:
             raise BundleRefused("its manifest names a file twice, or none, or too many")
         if sum(entry.size for entry in entries) > MOST_BYTES:

@@ -87,10 +87,10 @@ class Spending:
     def __init__(self, budget: Budget | None) -> None:
         self._budget = budget
         self._refused_bytes = 0
-        self.calls = 0
-        self.refused = 0
-        self.bytes = 0
-        self.seconds = 0.0
+        self.calls: int = 0
+        self.refused: int = 0
+        self.bytes: int = 0
+        self.seconds: float = 0.0
 
     def begin(self, size: int) -> None:
         """Count one more call of that many bytes.

@@ -66,10 +66,10 @@ class Call:
             submit: runs an awaitable in some loop and returns a `concurrent.futures.Future`;
                 without it the awaitable gets a thread and a loop of its own.
         """
-        self.name = name
-        self.owner = owner
-        self.over = False
-        self.cancellable = False
+        self.name: str = name
+        self.owner: object = owner
+        self.over: bool = False
+        self.cancellable: bool = False
         self._function = function
         self._submit = submit
         self._began = time.monotonic()

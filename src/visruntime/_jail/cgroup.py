@@ -54,11 +54,11 @@ class Counts:
         kills: int,
         refusals: int,
     ) -> None:
-        self.user_seconds = user_seconds
-        self.system_seconds = system_seconds
-        self.peak = peak
-        self.kills = kills
-        self.refusals = refusals
+        self.user_seconds: float | None = user_seconds
+        self.system_seconds: float | None = system_seconds
+        self.peak: int | None = peak
+        self.kills: int = kills
+        self.refusals: int = refusals
 
 
 class Leaf:

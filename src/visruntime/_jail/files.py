@@ -44,10 +44,10 @@ class FileStatus:
     __slots__ = ("links", "mode", "modified", "size")
 
     def __init__(self, size: int, modified_ns: int, mode: int, links: int) -> None:
-        self.size = size
-        self.modified = modified_ns / 1e9
-        self.mode = mode
-        self.links = links
+        self.size: int = size
+        self.modified: float = modified_ns / 1e9
+        self.mode: int = mode
+        self.links: int = links
 
 
 class JailFiles(ABC):

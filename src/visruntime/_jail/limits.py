@@ -60,10 +60,10 @@ class HeldLimits:
     def __init__(self, limits: Limits, leaf: Leaf | None) -> None:
         if leaf is None or "processes" not in leaf.mechanisms:
             limits = _leave_processes_to_the_host(limits)
-        self.limits = limits
-        self.leaf = leaf
+        self.limits: Limits = limits
+        self.leaf: Leaf | None = leaf
         by_leaf = leaf.mechanisms if leaf is not None else {}
-        self.process = {
+        self.process: dict[str, int] = {
             "open_files": _open_files(limits),
             # Where the cgroup counts, a refusal is in its counters, and so can be proven.
             "processes": 0 if "processes" in by_leaf else limits.processes or 0,
@@ -73,14 +73,14 @@ class HeldLimits:
         }
         page = os.sysconf("SC_PAGE_SIZE")
         outside = limits.memory if limits.memory_by != "cgroup" else None
-        self.tree = {
+        self.tree: dict[str, int] = {
             "watch_bytes": limits.memory or 0 if limits.memory_by == "watch" else 0,
             "shared_memory_pages": max(outside // page, 1) if outside else 0,
             "groups": len(leaf.members) if leaf is not None else 0,
             "counters": len(leaf.counters) if leaf is not None else 0,
             "memory_bytes": limits.memory or 0 if "memory" in by_leaf else 0,
         }
-        self.environment = _environment(limits)
+        self.environment: dict[str, str] = _environment(limits)
 
     @property
     def members(self) -> Sequence[int]:

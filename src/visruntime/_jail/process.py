@@ -187,12 +187,12 @@ class JailProcess:
         self._owner = os.getpid()
         self.args = args
         self.report = report
-        self.pid = run.pid
+        self.pid: int = run.pid
         self.returncode: int | None = None
         self.usage: Usage | None = None
         self.stopped_by: str | None = None
         self.violations: tuple[Violation, ...] = ()
-        self.violations_dropped = 0
+        self.violations_dropped: int = 0
         self._limit = output_limit
         self._account = account
         self._started = started

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from visruntime._jail.cgroup import Counts
     from visruntime._jail.limits import HeldLimits
+    from visruntime.policy import Limits
 
 __all__ = ["Account", "Measured", "Meter", "Span"]
 
@@ -27,11 +28,15 @@ class Measured:
     __slots__ = ("kills", "peak", "refusals", "source", "system_seconds", "user_seconds")
 
     def __init__(self, before: Counts, now: Counts, *, alone: bool) -> None:
-        self.kills = now.kills - before.kills
-        self.refusals = now.refusals - before.refusals
-        self.peak = now.peak
-        self.user_seconds = max((now.user_seconds or 0.0) - (before.user_seconds or 0.0), 0.0)
-        self.system_seconds = max((now.system_seconds or 0.0) - (before.system_seconds or 0.0), 0.0)
+        self.kills: int = now.kills - before.kills
+        self.refusals: int = now.refusals - before.refusals
+        self.peak: int | None = now.peak
+        self.user_seconds: float = max(
+            (now.user_seconds or 0.0) - (before.user_seconds or 0.0), 0.0
+        )
+        self.system_seconds: float = max(
+            (now.system_seconds or 0.0) - (before.system_seconds or 0.0), 0.0
+        )
         self.source = "cgroup" if alone else "cgroup-shared"
         if now.user_seconds is None or now.peak is None:
             self.source = "wait"  # this kernel does not count it all
@@ -57,7 +62,7 @@ class Meter:
     """Reads the counters of one jail, and knows when its runs overlap."""
 
     def __init__(self, held: HeldLimits) -> None:
-        self.limits = held.limits
+        self.limits: Limits = held.limits
         self._leaf = held.leaf
         self._lock = allocate_lock()
         self._active = 0

@@ -234,7 +234,7 @@ class RunHandle(Owned):
         self._input_offset = ffi.new("uint64_t *")
         self._input_descriptor = ffi.new("int *", -1)
         self._is_feeding = False
-        self.pid = pid
+        self.pid: Any = pid
 
     def __del__(self) -> None:
         super().__del__()

@@ -75,13 +75,13 @@ class Request:
         paths: tuple[str, ...] = (),
         add: str = "",
     ) -> None:
-        self.label = label
-        self.files = files
-        self.export = export
-        self.hashed = hashed
-        self.requires_python = requires_python
-        self.paths = paths
-        self.add = add
+        self.label: str = label
+        self.files: dict[str, bytes] = files
+        self.export: tuple[str, ...] | None = export
+        self.hashed: bool | None = hashed
+        self.requires_python: str | None = requires_python
+        self.paths: tuple[str, ...] = paths
+        self.add: str = add
 
     @property
     def is_empty(self) -> bool:

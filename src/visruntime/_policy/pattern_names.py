@@ -52,12 +52,12 @@ class Sought:
     def __init__(
         self, kind: str, field: str, path: str, pattern: Pattern, top: str, *, found: bool
     ) -> None:
-        self.kind = kind
-        self.field = field
-        self.path = path
-        self.pattern = pattern
-        self.top = top
-        self.found = found
+        self.kind: str = kind
+        self.field: str = field
+        self.path: str = path
+        self.pattern: Pattern = pattern
+        self.top: str = top
+        self.found: bool = found
         self.names: list[tuple[str, str]] = []
 
 

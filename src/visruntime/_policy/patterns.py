@@ -39,8 +39,8 @@ class Pattern:
     __slots__ = ("fixed", "rest")
 
     def __init__(self, fixed: str, rest: str) -> None:
-        self.fixed = fixed
-        self.rest = rest
+        self.fixed: str = fixed
+        self.rest: str = rest
 
 
 def parse(path: str) -> Pattern:

@@ -49,10 +49,10 @@ class RunEvent:
     __slots__ = ("data", "kind", "ordinal", "time")
 
     def __init__(self, kind: str, ordinal: int, data: Any) -> None:
-        self.kind = kind
-        self.ordinal = ordinal
-        self.time = time.monotonic()
-        self.data = data
+        self.kind: str = kind
+        self.ordinal: int = ordinal
+        self.time: float = time.monotonic()
+        self.data: Any = data
 
     @property
     def text(self) -> str:
@@ -95,10 +95,10 @@ class Feed:
         self._on_event = on_event
         self._ordinal = 0
         self._lock = threading.Lock()
-        self.ask = ask
-        self.displays = Displays()
-        self.denials = Denials()
-        self.cancelled = False
+        self.ask: Ask | None = ask
+        self.displays: Displays = Displays()
+        self.denials: Denials = Denials()
+        self.cancelled: bool = False
         self.limit: Ladder | None = None
 
     @property

@@ -44,8 +44,8 @@ class RunHandle:
         self._problem: BaseException | None = None
         self._done = False
         self._watcher: Callable[[], object] | None = None
-        self.dropped = 0
-        self.feed = Feed(on_event=self._push, ask=ask)
+        self.dropped: int = 0
+        self.feed: Feed = Feed(on_event=self._push, ask=ask)
 
     def __repr__(self) -> str:
         return f"<RunHandle, {'done' if self._done else 'under way'}>"

@@ -156,11 +156,11 @@ class Reloaded:
         rebound: tuple[str, ...] = (),
         kept: tuple[str, ...] = (),
     ) -> None:
-        self.worker = worker
-        self.modules = modules
-        self.failed = failed or {}
-        self.rebound = rebound
-        self.kept = kept
+        self.worker: bool = worker
+        self.modules: tuple[str, ...] = modules
+        self.failed: dict[str, str] = failed or {}
+        self.rebound: tuple[str, ...] = rebound
+        self.kept: tuple[str, ...] = kept
 
     def __repr__(self) -> str:
         if self.worker:

@@ -114,8 +114,8 @@ class Ladder:
         self._rungs: list[Rung] = []
         self._kept = ("", "")
         self._asked: float | None = None
-        self.cancelled = False
-        self.told = False
+        self.cancelled: bool = False
+        self.told: bool = False
 
     @property
     def threads(self) -> bool:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 try:
     import anyio as _anyio  # noqa: F401
-except ModuleNotFoundError as problem:
+except ModuleNotFoundError as _problem:
     raise ModuleNotFoundError(
-        "visruntime.aio needs anyio: install visruntime[aio]", name=problem.name
+        "visruntime.aio needs anyio: install visruntime[aio]", name=_problem.name
     ) from None
 
 from visruntime.aio._jail import AsyncJail

@@ -116,9 +116,11 @@ class AsyncProcess:
         if process.pty is not None:
             # Of its own, since closing one of the two is not to close the other.
             writer, reader = io.FileIO(os.dup(process.pty.fileno()), "wb"), process.pty
-        self.stdin = None if writer is None else ProcessWriter(writer)
-        self.stdout = None if reader is None else ProcessReader(reader)
-        self.stderr = None if process.stderr is None else ProcessReader(process.stderr)
+        self.stdin: ProcessWriter | None = None if writer is None else ProcessWriter(writer)
+        self.stdout: ProcessReader | None = None if reader is None else ProcessReader(reader)
+        self.stderr: ProcessReader | None = (
+            None if process.stderr is None else ProcessReader(process.stderr)
+        )
 
     # What it is.
 

@@ -158,8 +158,11 @@ class Program:
         first, rest = words[0], list(words[1:])
         if first in ("-c", "-m") and not rest:
             raise Refusal(f"{first} needs {'code' if first == '-c' else 'the name of a module'}")
+        self.kind: str
+        self.path: str
+        self.argv: list[str]
         self.source: bytes | str
-        self.folder = ""
+        self.folder: str = ""
         if first == "-c":
             self.kind, self.path, self.source = "code", "<string>", rest[0].encode()
             self.argv = ["-c", *rest[1:]]

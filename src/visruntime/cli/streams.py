@@ -71,7 +71,7 @@ class Tail:
     __slots__ = ("data",)
 
     def __init__(self) -> None:
-        self.data = bytearray()
+        self.data: bytearray = bytearray()
 
     def add(self, piece: bytes) -> None:
         """Take over *piece*, and forget what is too far back."""

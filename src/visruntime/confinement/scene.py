@@ -42,8 +42,10 @@ class Tree:
 
     def __init__(self, top: str) -> None:
         self.top = top
-        self.read, self.work = f"{top}/read", f"{top}/work"
-        self.secret, self.database = f"{top}/secret", f"{top}/database"
+        self.read: str = f"{top}/read"
+        self.work: str = f"{top}/work"
+        self.secret: str = f"{top}/secret"
+        self.database: str = f"{top}/database"
         for folder in (self.read, self.work, f"{self.work}/folder"):
             os.makedirs(folder)
         kept = [f"{self.work}/{name}" for name in ("denied", "kept", "folder/denied")]
@@ -94,7 +96,8 @@ class Scene:
     def __init__(self, folder: str) -> None:
         self._end = ExitStack()
         try:
-            self.jailed, self.free = Tree(f"{folder}/jailed"), Tree(f"{folder}/free")
+            self.jailed: Tree = Tree(f"{folder}/jailed")
+            self.free: Tree = Tree(f"{folder}/free")
             self._make(folder)
         except BaseException:
             self._end.close()

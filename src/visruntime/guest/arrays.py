@@ -16,7 +16,7 @@ from .limits import BESIDE_BYTES
 TYPE_CHECKING = False  # typing costs a worker's start-up more than this module does
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, ClassVar
 
 __all__ = [
     "Array",
@@ -147,7 +147,7 @@ class Array:
     def __repr__(self) -> str:
         return f"<Array {self.dtype} {self.shape}>"
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Array):

@@ -38,7 +38,7 @@ class DisplayHandle:
 
     def __init__(self, session: Session, display_id: str) -> None:
         self._session = session
-        self.display_id = display_id
+        self.display_id: str = display_id
 
     def update(self, value: object) -> None:
         """Show *value* in its place."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FigureCanvas", "FigureManager", "show", "take"]
 
-FigureManager = FigureManagerBase
+FigureManager: Any = FigureManagerBase
 
 
 def take() -> list[object]:

@@ -60,7 +60,7 @@ class Interrupts:
         self._pending = False
         self._last = 0.0
         self._cancel: Callable[[], bool] | None = None
-        self.cancelled = False
+        self.cancelled: bool = False
         _signal.signal(signal_number, self._handle)
 
     def _handle(self, _number: int, _frame: object) -> None:

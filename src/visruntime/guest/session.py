@@ -62,7 +62,7 @@ class HostFunction:
 
     def __init__(self, name: str, call: Callable[..., object]) -> None:
         self.__qualname__ = name
-        self.__name__ = name.rpartition(".")[2]
+        self.__name__: str = name.rpartition(".")[2]
         self._call = call
 
     def __call__(self, *arguments: object, **keywords: object) -> object:
@@ -80,7 +80,7 @@ class Session:
         self._interrupts = interrupts
         self.imports = imports
         self.sources: dict[str, list[str]] = {}
-        self.running = False
+        self.running: bool = False
         self.asks = False
         self.unknown = "handle"
         self.last_display = 0
@@ -109,7 +109,7 @@ class Session:
         module.__dict__["display"] = self.display
         module.__dict__["update_display"] = self.update_display
         sys.modules["__main__"] = module
-        self.globals = module.__dict__
+        self.globals: Any = module.__dict__
         for function in self._exposed.values():
             self._place(function)
 
@@ -562,7 +562,7 @@ class Opaque:
     __slots__ = ("value",)
 
     def __init__(self, value: object) -> None:
-        self.value = value
+        self.value: object = value
 
 
 def _short_name(value: object) -> str:

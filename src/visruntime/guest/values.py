@@ -74,6 +74,8 @@ def _printable(text: str) -> str:
 
 
 class _Frozen:
+    """What cannot be changed once it is made."""
+
     __slots__ = ()
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
