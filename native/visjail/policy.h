@@ -79,9 +79,13 @@ typedef struct {
 // folder above it allows that, because of a rule that is held.
 #define VJ_EXTRA_FREE 256u
 
+// The same: the host's folder `source`, of which there is a fact, is shown at `path`,
+// writable. A rule denies reading `path`, so that what the host has there is covered.
+#define VJ_EXTRA_CACHE 257u
+
 // An operation that does not follow from a rule: a link, a made file, a place.
 typedef struct {
-    uint32_t kind; // vj_operation_kind, or VJ_EXTRA_FREE
+    uint32_t kind; // vj_operation_kind, or one of VJ_EXTRA_*
     uint32_t mode;
     const char *path;
     const char *source;

@@ -14,6 +14,9 @@
 // A name that does not exist yet (VJ_RULE_HELD) gets no mount. Landlock adds up the
 // rights of all folders on the way up, so none of those above such a name may carry
 // the right to make names; their other folders get it one by one.
+//
+// A cache (VJ_EXTRA_CACHE) is a folder from elsewhere at a path that is denied: the deny
+// covers and pins what the host has there, and the folder is bound on top of it.
 
 #include <stdlib.h>
 #include <string.h>
@@ -335,7 +338,10 @@ static void emit_mask(builder *build, const vj_node *at) {
     const vj_node *end = build->tree.nodes + build->tree.count;
     for (const vj_node *below = at + 1;
          below < end && vj_path_is_beneath(below->path, at); below++) {
-        if (below->binds || (below->is_private && below->in_force.read)) reopened = true;
+        if (below->binds || (below->is_private && below->in_force.read) ||
+            below->shows_cache) {
+            reopened = true;
+        }
     }
     if (point_is_ours(build, at)) {
         add_operation(build, VJ_OPERATION_DIRECTORY, at->path, "")->rule = at->rule;
@@ -407,8 +413,8 @@ static void emit_mounts(builder *build, bool above_places) {
 static void emit_seals(builder *build) {
     for (size_t i = build->tree.count; i > 0; i--) {
         const vj_node *at = &build->tree.nodes[i - 1];
-        if (at->masks && !masks_as_file(build, at))
-            add_operation(build, VJ_OPERATION_SEAL, at->path, "");
+        if (!at->masks || masks_as_file(build, at) || at->shows_cache) continue;
+        add_operation(build, VJ_OPERATION_SEAL, at->path, "");
     }
     add_operation(build, VJ_OPERATION_SEAL, "/dev", "");
     if (!build->settings->host_root) add_operation(build, VJ_OPERATION_SEAL, "/", "");
@@ -459,8 +465,46 @@ static void emit_free(builder *build, const char *path) {
     rule->inode = fact->inode;
 }
 
+// On top of the mask at its path, or at a point of the jail's own.
+static void emit_cache(builder *build, const vj_node *at, const char *source) {
+    const vj_fact *fact = fact_of(build, source);
+    vj_operation *operation = add_operation(build, VJ_OPERATION_BIND, at->path, source);
+    operation->flags = VJ_BIND_GRANT | (at->masks ? 0 : VJ_BIND_MAKE_POINT) |
+                       (at->denies_exec ? VJ_BIND_NO_EXEC : 0);
+    operation->device = fact->device;
+    operation->inode = fact->inode;
+    operation->owner = fact->owner;
+    operation->group = fact->group;
+    operation->rule = at->rule;
+    add_access(build, at->path, VJ_ACCESS_WRITE, false);
+}
+
+// The node of a cache; NULL without the rule and the fact that it needs.
+static vj_node *cache_node(const builder *build, const vj_extra *extra) {
+    if (extra->kind != VJ_EXTRA_CACHE) return NULL;
+    size_t last = build->tree.count;
+    while (last > 0 && strcmp(build->tree.nodes[last - 1].path, extra->path) != 0) last--;
+    vj_node *at = last ? &build->tree.nodes[last - 1] : NULL;
+    return at && !at->in_force.read && fact_of(build, extra->source) ? at : NULL;
+}
+
+static void find_caches(builder *build, const vj_extra *extras, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        vj_node *at = cache_node(build, &extras[i]);
+        if (at) at->shows_cache = true;
+    }
+}
+
+static void emit_caches(builder *build, const vj_extra *extras, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        const vj_node *at = cache_node(build, &extras[i]);
+        if (at) emit_cache(build, at, extras[i].source);
+    }
+}
+
 static void emit_extras(builder *build, const vj_extra *extras, size_t count, bool late) {
     for (size_t i = 0; i < count; i++) {
+        if (extras[i].kind == VJ_EXTRA_CACHE) continue;
         if (is_late(build, &extras[i]) != late) continue;
         if (extras[i].kind == VJ_EXTRA_FREE) {
             emit_free(build, extras[i].path);
@@ -604,6 +648,7 @@ vj_status vj_policy_compile(const vj_plan_settings *settings, const vj_rule *rul
         build.failed = true;
     }
     if (!build.failed) {
+        find_caches(&build, extras, extra_count);
         emit_root(&build);
         emit_extras(&build, extras, extra_count, false);
         for (size_t i = 0; i < build.tree.count; i++)
@@ -611,6 +656,7 @@ vj_status vj_policy_compile(const vj_plan_settings *settings, const vj_rule *rul
         emit_mounts(&build, true);
         emit_extras(&build, extras, extra_count, true);
         emit_mounts(&build, false);
+        emit_caches(&build, extras, extra_count);
         if (settings->flags & VJ_PLAN_BROKER_NAMES) emit_names(&build);
         emit_seals(&build);
     }

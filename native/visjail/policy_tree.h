@@ -28,6 +28,7 @@ typedef struct vj_node {
     bool binds;
     bool masks;
     bool rebinds; // a folder in a place of the jail's own, over itself without execution
+    bool shows_cache;       // VJ_EXTRA_CACHE, over what is mounted here
     struct vj_node *parent; // nearest node above
 } vj_node;
 

@@ -18,7 +18,7 @@ from visruntime._arguments import check_function
 from visruntime._bundle.manifest import MOST_MEMBERS, NAME, Manifest
 from visruntime._bundle.ustar import members
 from visruntime._host.files import open_followed, open_regular
-from visruntime._jail.protect import BUNDLES, state_folder
+from visruntime._jail.state_folder import BUNDLES, state_folder
 from visruntime.errors import BundleRefused
 
 TYPE_CHECKING = False
@@ -396,9 +396,9 @@ def _manifest_in(folder: str) -> Manifest:
 
 
 def _bundles() -> str:
-    from visruntime._packages.store import private_folder
+    from visruntime._jail.state_folder import private_folder
 
-    return private_folder(BUNDLES)
+    return private_folder(os.path.join(private_folder(state_folder(), "bundle"), BUNDLES), "bundle")
 
 
 def _platform() -> str:

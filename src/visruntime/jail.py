@@ -111,6 +111,7 @@ class Jail(JailFiles):
         opened = open_jail(policy, backend, config_files=config_files, implicit_read=implicit_read)
         self._handle = opened.handle
         self._held = opened.held
+        self._caches = opened.caches
         self._closed = False
         self._report = opened.report
         self._rules = opened.plan.rules
@@ -377,6 +378,8 @@ class Jail(JailFiles):
     def _end(self) -> None:
         self._handle.close()
         self._held.release()
+        if self._caches is not None:
+            self._caches.release()
 
     def __enter__(self) -> Self:
         return self

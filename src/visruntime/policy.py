@@ -11,6 +11,7 @@ import os
 from types import MappingProxyType
 
 from visruntime._arguments import check_path
+from visruntime._policy.caches import check_caches, without_those_in
 from visruntime._policy.environment_names import check_env, check_inherit_env
 from visruntime._policy.links import real_path
 from visruntime._policy.paths import (
@@ -109,7 +110,10 @@ class JailPolicy(Unsaid):
             are free). "error": refused.
         reveal: secret paths (keys, ``.env`` and the like) that are hidden inside the grants
             unless they are named here, one by one; grants nothing by itself.
-        caches: tool caches private to this policy.
+        caches: folders for the caches of tools (pip, uv, npm), private to this policy: at
+            each path the guest may write, and finds what guests of the same policy, its secrets
+            included, have left there. What the host has at that path is neither shown nor
+            changed. They are kept in ``$XDG_CACHE_HOME/visruntime/caches``.
         services: credential and system services, by name.
         system: "minimal" (programs, libraries, certificates), "host" (the whole root,
             read-only) or "none".
@@ -206,8 +210,8 @@ class JailPolicy(Unsaid):
         rules, patterns = _check_rules(dict(zip(KINDS, given, strict=True)))
         self._set(files=(), found=frozenset(), patterns=patterns, plans={}, **rules)
         self._set(owners=MappingProxyType({}), walked=None)
-        for field, paths in (("reveal", reveal), ("caches", caches)):
-            self._set(**{field: _check_paths(field, paths, MAX_NAMES)})
+        self._set(reveal=_check_paths("reveal", reveal, MAX_NAMES))
+        self._set(caches=check_caches(_check_paths("caches", caches, MAX_NAMES)))
         self._set(sockets=_check_sockets("sockets", sockets))
         self._set(sensitive_sockets=_check_sockets("sensitive_sockets", sensitive_sockets))
         if system not in ("minimal", "host", "none"):
@@ -429,11 +433,16 @@ class JailPolicy(Unsaid):
                 if kind not in ("read", "write") and target != path:
                     rules.append(Rule(kind=kind, path=path, origin=origin))
                 rules.append(Rule(kind=kind, path=target, origin=origin))
+        rules += [
+            Rule(kind="write", path=real(path) if resolve else path, origin=f"caches[{index}]")
+            for index, path in enumerate(self.caches)
+        ]
         if self.system == "minimal" and minimal is None:
             minimal = SystemRoots().pairs
         if patterns:
             unasked = [*implicit, *(target for _, target in minimal or ())]
-            rules += self._expand(patterns, rules, real, unasked, walked)
+            found = self._expand(patterns, rules, real, unasked, walked)
+            rules += without_those_in(found, rules)
         granted = {rule.path for rule in rules if rule.kind in ("read", "write")}
         if self.system == "host":
             rules.append(Rule(kind="read", path="/", origin="system"))
@@ -475,7 +484,7 @@ class JailPolicy(Unsaid):
         """
         tops = {path: real(pattern.fixed) for _, _, path, pattern in patterns}
         begun = [tops[path] for kind, _, path, _ in patterns if kind in ("read", "write")]
-        plain = [rule.path for rule in rules if rule.kind in ("read", "write")]
+        plain = [rule.path for rule in rules if rule.kind in ("read", "write") and not rule.is_own]
         grants = dict.fromkeys((*unasked, *begun, *plain), False)
         if self.system == "host":
             grants["/"] = False

@@ -347,7 +347,7 @@ def _zygote(runtime: RuntimeSession, preload: list[str] | None) -> Zygote | None
 
 def _require_readable(policy: JailPolicy, grants: Sequence[Grant]) -> None:
     # What a jail has for itself, such as its own /tmp, shows nothing of the host's files there.
-    rules = [(r.kind, r.path) for r in policy.resolved_rules() if r.origin != "private"]
+    rules = [(r.kind, r.path) for r in policy.resolved_rules() if not r.is_own]
     for path, reason in grants:
         if not _native.decide(rules, "read", path)[0]:
             raise PolicyError(
@@ -359,7 +359,7 @@ def _require_readable(policy: JailPolicy, grants: Sequence[Grant]) -> None:
 
 
 def _refuse_denied(policy: JailPolicy, grants: Sequence[Grant]) -> None:
-    rules = [(r.kind, r.path) for r in policy.resolved_rules() if r.origin != "private"]
+    rules = [(r.kind, r.path) for r in policy.resolved_rules() if not r.is_own]
     rules += [("read", path) for path, _ in grants]
     for path, reason in grants:
         if not _native.decide(rules, "read", path)[0]:

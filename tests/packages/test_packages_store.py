@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from visruntime._packages.store import Store, remove_tree
+from visruntime._jail.state_folder import remove_tree
+from visruntime._packages.store import Store
 from visruntime.errors import EnvironmentNotBuilt, PolicyError
 
 

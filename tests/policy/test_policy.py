@@ -550,7 +550,6 @@ def test_what_later_versions_bring_is_kept_and_named() -> None:
     )
     listed = dict(policy.unsupported())
     assert set(listed) == {
-        "caches",
         "services",
         "egress",
     }

@@ -17,6 +17,7 @@ from jail_helpers import Jail, JailPolicy, errno, inside, outside, policy_of
 
 import visruntime as vr
 from visruntime import PolicyUnsupported, _native
+from visruntime._jail import facts as facts_module
 from visruntime._jail import plan as plan_module
 from visruntime._policy.secret_names import NAMES, hidden_at, table
 
@@ -407,7 +408,7 @@ def test_a_secret_that_goes_away_meanwhile_is_looked_for_again(
     workspace: Path, monkeypatch: pytest.MonkeyPatch, *, times: int, opens: bool
 ) -> None:
     """A folder in which somebody works must not keep a jail from opening, nor be shown half seen."""
-    look = plan_module._facts
+    look = facts_module.facts_of
     left = [times]
 
     def facts(*given: Any) -> Any:
@@ -421,7 +422,7 @@ def test_a_secret_that_goes_away_meanwhile_is_looked_for_again(
         return look(*given)
 
     (workspace / ".env").touch()
-    monkeypatch.setattr(plan_module, "_facts", facts)
+    monkeypatch.setattr(plan_module, "facts_of", facts)
     policy = JailPolicy(read=[workspace])
     if opens:
         with Jail(policy) as jail:

@@ -60,10 +60,15 @@ def test_every_canary_is_in_the_table_by_its_name() -> None:
 
 
 @pytest.fixture
-def things(workspace: Path) -> Iterator[dict[str, Any]]:
+def things(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[dict[str, Any]]:
     """Make what the policies below name, short enough for a socket."""
     import tempfile
 
+    for name in ("uv", "pip"):
+        (tmp_path / "state" / name).mkdir(parents=True)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path.resolve() / "state"))
     with tempfile.TemporaryDirectory(dir="/tmp") as folder, socket.socket(socket.AF_UNIX) as server:
         server.bind(f"{folder}/socket")
         server.listen()
@@ -95,7 +100,7 @@ def things(workspace: Path) -> Iterator[dict[str, Any]]:
         (("`strict_globs`",), "deny[0]",
          {"write": ["{folder}"], "deny": ["{folder}/*.x"], "strict_globs": True}),
         (("every jail: secrets",), "secrets", {"write": ["{folder}"]}),
-        (("`caches`",), "caches", {"caches": ["{folder}"]}),
+        (("`caches`",), "caches[0]", {"caches": ["{folder}"]}),
         (("`services`",), "services", {"services": ["ssh"]}),
         (("`env`",), "env", {"env": {"A": "x"}}),
         (("memory", "process"), "limits.memory",

@@ -110,10 +110,13 @@ def test_recipe_does_what_it_says(recipe: str, project: Path) -> None:
     command, _, expected = recipe.partition("  # exit ")
     before = sorted(project.rglob("*"))
     scripts = Path(sys.executable).parent
+    env = os.environ | {"PATH": f"{scripts}:{os.environ['PATH']}"}
+    if "--cache" in command:  # what it keeps is not the user's
+        env["XDG_CACHE_HOME"] = str(project.parent / "state")
     result = subprocess.run(
         ["sh", "-c", command],
         cwd=project,
-        env=os.environ | {"PATH": f"{scripts}:{os.environ['PATH']}"},
+        env=env,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -32,6 +32,9 @@ NO_NOEXEC = {
 NO_BROKER = "only a jail with namespaces of visruntime's own has a broker for single sockets"
 
 
+NO_CACHES = "only a jail with mounts of visruntime's own shows a folder at another path"
+
+
 NO_RELAY = "only a jail with namespaces of visruntime's own has a relay for single ports"
 
 
@@ -67,6 +70,8 @@ def refused(policy: JailPolicy, backend: str) -> Iterator[tuple[str, str]]:
         for index, _ in enumerate(policy.deny_exec):
             yield f"deny_exec[{index}]", NO_NOEXEC[backend]
     if backend != "namespaces":
+        if policy.caches:
+            yield "caches", NO_CACHES
         for kind in ("sockets", "sensitive_sockets"):
             if getattr(policy, kind):
                 yield kind, NO_BROKER

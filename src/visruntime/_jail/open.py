@@ -27,6 +27,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from visruntime._jail.caches import CacheFolders
     from visruntime._jail.limits import HeldLimits
     from visruntime._jail.plan import JailPlan
     from visruntime.events import EnforcementReport
@@ -38,10 +39,11 @@ __all__ = ["OpenedJail", "open_jail"]
 class OpenedJail:
     """An open jail: its handle, the plan that it was made from, and what enforces it.
 
-    ``held`` is what holds its limits, to be released after the handle is closed.
+    ``held`` is what holds its limits, and ``caches`` the folders of its caches, if it has any; both
+    are to be released after the handle is closed.
     """
 
-    __slots__ = ("handle", "held", "plan", "report")
+    __slots__ = ("caches", "handle", "held", "plan", "report")
 
     def __init__(
         self,
@@ -54,6 +56,7 @@ class OpenedJail:
         self.held = held
         self.plan = plan
         self.report = report
+        self.caches: CacheFolders | None = None
 
 
 def open_jail(
@@ -75,13 +78,34 @@ def open_jail(
     """
     check_platform(platform)
     files = tuple(config_files)
+    if not policy.caches:
+        return _open_by(policy, backend, files, implicit_read, None)
+    from visruntime._jail.caches import hold_caches
+
+    caches = hold_caches(policy)
+    try:
+        opened = _open_by(policy, backend, files, implicit_read, caches)
+    except BaseException:
+        caches.release()
+        raise
+    opened.caches = caches
+    return opened
+
+
+def _open_by(
+    policy: JailPolicy,
+    backend: str,
+    files: Sequence[str],
+    implicit_read: Sequence[tuple[str, str]],
+    caches: CacheFolders | None,
+) -> OpenedJail:
     if backend != "auto":
-        return _open_with(policy, backend, files, implicit_read)
+        return _open_with(policy, backend, files, implicit_read, caches)
     first: JailUnavailable | None = None
     others = []
     for name in BACKENDS:
         try:
-            return _open_with(policy, name, files, implicit_read)
+            return _open_with(policy, name, files, implicit_read, caches)
         except PolicyUnsupported as error:
             if first is None:
                 raise  # what the strongest cannot hold, no other can
@@ -105,6 +129,7 @@ def _open_with(
     backend: str,
     config_files: Sequence[str],
     implicit_read: Sequence[tuple[str, str]],
+    caches: CacheFolders | None,
 ) -> OpenedJail:
     check_caller(backend)
 
@@ -116,6 +141,7 @@ def _open_with(
                 implicit_read=implicit_read,
                 config_files=config_files,
                 backend=backend,
+                caches=caches,
             )
             if may_import_from(plan.host_rules):
                 import_ahead()

@@ -13,6 +13,7 @@ import sys
 
 import visruntime
 from visruntime import _native
+from visruntime._jail.state_folder import BUNDLES, CACHES, ENVIRONMENTS, state_folder
 from visruntime._policy.decider import Decider
 from visruntime._policy.links import Resolver
 from visruntime._policy.paths import is_within, visible
@@ -22,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["BUNDLES", "ENVIRONMENTS", "Protection", "protect", "state_folder"]
+__all__ = ["Protection", "protect"]
 
 PROTECTED, IMPORTED, CACHE, STATE = "protected", "imported", "cache", "state"
 """What becomes of a path in a write grant: read-only; read-only unless it is granted itself;
@@ -31,10 +32,6 @@ a grant in it."""
 _HOLDS = {CACHE: ("wall",), STATE: ("wall", "broker")}
 """Which ways to keep a missing name from being made are taken unasked. Most users have no state
 folder, and a grant of their home must not need one."""
-ENVIRONMENTS = "environments"
-"""In the state folder: what no guest may ever have a write grant in."""
-BUNDLES = "bundles"
-"""The same; what hosts themselves may run."""
 
 
 class Protection:
@@ -80,7 +77,7 @@ def protect(
     for kind, real, on_the_way, what in _host_files(config_files):
         links += [(link, real, what) for link in on_the_way]
         if kind == STATE:
-            for name in (ENVIRONMENTS, BUNDLES):
+            for name in (ENVIRONMENTS, BUNDLES, CACHES):
                 _refuse_grants_in(os.path.join(real, name), what, grants, decide)
         elif kind != IMPORTED:
             _refuse_grants_in(real, what, grants, decide)
@@ -94,9 +91,10 @@ def protect(
                 f"host_imports_from_grant: {visible(packages[0])} is part of a package in "
                 f"{visible(real)}, which is on the host's sys.path"
             )
-        whole = os.path.join(real, ENVIRONMENTS) if kind == STATE else real
-        if whole not in found.everywhere:
-            found.everywhere.append(whole)
+        wholes = [os.path.join(real, name) for name in (ENVIRONMENTS, CACHES)]
+        for whole in wholes if kind == STATE else [real]:
+            if whole not in found.everywhere:
+                found.everywhere.append(whole)
         if not decide("write", real)[0]:
             continue
         if not _is_missing(real):
@@ -220,11 +218,3 @@ def _caches() -> Iterator[str]:
         path = os.environ.get(name) or os.path.join(cache, default)
         if not path.startswith("~"):
             yield path
-
-
-def state_folder() -> str:
-    """Return the path below which this package keeps things: ``$XDG_CACHE_HOME/visruntime``."""
-    cache = os.environ.get("XDG_CACHE_HOME") or ""
-    if not os.path.isabs(cache):  # as the XDG specification has it
-        cache = os.path.join(os.path.expanduser("~"), ".cache")
-    return os.path.join(cache, "visruntime")

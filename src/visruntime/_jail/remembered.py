@@ -12,12 +12,12 @@ sockets, names of files) must be searched for each time.
 from __future__ import annotations
 
 import os
-import secrets
 import stat
 import struct
 
 from visruntime import _native
 from visruntime._jail.mounts import mount_table
+from visruntime._jail.own_places import accounts, new_guest_id
 from visruntime._jail.search import bound_elsewhere
 
 TYPE_CHECKING = False
@@ -29,10 +29,7 @@ if TYPE_CHECKING:
     from visruntime._policy.system_roots import SystemRoots
     from visruntime.policy import JailPolicy
 
-__all__ = ["GUEST_IDS", "Remembered", "accounts", "key_of", "new_guest_id", "recall", "remember"]
-
-GUEST_IDS = (0x70000000, 0x7FFDFFFF)
-"""Host uids for guests of a root caller: a range that systemd's table of uids leaves unused."""
+__all__ = ["Remembered", "key_of", "recall", "remember"]
 
 MOST_PLANS = 4
 """Of one policy: there is one for each back end and way to hold limits."""
@@ -43,28 +40,8 @@ FIELDS = (
 )
 """Each leads to looks that are not kept."""
 
-ACCOUNTS = (
-    "root:x:0:0:root:{home}:/bin/sh\n"
-    "user:x:{id}:{id}:user:{home}:/bin/sh\n"
-    "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
-)
-GROUPS = "root:x:0:\nuser:x:{id}:\nnogroup:x:65534:\n"
-
 Seen = tuple[int, int, int, int, int, int]
 """Of what stands at a path, all that a plan can depend on; no times, no size of a folder."""
-
-
-def new_guest_id() -> int:
-    """Return a uid of the host that nobody else has, for the guest of a root caller."""
-    return GUEST_IDS[0] + secrets.randbelow(GUEST_IDS[1] - GUEST_IDS[0])
-
-
-def accounts(home: str, user: int) -> tuple[tuple[str, str], ...]:
-    """Return the files of accounts that a jail makes for itself: path and content."""
-    return (
-        ("/etc/passwd", ACCOUNTS.format(id=user, home=home)),
-        ("/etc/group", GROUPS.format(id=user)),
-    )
 
 
 class Remembered:

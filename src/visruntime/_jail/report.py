@@ -88,6 +88,14 @@ def make_report(
         for index, _ in enumerate(getattr(policy, kind)):
             bound, note = _pattern(plan, f"{kind}[{index}]")
             clauses.append(Clause(f"{kind}[{index}]", files, bound=bound, note=note))
+    clauses += [
+        Clause(
+            f"caches[{index}]",
+            files,
+            note="a folder of this policy's own, kept for its next jails; not the host's",
+        )
+        for index, _ in enumerate(policy.caches)
+    ]
     held = {origin for origin, _ in plan.wall.names}
     for kind in ("deny", "deny_read", "deny_write", "deny_exec"):
         holds = "holds for the object that was there when the jail opened"

@@ -111,7 +111,7 @@ def compile_plan(
     Args:
         rules: (kind, path, is private, is the caller's grant).
         facts: path -> ("absent" | "directory" | "file", device, inode, owner, group), for each rule's
-            path and every directory above it.
+            path and every directory above it, and for the folder behind each cache.
         extras: (operation, path, source, mode), in order.
         limits: of each process; 0 leaves one as it is.
         ports: some of *extras* are ports.
@@ -141,7 +141,10 @@ def compile_plan(
         FACT.pack(next(at), OBJECTS[kind], owner, group, 0, device, inode)
         for kind, device, inode, owner, group in facts.values()
     ]
-    kinds = [getattr(lib, f"VJ_OPERATION_{operation}") for operation, _, _, _ in extras]
+    kinds = [
+        lib.VJ_EXTRA_CACHE if operation == "CACHE" else getattr(lib, f"VJ_OPERATION_{operation}")
+        for operation, _, _, _ in extras
+    ]
     kinds += [lib.VJ_EXTRA_FREE] * len(free)
     first = len(rules) + len(facts)
     sources = strings.addresses[first + len(kinds) :]

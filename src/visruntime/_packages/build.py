@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 import time
 
+from visruntime._jail.state_folder import remove_tree
 from visruntime._packages.lock import VARIABLE
-from visruntime._packages.store import remove_tree
 from visruntime._packages.uv import certificates, credentials, host_cache, settings, variables
 from visruntime._runtime.redact import secrets_of, shown
 from visruntime.errors import CommandTimeout, EnvironmentNotBuilt, PolicyError, PolicyUnsupported

@@ -15,16 +15,17 @@ import os
 from types import MappingProxyType
 
 from visruntime._native import decide
+from visruntime._policy.caches import cache_rules
 from visruntime._policy.links import Resolver, check_links
 from visruntime._policy.paths import FORBIDDEN_GRANTS, ancestors, escape, is_within
 from visruntime._policy.patterns import parse
+from visruntime._policy.values import Rule
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    from visruntime._policy.values import Rule
     from visruntime.policy import JailPolicy
 
 __all__ = ["narrow"]
@@ -76,13 +77,30 @@ class RuleTable:
 class Side:
     """One of the two policies: its rules where they lead, and the clauses behind them."""
 
-    __slots__ = ("_checked", "_clauses", "_owners", "_policy", "_resolver", "_write", "table")
+    __slots__ = (
+        "_checked",
+        "_clauses",
+        "_owners",
+        "_policy",
+        "_resolver",
+        "_write",
+        "caches",
+        "table",
+    )
 
     def __init__(self, policy: JailPolicy, resolver: Resolver) -> None:
         self._policy = policy
         self._owners = policy.owners
         self._resolver = resolver
         rules = policy._assemble(resolve=True, real=resolver, walked=policy.walked)
+        # A cache shows nothing of the host's, so of the host's it takes something away.
+        self.caches = {rule.path for rule in cache_rules(rules)}
+        rules = tuple(
+            Rule(kind="deny", path=rule.path, origin=rule.origin)
+            if rule.origin.startswith("caches[")
+            else rule
+            for rule in rules
+        )
         self.table = RuleTable(rules)
         self._clauses: dict[str, str] = {}
         self._checked: set[str] = set()
@@ -196,7 +214,10 @@ def _common_rules(
         fields[kind].setdefault(escape(path))
         result.add(kind, path)
 
+    shared = sides[0].caches & sides[1].caches
     for path in sorted({*first.paths(), *second.paths()}, key=lambda path: (len(path), path)):
+        if any(is_within(path, cache) for cache in shared):
+            continue  # the result has it too, and nothing of the host's is there
         wanted = tuple(
             a and b for a, b in zip(first.answer(path), second.answer(path), strict=True)
         )

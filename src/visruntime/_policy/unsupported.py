@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 
+from visruntime._policy.caches import in_the_way
 from visruntime._policy.decider import Decider
 from visruntime._policy.links import real_path
 from visruntime._policy.paths import (
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["unsupported"]
 
 LATER_LISTS = {
-    "caches": "private tool caches are not made yet; grant a folder of your own by write=",
     "services": "credential and system services are not passed on yet",
 }
 
@@ -54,6 +54,7 @@ def unsupported(
     return [
         *found,
         *_patterns(policy, resolved),
+        *in_the_way(resolved),
         *_links_out(resolved),
         *_secret_grants(policy, resolved, reveal),
         *_made_files(resolved),
@@ -149,7 +150,9 @@ def _secret_grants(
     grants = [
         rule
         for rule in rules
-        if rule.kind in ("read", "write") and rule.origin not in ("system", "private", *patterned)
+        if rule.kind in ("read", "write")
+        and not rule.is_own
+        and rule.origin not in ("system", *patterned)
     ]
     if not grants:
         return []

@@ -181,7 +181,8 @@ class Rule(Frozen):
 
     ``kind`` is "read", "write", "deny", "deny_read", "deny_write" or "deny_exec" (or
     "egress", in answers about connections); ``origin`` is a field such as ``"write[0]"``,
-    or "system" or "private".
+    or "system" or "private". ``is_own`` tells whether the place is the jail's own and shows nothing
+    of the host's: a private place, or one of ``caches``.
     """
 
     __slots__ = ("kind", "origin", "path")
@@ -191,6 +192,11 @@ class Rule(Frozen):
 
     def __init__(self, *, kind: str, path: str, origin: str) -> None:
         self._set(kind=kind, path=path, origin=origin)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether what is there is the jail's own and not the host's."""
+        return self.origin == "private" or self.origin.startswith("caches[")
 
     def __str__(self) -> str:
         return f"{self.kind} {self.path} ({self.origin})"

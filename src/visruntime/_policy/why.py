@@ -66,7 +66,7 @@ def why(policy: JailPolicy, op: str, target: object) -> Decision:
     # What a jail has for itself is not the host's: the host's links say nothing about it,
     # but for those that lead to a grant, which a jail has too.
     rule, allowed = _decide((*resolved, *policy.rules()), op, path)
-    if rule is None or rule.origin != "private":
+    if rule is None or not rule.is_own:
         real = real_path(path)
         rule, allowed = _decide(resolved, op, real)
     if allowed:
@@ -92,7 +92,7 @@ def why(policy: JailPolicy, op: str, target: object) -> Decision:
         allowed=True,
         rule=rule,
         reason=reason,
-        grant=grant_path(op, path) if hidden else None,
+        grant=grant_path(op, path) if hidden and rule and rule.origin == "private" else None,
         notes=_only_as_a_folder(policy, resolved, real) if op == "write" else (),
     )
 
@@ -115,7 +115,7 @@ def _behind_the_wall(
     if object_at(real) != "absent":
         return None
     wall = find_wall(
-        [(rule.kind, rule.path, rule.origin == "private") for rule in rules],
+        [(rule.kind, rule.path, rule.is_own) for rule in rules],
         [(rule.origin, rule.path) for rule in rules if rule.kind == "deny_write"],
     )
     if not wall.covers(real):
@@ -150,7 +150,7 @@ def _secret_rule(policy: JailPolicy, path: str, real: str, rule: Rule | None) ->
     It speaks of what is there now, as a jail does that opens; what a guest makes in it is the
     guest's own. A target that is hidden because of a link elsewhere is not known here.
     """
-    if rule is None or rule.origin == "private" or not os.path.lexists(real):
+    if rule is None or rule.is_own or not os.path.lexists(real):
         return None
     if rule.origin == "system" and (rule.path != "/" or real.split("/")[1] in NOT_LOOKED_THROUGH):
         return None
@@ -177,10 +177,12 @@ def _grant(op: str, path: str) -> str:
 
 def _hidden(op: str, path: str, rule: Rule | None) -> str:
     """Return what to add if the host has something at *path* that the jail's own place hides."""
-    private = rule is not None and rule.origin == "private"
+    private = rule is not None and rule.is_own
     grantable = not any(is_within(path, tree) for tree in FORBIDDEN_GRANTS)
     if not (private and grantable and os.path.lexists(path)):
         return ""
+    if rule is not None and rule.origin != "private":
+        return "; what the host has there is not visible"
     return f"; what the host has there is not visible; to show it add {_grant(op, path)}"
 
 
@@ -206,6 +208,10 @@ def _origin(rule: Rule | None, policy: JailPolicy) -> str:
         return "no rule speaks of it"
     if rule.origin == "private":
         return f"{visible(rule.path)} is the jail's own, not the host's ({rule.kind})"
+    if rule.is_own:
+        return (
+            f"{visible(rule.path)} is a cache of this policy's own, not the host's ({rule.origin})"
+        )
     if rule.origin == "system":
         if rule.kind == "deny":
             return f"{visible(rule.path)} holds private keys of the system and stays closed"
@@ -331,7 +337,7 @@ def _why_socket(policy: JailPolicy, path: str) -> Decision:
     )
     place, writable = _decide(policy.rules(), "write", path)
     own = "sockets that guests make for themselves in the jail's own places can be reached"
-    notes = (own,) if writable and place is not None and place.origin == "private" else ()
+    notes = (own,) if writable and place is not None and place.is_own else ()
     return Decision(allowed=False, rule=None, reason=reason, grant=grant, notes=notes)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from visruntime._arguments import check_path
-from visruntime._jail.protect import state_folder
+from visruntime._jail.state_folder import state_folder
 from visruntime._policy.links import Resolver
 from visruntime._policy.paths import is_within, visible
 from visruntime._runtime.missing import package_of

@@ -144,7 +144,7 @@ def _place(program: str, library: str | None, given: bytes) -> str | None:
     """Return the file for the answer of this very program; ``None`` where none can be kept."""
     import hashlib
 
-    from visruntime._jail.protect import state_folder
+    from visruntime._jail.state_folder import state_folder
     from visruntime._packages.store import Store
 
     if not os.path.isdir(state_folder()):

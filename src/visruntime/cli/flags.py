@@ -139,7 +139,6 @@ class Parser(argparse.ArgumentParser):
         for name, metavar in (
             ("allow", "HOST[:PORT]"),
             ("deny-host", "HOST"),
-            ("cache", "P"),
             ("service", "NAME"),
         ):
             self.flag(
@@ -157,6 +156,13 @@ class Parser(argparse.ArgumentParser):
             action="append",
             default=[],
             help="show P, which is hidden as a secret inside the grants (keys, .env and the like)",
+        )
+        self.flag(
+            "--cache",
+            metavar="P",
+            action="append",
+            default=[],
+            help="at P a folder of this policy's own, kept for its next jails; not what you have there",
         )
         self.flag(
             "--env",
@@ -276,7 +282,7 @@ def _protect(policy: JailPolicy, files: list[str]) -> JailPolicy:
     for file in files:
         real = real_path(file)
         decision = policy.why("write", real)
-        if decision and decision.rule is not None and decision.rule.origin != "private":
+        if decision and decision.rule is not None and not decision.rule.is_own:
             kept.append(escape(real))
     return policy.replace(deny_write=(*policy.deny_write, *kept)) if kept else policy
 

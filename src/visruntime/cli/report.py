@@ -167,7 +167,7 @@ def _open(path: str, policy: JailPolicy) -> int:
 def _refuse_writable(option: str, real: str, policy: JailPolicy) -> None:
     for name in (real, *Aliases(host_mounts(mount_table())).second_mounts(real)):
         decision = policy.why("write", name)
-        if decision and decision.rule is not None and decision.rule.origin != "private":
+        if decision and decision.rule is not None and not decision.rule.is_own:
             raise Refusal(
                 f"{option}: the guest could change it ({decision.rule.origin}); "
                 "choose a file outside of what it can write"

@@ -1,0 +1,155 @@
+"""The folder in which this package keeps things for one user, between one process and the next.
+
+No guest has a write grant in it (`_jail/protect.py`), and each part of it is this user's alone.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from contextlib import suppress
+
+from visruntime._policy.links import Resolver, untrusted_link
+from visruntime.errors import PolicyError
+
+__all__ = [
+    "BUNDLES",
+    "CACHES",
+    "ENVIRONMENTS",
+    "check_own",
+    "open_closed",
+    "private_folder",
+    "remove_tree",
+    "state_folder",
+    "try_lock",
+]
+
+ENVIRONMENTS = "environments"
+"""In the state folder: what no guest may ever have a write grant in."""
+BUNDLES = "bundles"
+"""The same; what hosts themselves may run."""
+CACHES = "caches"
+"""The same; what only the guests of one policy may see (`_jail/caches.py`)."""
+
+_PRIVATE = 0o700
+_ALLOWED_TO_OTHERS = 0o022
+
+
+def state_folder() -> str:
+    """Return the path below which this package keeps things: ``$XDG_CACHE_HOME/visruntime``."""
+    cache = os.environ.get("XDG_CACHE_HOME") or ""
+    if not os.path.isabs(cache):  # as the XDG specification has it
+        cache = os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(cache, "visruntime")
+
+
+def private_folder(path: str, field: str) -> str:
+    """Return the real path of a folder that only this user can change; make it if it is missing.
+
+    Args:
+        path: absolute.
+        field: what of the caller's needs it, for messages.
+
+    Raises:
+        PolicyError: it is not this user's alone, or reached through a link of somebody else's.
+    """
+    with Resolver() as resolver:
+        real = resolver(path)
+    link = untrusted_link(resolver.links[path])
+    if link is not None:
+        raise PolicyError(
+            f"{field}: {link} is a link that a guest could have made, so nothing is kept in "
+            f"{path}; set XDG_CACHE_HOME to the path that you mean",
+            field=field,
+        )
+    os.makedirs(os.path.dirname(real), exist_ok=True)
+    with suppress(FileExistsError):
+        os.mkdir(real, _PRIVATE)
+    check_own(real, os.lstat(real), field)
+    return real
+
+
+def check_own(path: str, status: os.stat_result, field: str) -> None:
+    """Refuse what is no folder of this user's alone.
+
+    Raises:
+        PolicyError: naming *field*.
+    """
+    own = status.st_uid == os.geteuid() and not status.st_mode & _ALLOWED_TO_OTHERS
+    if not stat.S_ISDIR(status.st_mode) or not own:
+        raise PolicyError(
+            f"{field}: {path} is no folder that only you can write to, so what it holds is "
+            "not used; remove it, or set XDG_CACHE_HOME to another place",
+            field=field,
+        )
+
+
+def try_lock(descriptor: int) -> bool:
+    """Lock an open file for this process alone, or tell that others have it."""
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def remove_tree(path: str) -> None:
+    """Remove a folder that a guest filled: it may be as deep, and as closed, as it liked.
+
+    Folders inside are moved up and emptied there, so that depth costs nothing and no link is
+    followed.
+    """
+    top = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        number = 0
+        while folders := _unlink_files(top):
+            for name in folders:
+                inner = open_closed(name, top)
+                try:
+                    for below in _unlink_files(inner):
+                        number = _move_up(below, inner, top, number)
+                finally:
+                    os.close(inner)
+                os.rmdir(name, dir_fd=top)
+    finally:
+        os.close(top)
+    os.rmdir(path)
+
+
+def _unlink_files(folder: int) -> list[str]:
+    folders = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.name)
+            else:
+                os.unlink(entry.name, dir_fd=folder)
+    return folders
+
+
+def _move_up(name: str, inner: int, top: int, number: int) -> int:
+    """Move the folder *name* from *inner* to *top*, under a number that is free there."""
+    os.close(open_closed(name, inner))  # a folder that is moved must be writable itself
+    while True:
+        number += 1
+        try:
+            os.rename(name, f"{number:08x}", src_dir_fd=inner, dst_dir_fd=top)
+        except OSError as error:
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
+                raise
+        else:
+            return number
+
+
+def open_closed(name: str, parent: int) -> int:
+    """Open a folder whose mode may forbid that."""
+    flags = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    found = os.open(name, os.O_PATH | flags, dir_fd=parent)
+    try:
+        os.chmod(f"/proc/self/fd/{found}", _PRIVATE)
+        return os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        os.close(found)
