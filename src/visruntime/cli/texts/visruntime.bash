@@ -25,22 +25,22 @@ _visruntime() {
     fi
     case $command in
     exec)
-        options="-h --help --policy --read --write --deny --deny-read --deny-write --deny-exec --absent-deny --strict-globs --system --net --allow --deny-host --cache --service --inbound --host-port --socket --sensitive-socket --reveal --env --memory --file-size --scratch --output --processes --open-files --cpu-seconds --cpus --memory-by --cwd --timeout --backend --report --tty --no-tty --pass-fd"
-        valued="--policy --read --write --deny --deny-read --deny-write --deny-exec --absent-deny --system --net --allow --deny-host --cache --service --inbound --host-port --socket --sensitive-socket --reveal --env --memory --file-size --scratch --output --processes --open-files --cpu-seconds --cpus --memory-by --cwd --timeout --backend --report --pass-fd"
+        options="-h --help --policy --read --write --deny --deny-read --deny-write --deny-exec --absent-deny --strict-globs --system --net --allow --deny-host --service --inbound --host-port --socket --sensitive-socket --reveal --cache --env --memory --file-size --scratch --output --processes --open-files --cpu-seconds --cpus --memory-by --cwd --timeout --backend --report --tty --no-tty --pass-fd"
+        valued="--policy --read --write --deny --deny-read --deny-write --deny-exec --absent-deny --system --net --allow --deny-host --service --inbound --host-port --socket --sensitive-socket --reveal --cache --env --memory --file-size --scratch --output --processes --open-files --cpu-seconds --cpus --memory-by --cwd --timeout --backend --report --pass-fd"
         operands="command"
         ;;
     run)
-        options="-h --help --policy --read --write --deny --deny-read --deny-write --deny-exec --absent-deny --strict-globs --system --net --allow --deny-host --cache --service --inbound --host-port --socket --sensitive-socket --reveal --env --memory --file-size --scratch --output --processes --open-files --cpu-seconds --cpus --memory-by --cwd --timeout --backend --report --python --project --with --extra --group --wheelhouse --index --hashes --allow-builds --quiet --tls-lenient --ca --no-processes --no-ctypes --native-modules"
-        valued="--policy --read --write --deny --deny-read --deny-write --deny-exec --absent-deny --system --net --allow --deny-host --cache --service --inbound --host-port --socket --sensitive-socket --reveal --env --memory --file-size --scratch --output --processes --open-files --cpu-seconds --cpus --memory-by --cwd --timeout --backend --report --python --project --with --extra --group --wheelhouse --index --hashes --ca --native-modules"
+        options="-h --help --policy --read --write --deny --deny-read --deny-write --deny-exec --absent-deny --strict-globs --system --net --allow --deny-host --service --inbound --host-port --socket --sensitive-socket --reveal --cache --env --memory --file-size --scratch --output --processes --open-files --cpu-seconds --cpus --memory-by --cwd --timeout --backend --report --python --project --with --extra --group --wheelhouse --index --hashes --allow-builds --quiet --tls-lenient --ca --no-processes --no-ctypes --native-modules"
+        valued="--policy --read --write --deny --deny-read --deny-write --deny-exec --absent-deny --system --net --allow --deny-host --service --inbound --host-port --socket --sensitive-socket --reveal --cache --env --memory --file-size --scratch --output --processes --open-files --cpu-seconds --cpus --memory-by --cwd --timeout --backend --report --python --project --with --extra --group --wheelhouse --index --hashes --ca --native-modules"
         operands="file"
         ;;
     shell)
-        options="-h --help --policy --read --write --deny --deny-read --deny-write --deny-exec --absent-deny --strict-globs --system --net --allow --deny-host --cache --service --inbound --host-port --socket --sensitive-socket --reveal --env --memory --file-size --scratch --output --processes --open-files --cpu-seconds --cpus --memory-by --cwd --timeout --backend --report"
-        valued="--policy --read --write --deny --deny-read --deny-write --deny-exec --absent-deny --system --net --allow --deny-host --cache --service --inbound --host-port --socket --sensitive-socket --reveal --env --memory --file-size --scratch --output --processes --open-files --cpu-seconds --cpus --memory-by --cwd --timeout --backend --report"
+        options="-h --help --policy --read --write --deny --deny-read --deny-write --deny-exec --absent-deny --strict-globs --system --net --allow --deny-host --service --inbound --host-port --socket --sensitive-socket --reveal --cache --env --memory --file-size --scratch --output --processes --open-files --cpu-seconds --cpus --memory-by --cwd --timeout --backend --report"
+        valued="--policy --read --write --deny --deny-read --deny-write --deny-exec --absent-deny --system --net --allow --deny-host --service --inbound --host-port --socket --sensitive-socket --reveal --cache --env --memory --file-size --scratch --output --processes --open-files --cpu-seconds --cpus --memory-by --cwd --timeout --backend --report"
         ;;
     why)
-        options="-h --help --policy --read --write --deny --deny-read --deny-write --deny-exec --absent-deny --strict-globs --system --net --allow --deny-host --cache --service --inbound --host-port --socket --sensitive-socket --reveal --env --memory --file-size --scratch --output --processes --open-files --cpu-seconds --cpus --memory-by"
-        valued="--policy --read --write --deny --deny-read --deny-write --deny-exec --absent-deny --system --net --allow --deny-host --cache --service --inbound --host-port --socket --sensitive-socket --reveal --env --memory --file-size --scratch --output --processes --open-files --cpu-seconds --cpus --memory-by"
+        options="-h --help --policy --read --write --deny --deny-read --deny-write --deny-exec --absent-deny --strict-globs --system --net --allow --deny-host --service --inbound --host-port --socket --sensitive-socket --reveal --cache --env --memory --file-size --scratch --output --processes --open-files --cpu-seconds --cpus --memory-by"
+        valued="--policy --read --write --deny --deny-read --deny-write --deny-exec --absent-deny --system --net --allow --deny-host --service --inbound --host-port --socket --sensitive-socket --reveal --cache --env --memory --file-size --scratch --output --processes --open-files --cpu-seconds --cpus --memory-by"
         verbs="read write exec connect"
         operands="file"
         ;;
@@ -103,7 +103,7 @@ _visruntime() {
     if ((place > COMP_CWORD)); then # the value of an option
         [[ $current == = ]] && current=""
         case $command/$option in
-        */--policy | */--read | */--write | */--deny | */--deny-read | */--deny-write | */--deny-exec | */--cache | */--socket | */--sensitive-socket | */--reveal | */--report | */--python | */--html) _visruntime_files "$current" ;;
+        */--policy | */--read | */--write | */--deny | */--deny-read | */--deny-write | */--deny-exec | */--socket | */--sensitive-socket | */--reveal | */--cache | */--report | */--python | */--html) _visruntime_files "$current" ;;
         */--absent-deny) _visruntime_offer -W "broker wall error" -- "$current" ;;
         */--system) _visruntime_offer -W "minimal host none" -- "$current" ;;
         */--net) _visruntime_offer -W "off proxy open" -- "$current" ;;

@@ -10,13 +10,13 @@ function __visruntime_place
     set -l valued
     switch "$command"
         case exec
-            set valued --policy --read --write --deny --deny-read --deny-write --deny-exec --absent-deny --system --net --allow --deny-host --cache --service --inbound --host-port --socket --sensitive-socket --reveal --env --memory --file-size --scratch --output --processes --open-files --cpu-seconds --cpus --memory-by --cwd --timeout --backend --report --pass-fd
+            set valued --policy --read --write --deny --deny-read --deny-write --deny-exec --absent-deny --system --net --allow --deny-host --service --inbound --host-port --socket --sensitive-socket --reveal --cache --env --memory --file-size --scratch --output --processes --open-files --cpu-seconds --cpus --memory-by --cwd --timeout --backend --report --pass-fd
         case run
-            set valued --policy --read --write --deny --deny-read --deny-write --deny-exec --absent-deny --system --net --allow --deny-host --cache --service --inbound --host-port --socket --sensitive-socket --reveal --env --memory --file-size --scratch --output --processes --open-files --cpu-seconds --cpus --memory-by --cwd --timeout --backend --report --python --project --with --extra --group --wheelhouse --index --hashes --ca --native-modules
+            set valued --policy --read --write --deny --deny-read --deny-write --deny-exec --absent-deny --system --net --allow --deny-host --service --inbound --host-port --socket --sensitive-socket --reveal --cache --env --memory --file-size --scratch --output --processes --open-files --cpu-seconds --cpus --memory-by --cwd --timeout --backend --report --python --project --with --extra --group --wheelhouse --index --hashes --ca --native-modules
         case shell
-            set valued --policy --read --write --deny --deny-read --deny-write --deny-exec --absent-deny --system --net --allow --deny-host --cache --service --inbound --host-port --socket --sensitive-socket --reveal --env --memory --file-size --scratch --output --processes --open-files --cpu-seconds --cpus --memory-by --cwd --timeout --backend --report
+            set valued --policy --read --write --deny --deny-read --deny-write --deny-exec --absent-deny --system --net --allow --deny-host --service --inbound --host-port --socket --sensitive-socket --reveal --cache --env --memory --file-size --scratch --output --processes --open-files --cpu-seconds --cpus --memory-by --cwd --timeout --backend --report
         case why
-            set valued --policy --read --write --deny --deny-read --deny-write --deny-exec --absent-deny --system --net --allow --deny-host --cache --service --inbound --host-port --socket --sensitive-socket --reveal --env --memory --file-size --scratch --output --processes --open-files --cpu-seconds --cpus --memory-by
+            set valued --policy --read --write --deny --deny-read --deny-write --deny-exec --absent-deny --system --net --allow --deny-host --service --inbound --host-port --socket --sensitive-socket --reveal --cache --env --memory --file-size --scratch --output --processes --open-files --cpu-seconds --cpus --memory-by
         case doctor
             set valued --html --python
         case tls
@@ -83,13 +83,13 @@ complete -c visruntime -n '__visruntime_option exec' -l system -x -a 'minimal ho
 complete -c visruntime -n '__visruntime_option exec' -l net -x -a 'off proxy open' -d 'its network; open is the host\'s, its loopback services too'
 complete -c visruntime -n '__visruntime_option exec' -l allow -x -d 'for a later version; refused today'
 complete -c visruntime -n '__visruntime_option exec' -l deny-host -x -d 'for a later version; refused today'
-complete -c visruntime -n '__visruntime_option exec' -l cache -rF -d 'for a later version; refused today'
 complete -c visruntime -n '__visruntime_option exec' -l service -x -d 'for a later version; refused today'
 complete -c visruntime -n '__visruntime_option exec' -l inbound -x -d 'let HOSTPORT of your loopback lead to PORT of the guest\'s; left out: any free one'
 complete -c visruntime -n '__visruntime_option exec' -l host-port -x -d 'let the guest connect to PORT of your loopback'
 complete -c visruntime -n '__visruntime_option exec' -l socket -rF -d 'let the guest connect to this AF_UNIX socket'
 complete -c visruntime -n '__visruntime_option exec' -l sensitive-socket -rF -d 'the same for one that acts in your name (an engine, a bus, a key agent)'
 complete -c visruntime -n '__visruntime_option exec' -l reveal -rF -d 'show P, which is hidden as a secret inside the grants (keys, .env and the like)'
+complete -c visruntime -n '__visruntime_option exec' -l cache -rF -d 'at P a folder of this policy\'s own, kept for its next jails; not what you have there'
 complete -c visruntime -n '__visruntime_option exec' -l env -x -d 'give the guest this variable, yours if no value is written'
 complete -c visruntime -n '__visruntime_option exec' -l memory -x -d 'memory of all processes together; see --memory-by'
 complete -c visruntime -n '__visruntime_option exec' -l file-size -x -d 'largest file that a guest can write'
@@ -125,13 +125,13 @@ complete -c visruntime -n '__visruntime_option run' -l system -x -a 'minimal hos
 complete -c visruntime -n '__visruntime_option run' -l net -x -a 'off proxy open' -d 'its network; open is the host\'s, its loopback services too'
 complete -c visruntime -n '__visruntime_option run' -l allow -x -d 'for a later version; refused today'
 complete -c visruntime -n '__visruntime_option run' -l deny-host -x -d 'for a later version; refused today'
-complete -c visruntime -n '__visruntime_option run' -l cache -rF -d 'for a later version; refused today'
 complete -c visruntime -n '__visruntime_option run' -l service -x -d 'for a later version; refused today'
 complete -c visruntime -n '__visruntime_option run' -l inbound -x -d 'let HOSTPORT of your loopback lead to PORT of the guest\'s; left out: any free one'
 complete -c visruntime -n '__visruntime_option run' -l host-port -x -d 'let the guest connect to PORT of your loopback'
 complete -c visruntime -n '__visruntime_option run' -l socket -rF -d 'let the guest connect to this AF_UNIX socket'
 complete -c visruntime -n '__visruntime_option run' -l sensitive-socket -rF -d 'the same for one that acts in your name (an engine, a bus, a key agent)'
 complete -c visruntime -n '__visruntime_option run' -l reveal -rF -d 'show P, which is hidden as a secret inside the grants (keys, .env and the like)'
+complete -c visruntime -n '__visruntime_option run' -l cache -rF -d 'at P a folder of this policy\'s own, kept for its next jails; not what you have there'
 complete -c visruntime -n '__visruntime_option run' -l env -x -d 'give the guest this variable, yours if no value is written'
 complete -c visruntime -n '__visruntime_option run' -l memory -x -d 'memory of all processes together; see --memory-by'
 complete -c visruntime -n '__visruntime_option run' -l file-size -x -d 'largest file that a guest can write'
@@ -178,13 +178,13 @@ complete -c visruntime -n '__visruntime_option shell' -l system -x -a 'minimal h
 complete -c visruntime -n '__visruntime_option shell' -l net -x -a 'off proxy open' -d 'its network; open is the host\'s, its loopback services too'
 complete -c visruntime -n '__visruntime_option shell' -l allow -x -d 'for a later version; refused today'
 complete -c visruntime -n '__visruntime_option shell' -l deny-host -x -d 'for a later version; refused today'
-complete -c visruntime -n '__visruntime_option shell' -l cache -rF -d 'for a later version; refused today'
 complete -c visruntime -n '__visruntime_option shell' -l service -x -d 'for a later version; refused today'
 complete -c visruntime -n '__visruntime_option shell' -l inbound -x -d 'let HOSTPORT of your loopback lead to PORT of the guest\'s; left out: any free one'
 complete -c visruntime -n '__visruntime_option shell' -l host-port -x -d 'let the guest connect to PORT of your loopback'
 complete -c visruntime -n '__visruntime_option shell' -l socket -rF -d 'let the guest connect to this AF_UNIX socket'
 complete -c visruntime -n '__visruntime_option shell' -l sensitive-socket -rF -d 'the same for one that acts in your name (an engine, a bus, a key agent)'
 complete -c visruntime -n '__visruntime_option shell' -l reveal -rF -d 'show P, which is hidden as a secret inside the grants (keys, .env and the like)'
+complete -c visruntime -n '__visruntime_option shell' -l cache -rF -d 'at P a folder of this policy\'s own, kept for its next jails; not what you have there'
 complete -c visruntime -n '__visruntime_option shell' -l env -x -d 'give the guest this variable, yours if no value is written'
 complete -c visruntime -n '__visruntime_option shell' -l memory -x -d 'memory of all processes together; see --memory-by'
 complete -c visruntime -n '__visruntime_option shell' -l file-size -x -d 'largest file that a guest can write'
@@ -215,13 +215,13 @@ complete -c visruntime -n '__visruntime_option why' -l system -x -a 'minimal hos
 complete -c visruntime -n '__visruntime_option why' -l net -x -a 'off proxy open' -d 'its network; open is the host\'s, its loopback services too'
 complete -c visruntime -n '__visruntime_option why' -l allow -x -d 'for a later version; refused today'
 complete -c visruntime -n '__visruntime_option why' -l deny-host -x -d 'for a later version; refused today'
-complete -c visruntime -n '__visruntime_option why' -l cache -rF -d 'for a later version; refused today'
 complete -c visruntime -n '__visruntime_option why' -l service -x -d 'for a later version; refused today'
 complete -c visruntime -n '__visruntime_option why' -l inbound -x -d 'let HOSTPORT of your loopback lead to PORT of the guest\'s; left out: any free one'
 complete -c visruntime -n '__visruntime_option why' -l host-port -x -d 'let the guest connect to PORT of your loopback'
 complete -c visruntime -n '__visruntime_option why' -l socket -rF -d 'let the guest connect to this AF_UNIX socket'
 complete -c visruntime -n '__visruntime_option why' -l sensitive-socket -rF -d 'the same for one that acts in your name (an engine, a bus, a key agent)'
 complete -c visruntime -n '__visruntime_option why' -l reveal -rF -d 'show P, which is hidden as a secret inside the grants (keys, .env and the like)'
+complete -c visruntime -n '__visruntime_option why' -l cache -rF -d 'at P a folder of this policy\'s own, kept for its next jails; not what you have there'
 complete -c visruntime -n '__visruntime_option why' -l env -x -d 'give the guest this variable, yours if no value is written'
 complete -c visruntime -n '__visruntime_option why' -l memory -x -d 'memory of all processes together; see --memory-by'
 complete -c visruntime -n '__visruntime_option why' -l file-size -x -d 'largest file that a guest can write'

@@ -45,13 +45,13 @@ _visruntime() {
             '*--net=[its network; open is the host'\''s, its loopback services too]:off|proxy|open:(off proxy open)' \
             '*--allow=[for a later version; refused today]:HOST\[\:PORT\]: ' \
             '*--deny-host=[for a later version; refused today]:HOST: ' \
-            '*--cache=[for a later version; refused today]:P:_files' \
             '*--service=[for a later version; refused today]:NAME: ' \
             '*--inbound=[let HOSTPORT of your loopback lead to PORT of the guest'\''s; left out: any free one]:PORT\[\:HOSTPORT\]: ' \
             '*--host-port=[let the guest connect to PORT of your loopback]:PORT: ' \
             '*--socket=[let the guest connect to this AF_UNIX socket]:PATH:_files' \
             '*--sensitive-socket=[the same for one that acts in your name (an engine, a bus, a key agent)]:PATH:_files' \
             '*--reveal=[show P, which is hidden as a secret inside the grants (keys, .env and the like)]:P:_files' \
+            '*--cache=[at P a folder of this policy'\''s own, kept for its next jails; not what you have there]:P:_files' \
             '*--env=[give the guest this variable, yours if no value is written]:NAME\[=VALUE\]: ' \
             '*--memory=[memory of all processes together; see --memory-by]:SIZE: ' \
             '*--file-size=[largest file that a guest can write]:SIZE: ' \
@@ -88,13 +88,13 @@ _visruntime() {
             '*--net=[its network; open is the host'\''s, its loopback services too]:off|proxy|open:(off proxy open)' \
             '*--allow=[for a later version; refused today]:HOST\[\:PORT\]: ' \
             '*--deny-host=[for a later version; refused today]:HOST: ' \
-            '*--cache=[for a later version; refused today]:P:_files' \
             '*--service=[for a later version; refused today]:NAME: ' \
             '*--inbound=[let HOSTPORT of your loopback lead to PORT of the guest'\''s; left out: any free one]:PORT\[\:HOSTPORT\]: ' \
             '*--host-port=[let the guest connect to PORT of your loopback]:PORT: ' \
             '*--socket=[let the guest connect to this AF_UNIX socket]:PATH:_files' \
             '*--sensitive-socket=[the same for one that acts in your name (an engine, a bus, a key agent)]:PATH:_files' \
             '*--reveal=[show P, which is hidden as a secret inside the grants (keys, .env and the like)]:P:_files' \
+            '*--cache=[at P a folder of this policy'\''s own, kept for its next jails; not what you have there]:P:_files' \
             '*--env=[give the guest this variable, yours if no value is written]:NAME\[=VALUE\]: ' \
             '*--memory=[memory of all processes together; see --memory-by]:SIZE: ' \
             '*--file-size=[largest file that a guest can write]:SIZE: ' \
@@ -143,13 +143,13 @@ _visruntime() {
             '*--net=[its network; open is the host'\''s, its loopback services too]:off|proxy|open:(off proxy open)' \
             '*--allow=[for a later version; refused today]:HOST\[\:PORT\]: ' \
             '*--deny-host=[for a later version; refused today]:HOST: ' \
-            '*--cache=[for a later version; refused today]:P:_files' \
             '*--service=[for a later version; refused today]:NAME: ' \
             '*--inbound=[let HOSTPORT of your loopback lead to PORT of the guest'\''s; left out: any free one]:PORT\[\:HOSTPORT\]: ' \
             '*--host-port=[let the guest connect to PORT of your loopback]:PORT: ' \
             '*--socket=[let the guest connect to this AF_UNIX socket]:PATH:_files' \
             '*--sensitive-socket=[the same for one that acts in your name (an engine, a bus, a key agent)]:PATH:_files' \
             '*--reveal=[show P, which is hidden as a secret inside the grants (keys, .env and the like)]:P:_files' \
+            '*--cache=[at P a folder of this policy'\''s own, kept for its next jails; not what you have there]:P:_files' \
             '*--env=[give the guest this variable, yours if no value is written]:NAME\[=VALUE\]: ' \
             '*--memory=[memory of all processes together; see --memory-by]:SIZE: ' \
             '*--file-size=[largest file that a guest can write]:SIZE: ' \
@@ -182,13 +182,13 @@ _visruntime() {
             '*--net=[its network; open is the host'\''s, its loopback services too]:off|proxy|open:(off proxy open)' \
             '*--allow=[for a later version; refused today]:HOST\[\:PORT\]: ' \
             '*--deny-host=[for a later version; refused today]:HOST: ' \
-            '*--cache=[for a later version; refused today]:P:_files' \
             '*--service=[for a later version; refused today]:NAME: ' \
             '*--inbound=[let HOSTPORT of your loopback lead to PORT of the guest'\''s; left out: any free one]:PORT\[\:HOSTPORT\]: ' \
             '*--host-port=[let the guest connect to PORT of your loopback]:PORT: ' \
             '*--socket=[let the guest connect to this AF_UNIX socket]:PATH:_files' \
             '*--sensitive-socket=[the same for one that acts in your name (an engine, a bus, a key agent)]:PATH:_files' \
             '*--reveal=[show P, which is hidden as a secret inside the grants (keys, .env and the like)]:P:_files' \
+            '*--cache=[at P a folder of this policy'\''s own, kept for its next jails; not what you have there]:P:_files' \
             '*--env=[give the guest this variable, yours if no value is written]:NAME\[=VALUE\]: ' \
             '*--memory=[memory of all processes together; see --memory-by]:SIZE: ' \
             '*--file-size=[largest file that a guest can write]:SIZE: ' \
