@@ -4,11 +4,15 @@
 
 #include <stdlib.h>
 
+static bool is_before(vj_file_id left, vj_file_id right) {
+    if (left.device != right.device) return left.device < right.device;
+    return left.inode < right.inode;
+}
+
 static int compare_links(const void *left, const void *right) {
-    const vj_file_id *a = &((const vj_link *)left)->file;
-    const vj_file_id *b = &((const vj_link *)right)->file;
-    if (a->device != b->device) return a->device < b->device ? -1 : 1;
-    return (a->inode > b->inode) - (a->inode < b->inode);
+    vj_file_id a = ((const vj_link *)left)->file;
+    vj_file_id b = ((const vj_link *)right)->file;
+    return is_before(b, a) - is_before(a, b);
 }
 
 static bool same_file(vj_file_id left, vj_file_id right) {
@@ -16,8 +20,13 @@ static bool same_file(vj_file_id left, vj_file_id right) {
 }
 
 bool vj_links_have(const vj_file_id *files, uint64_t count, vj_file_id file) {
-    for (uint64_t i = 0; i < count; i++) {
-        if (same_file(files[i], file)) return true;
+    uint64_t first = 0;
+    uint64_t end = count;
+    while (first < end) {
+        uint64_t middle = first + (end - first) / 2;
+        if (same_file(files[middle], file)) return true;
+        if (is_before(files[middle], file)) first = middle + 1;
+        else end = middle;
     }
     return false;
 }

@@ -35,13 +35,15 @@ typedef struct {
     uint64_t copies;
 } vj_links_verdict;
 
-// Judge all names together but those of the files `left_out`; sorts them. `kept[number]`
+// Judge all names together but those of the files `left_out`, which are sorted (see
+// vj_links_have); sorts the names. `kept[number]`
 // becomes 1 for each folder of installed code that must stay as it is: `kept` has one
 // byte more than there are.
 void vj_links_judge(vj_link *links, uint64_t count, const vj_file_id *left_out,
                     uint64_t left_out_count, uint8_t *kept, vj_links_verdict *verdict);
 
-// Whether one of `files` is this one.
+// Whether one of `files` is this one. They are sorted by device, then by inode: a guest
+// can make ten thousand secrets with several names, and is asked about a million files.
 bool vj_links_have(const vj_file_id *files, uint64_t count, vj_file_id file);
 
 #endif

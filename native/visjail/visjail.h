@@ -175,7 +175,8 @@ typedef struct {
     uint64_t most_links; // names of files that have several
     // Those over the host's files (vj_tree_new), for the rights of each such name.
     const vj_tree *rules;
-    const vj_file_id *wanted; // files all of whose names are findings
+    // Files all of whose names are findings, sorted by device, then by inode.
+    const vj_file_id *wanted;
     uint64_t wanted_count;
     uint32_t first_folder; // number that the first folder of installed code gets
     int files;             // VJ_SEARCH_*

@@ -14,6 +14,7 @@ from visruntime._arguments import check_path
 from visruntime._policy.caches import check_caches, without_those_in
 from visruntime._policy.environment_names import check_env, check_inherit_env
 from visruntime._policy.links import real_path
+from visruntime._policy.name_servers import name_servers
 from visruntime._policy.paths import (
     FORBIDDEN_GRANTS,
     HOME,
@@ -459,7 +460,7 @@ class JailPolicy(Unsaid):
                 if path not in granted and os.path.lexists(path)
             ]
         made: tuple[str, ...] = MADE_READ if self.system == "minimal" else ()
-        if made and self.egress.mode == "open":
+        if made and self.egress.mode == "open" and name_servers() is not None:
             made = (*made, MADE_READ_OPEN)
         for kind, places in (("write", PRIVATE_WRITE), ("read", (*PRIVATE_READ, *made))):
             rules += [

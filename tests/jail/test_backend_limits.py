@@ -115,3 +115,22 @@ def test_memory_of_each_process(backend: str) -> None:
     assert ("no System V shared memory (seccomp)" in mechanisms) == (backend == "landlock")
     assert "kernel.shmall" not in mechanisms
     assert outside(SEGMENTS) == [False, True]
+
+
+FILES = """
+def made(number):
+    for name in range(number):
+        os.close(os.open(f"/tmp/{name}", os.O_CREAT | os.O_WRONLY))
+    return number
+answer(attempt(made, 5000))
+"""
+
+
+@pytest.mark.parametrize("backend", backends("namespaces", "bubblewrap"))
+def test_whether_empty_files_count_is_said(backend: str) -> None:
+    """A number of files that nothing bounds must not pass for bounded by scratch."""
+    with jail_of(backend, scratch=1 << 16) as jail:
+        clause = next(c for c in jail.report.clauses if c.clause == "limits.scratch")
+        unbounded = inside(jail, FILES) == 0
+        assert unbounded == (backend == "bubblewrap")
+        assert ("their number has no limit" in clause.note) == unbounded

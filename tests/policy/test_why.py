@@ -192,3 +192,13 @@ def test_a_decision_is_plain_data() -> None:
     assert data["allowed"] is False
     assert data["rule"] == {"kind": "deny", "origin": "deny[0]", "path": "/srv"}
     assert data["grant"] is None
+
+
+def test_why_knows_whether_a_jail_has_name_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that the jail leaves out must not be called readable."""
+    policy = vr.JailPolicy(egress=vr.Egress.OPEN)
+    for text, allowed in (("nameserver 192.0.2.1\n", True), (None, False)):
+        with monkeypatch.context() as patch:
+            patch.setattr("visruntime.policy.name_servers", lambda text=text: text)
+            assert policy.why("read", "/etc/resolv.conf").allowed is allowed
+    assert not vr.JailPolicy().why("read", "/etc/resolv.conf").allowed

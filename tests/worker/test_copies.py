@@ -9,14 +9,16 @@ import signal
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from interpreters import INTERPRETERS
 from jail_helpers import backends
 from runtime_helpers import runtime
 
+from visruntime._worker import copy as copy_module
 from visruntime.errors import (
+    CommandError,
     CommandTimeout,
     ForkRefused,
     GuestError,
@@ -26,6 +28,7 @@ from visruntime.errors import (
 )
 from visruntime.policy import JailPolicy, Limits
 from visruntime.runtime import Runtime, TrustedRuntime
+from visruntime.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,6 +106,33 @@ def test_a_paused_copy_is_a_state_to_go_back_to(runtime: AnyRuntime) -> None:
             checkpoint.ping(0.1)
         checkpoint.resume()
         assert checkpoint.get("steps") == [1]
+
+
+def test_a_copy_does_not_live_on_where_its_original_cannot_be_paused_again(
+    runtime: AnyRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No copy may run that nobody has: it ends with the error, and the original goes on."""
+    worker = runtime._live_worker()
+    suspend, make = Worker.suspend, copy_module._copy
+    made: list[Worker] = []
+    runtime.pause()
+
+    def fails_to_stop(self: Worker, *, suspended: bool) -> None:
+        if suspended and self is worker:
+            raise CommandError("the supervisor did not answer")
+        suspend(self, suspended=suspended)
+
+    def noted(*given: Any) -> Worker:
+        made.append(make(*given))
+        return made[0]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Worker, "suspend", fails_to_stop)
+        patch.setattr(copy_module, "_copy", noted)
+        with pytest.raises(CommandError, match="did not answer"):
+            runtime.fork()
+    assert made[0].process.has_ended()
+    assert runtime.eval("40 + 2") == 42
 
 
 def test_copies_of_copies(runtime: AnyRuntime) -> None:

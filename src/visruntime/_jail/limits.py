@@ -150,7 +150,8 @@ class HeldLimits:
         clauses = self._of_the_tree(info, backend)
         if limits.scratch is not None:
             share = ", an equal part for each place" if backend == "bubblewrap" else ""
-            clauses.append(_clause("scratch", f"tmpfs size{share}", "tree", limits.scratch))
+            note = "empty files count nowhere, and their number has no limit" if share else ""
+            clauses.append(_clause("scratch", f"tmpfs size{share}", "tree", limits.scratch, note))
         for name, mechanism, value in (
             ("open_files", "RLIMIT_NOFILE", self.process["open_files"]),
             ("file_size", "RLIMIT_FSIZE", limits.file_size),
@@ -284,9 +285,9 @@ def _refusal(name: str, value: float, why: str) -> PolicyUnsupported:
     )
 
 
-def _clause(name: str, mechanism: str, bound: str, value: float) -> Clause:
+def _clause(name: str, mechanism: str, bound: str, value: float, note: str = "") -> Clause:
     plain = int(value) if isinstance(value, int) else value
-    return Clause(f"limits.{name}", (mechanism,), bound=bound, value=plain)
+    return Clause(f"limits.{name}", (mechanism,), bound=bound, value=plain, note=note)
 
 
 def _environment(limits: Limits) -> dict[str, str]:

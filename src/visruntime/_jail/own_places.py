@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import secrets
 
-from visruntime._jail.name_servers import name_servers
 from visruntime._policy.links import real_path
+from visruntime._policy.name_servers import name_servers
 from visruntime._policy.paths import HOME, PRIVATE_WRITE, is_within
 from visruntime.errors import PolicyUnsupported
 

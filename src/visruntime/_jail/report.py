@@ -32,10 +32,7 @@ NOTES: dict[str, tuple[str, ...]] = {
             "bubblewrap: what the host mounts later below a grant appears in the jail; where the "
             "grant is not writable Landlock keeps writes from it"
         ),
-        (
-            "bubblewrap: limits.scratch is divided evenly among the private places; empty files "
-            "in them count nowhere"
-        ),
+        "bubblewrap: limits.scratch is divided evenly among the private places",
         (
             "bubblewrap: bwrap itself is outside of the jail's cgroup, where there is one, and the "
             "guest can read the name of that cgroup"

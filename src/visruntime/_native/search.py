@@ -105,7 +105,7 @@ class Names(Owned):
 
 
 def _file_ids(files: Collection[tuple[int, int]]) -> Any:
-    return ffi.new("vj_file_id[]", list(files) or 1)
+    return ffi.new("vj_file_id[]", sorted(files) or 1)
 
 
 def file_id(found: os.stat_result) -> tuple[int, int]:

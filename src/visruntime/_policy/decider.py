@@ -15,11 +15,10 @@ __all__ = ["Decider"]
 class Decider:
     """The answers of `_native.decide` for one list of rules, (kind, path) each."""
 
-    __slots__ = ("_by_path", "_folders")
+    __slots__ = ("_by_path",)
 
     def __init__(self, rules: Iterable[tuple[str, str]]) -> None:
         self._by_path: dict[str, list[tuple[int, str]]] = {}
-        self._folders: dict[tuple[str, str], tuple[bool, int]] = {}
         for index, (kind, path) in enumerate(rules):
             self._by_path.setdefault(path, []).append((index, kind))
 
@@ -34,12 +33,3 @@ class Decider:
         ]
         allowed, index = decide([(kind, top) for _, kind, top in covering], right, path)
         return allowed, covering[index][0] if index >= 0 else -1
-
-    def of_many(self, right: str, path: str) -> tuple[bool, int]:
-        """Return the same, and remember it for the other files of the folder."""
-        if path in self._by_path:
-            return self(right, path)
-        folder = path.rpartition("/")[0] or "/"
-        if (right, folder) not in self._folders:
-            self._folders[right, folder] = self(right, folder)
-        return self._folders[right, folder]

@@ -110,7 +110,7 @@ MADE_READ = ("/etc/group", "/etc/hosts", "/etc/passwd")
 """Files that a jail with ``system="minimal"`` makes for itself, without a name of the host."""
 
 MADE_READ_OPEN = "/etc/resolv.conf"
-"""Made in addition with `Egress.OPEN`, of what the host's own file says of name servers."""
+"""Made in addition with `Egress.OPEN`, of what the host's own file says of name servers, if it does."""
 
 FORBIDDEN_GRANTS = ("/proc", "/dev", "/sys")
 """Trees of which nothing can be granted: they hold the kernel's objects, not files."""

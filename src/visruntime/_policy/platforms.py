@@ -38,7 +38,7 @@ def platform_name(platform: str) -> str:
 
 LINUX = {
     "absent_deny": (HELD, "creation broker"),
-    "caches": (REFUSED, "private tool caches are not made yet"),
+    "caches": (HELD, "mount"),
     "deny": (HELD, "mount"),
     "deny_exec": (HELD, "noexec mount"),
     "deny_read": (HELD, "mount"),

@@ -41,6 +41,7 @@ def copy_worker(original: Worker, *, broken: Callable[[], object]) -> Worker:
 
     Raises:
         ForkRefused: it cannot be copied in its present state; it is as before.
+        CommandError: it was paused, and could not be again; it goes on, and there is no copy.
         WorkerDied: it, or the copy, has ended or did not answer in time.
         ProtocolViolation: it, or the copy, broke the protocol.
     """
@@ -48,9 +49,16 @@ def copy_worker(original: Worker, *, broken: Callable[[], object]) -> Worker:
         return _copy(original, broken)
     original.suspend(suspended=False)
     try:
-        return _copy(original, broken)
-    finally:
+        copy = _copy(original, broken)
+    except BaseException:
         original.suspend(suspended=True)
+        raise
+    try:
+        original.suspend(suspended=True)
+    except BaseException:
+        copy.kill()  # nobody gets it
+        raise
+    return copy
 
 
 def _copy(original: Worker, broken: Callable[[], object]) -> Worker:
