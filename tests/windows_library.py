@@ -1,22 +1,27 @@
-"""The pure C of Windows, built for this machine once and called from tests by cffi.
+"""The C of Windows, built for this machine once and called from tests by cffi.
 
-It is in no wheel for Linux; a test that asks for it builds it from the sources.
+It is in no wheel for Linux; a test that asks for it builds it from the sources: what is pure alone, or
+the whole of WindowsJail over a Windows of the tests' own (tests/native/fake_windows_os.h).
 """
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cffi import FFI
 
+from visruntime._native.windows import WindowsCalls
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["WindowsLibrary"]
+__all__ = ["TestedWindows", "WindowsLibrary", "declarations"]
 
-NATIVE = Path(__file__).parent.parent / "native/visjail"
+ROOT = Path(__file__).parent.parent
+NATIVE = ROOT / "native/visjail"
 SOURCES = (
     "windows_text.c",
     "windows_command.c",
@@ -47,12 +52,10 @@ class WindowsLibrary:
     """What the tests call of it, with Python's own types."""
 
     def __init__(self, folder: Path, compiler: str) -> None:
-        output = folder / "windows.so"
-        command = [compiler, "-std=gnu11", "-O1", "-shared", "-fPIC", "-o", str(output)]
-        subprocess.run([*command, *(str(NATIVE / name) for name in SOURCES)], check=True)
+        sources = [NATIVE / name for name in SOURCES]
         self._ffi: Any = FFI()
         self._ffi.cdef(DECLARED)
-        self._lib: Any = self._ffi.dlopen(str(output))
+        self._lib: Any = self._ffi.dlopen(_built(folder / "windows.so", compiler, sources))
 
     def _strings(self, texts: Sequence[bytes]) -> Any:
         packed = b"".join(text + b"\0" for text in texts)
@@ -122,3 +125,63 @@ class WindowsLibrary:
         digest = self._ffi.new("uint8_t[32]")
         self._lib.vj_sha256(data, len(data), digest)
         return bytes(digest)
+
+
+def _built(output: Path, compiler: str, sources: Sequence[Path]) -> str:
+    command = [compiler, "-std=gnu11", "-D_GNU_SOURCE", "-O0", "-shared", "-fPIC", "-pthread"]
+    command += [f"-I{NATIVE}", f"-I{ROOT / 'tests/native'}", "-o", str(output)]
+    subprocess.run([*command, *map(str, sources)], check=True)
+    return str(output)
+
+
+def declarations() -> str:
+    """Return what windows_jail.h declares, as cffi reads it."""
+    text = (NATIVE / "windows_jail.h").read_text()
+    text = re.sub(r"//.*", "", text)
+    return "\n".join(line for line in text.splitlines() if not line.startswith("#"))
+
+
+CASE = ROOT / "tests/native/test_windows_jail.c"
+"""Its lines `// sources:` name what the whole of WindowsJail is made of."""
+CONTROLS = """
+void fake_begin(const char *directory);
+void fake_end(void);
+void fake_lie(uint32_t lies);
+void fake_lack(uint32_t missing);
+void fake_fail(uint64_t number, uint32_t code);
+void fake_fail_named(const char *name, uint32_t code);
+uint64_t fake_calls(void);
+void fake_forget(void);
+unsigned fake_left(bool tell);
+unsigned fake_running(void);
+bool fake_ran(void);
+void fake_console_size(uint16_t *columns, uint16_t *rows);
+"""
+
+
+class TestedWindows:
+    """A Windows of the tests' own, whose drive C: is *folder*."""
+
+    __test__ = False
+
+    def __init__(self, build: Path, compiler: str) -> None:
+        named = re.findall(r"^// sources: (.*)$", CASE.read_text(), re.MULTILINE)
+        sources = [ROOT / name for line in named for name in line.split()]
+        self.ffi: Any = FFI()
+        self.ffi.cdef(declarations() + CONTROLS)
+        self.lib: Any = self.ffi.dlopen(_built(build / "jail.so", compiler, sources))
+        self.calls = WindowsCalls(self.ffi, self.lib)
+
+    def begin(self, folder: Path) -> None:
+        """Start a fresh machine with the folders ``jails`` and ``sources``."""
+        for name in ("jails", "sources/lib"):
+            (folder / name).mkdir(parents=True)
+        (folder / "sources/guest.exe").write_text("a program")
+        (folder / "sources/lib/one.py").write_text("one = 1")
+        self.lib.fake_begin(str(folder).encode())
+
+    def end(self) -> None:
+        """End it; what is left of any jail is an error."""
+        left = self.lib.fake_left(True)
+        self.lib.fake_end()
+        assert left == 0, f"{left} objects are left; their kinds are in standard error"

@@ -7,17 +7,38 @@ from typing import TYPE_CHECKING
 
 import pytest
 from required import missing
-from windows_library import WindowsLibrary
+from windows_library import TestedWindows, WindowsLibrary
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
 @pytest.fixture(scope="session")
-def windows(tmp_path_factory: pytest.TempPathFactory) -> WindowsLibrary:
-    """Return the pure C of Windows, built for this machine."""
-    compiler = shutil.which("cc")
-    if compiler is None:
+def compiler() -> str:
+    """Return the C compiler of this machine."""
+    found = shutil.which("cc")
+    if found is None:
         missing("cc is not installed")
-    folder: Path = tmp_path_factory.mktemp("windows")
-    return WindowsLibrary(folder, compiler)
+    return found
+
+
+@pytest.fixture(scope="session")
+def windows(tmp_path_factory: pytest.TempPathFactory, compiler: str) -> WindowsLibrary:
+    """Return the pure C of Windows, built for this machine."""
+    return WindowsLibrary(tmp_path_factory.mktemp("windows"), compiler)
+
+
+@pytest.fixture(scope="session")
+def built_windows(tmp_path_factory: pytest.TempPathFactory, compiler: str) -> TestedWindows:
+    """Return the whole of WindowsJail over a Windows of the tests' own."""
+    return TestedWindows(tmp_path_factory.mktemp("windows"), compiler)
+
+
+@pytest.fixture
+def machine(built_windows: TestedWindows, tmp_path: Path) -> Iterator[TestedWindows]:
+    """Return it with a fresh disk; nothing of any jail may be left at the end."""
+    folder = tmp_path / "c"
+    built_windows.begin(folder.resolve())
+    yield built_windows
+    built_windows.end()

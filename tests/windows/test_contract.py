@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.one_uid
+
 ROOT = Path(__file__).parent.parent.parent
 TABLE = ROOT / "doc/reference/windows.md"
 POINT = re.compile(r"\bW([1-9][0-9]?)\b")

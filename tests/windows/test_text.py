@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from windows_library import WindowsLibrary
 
+pytestmark = pytest.mark.one_uid
+
 FEW = settings(max_examples=50, deadline=None)
 NASTY = st.text(alphabet='ab"\\ \t\n=é😀', max_size=8)
 ARGUMENT = st.one_of(NASTY, st.text(st.characters(exclude_characters="\0", codec="utf-8")))

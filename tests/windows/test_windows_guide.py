@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.one_uid
+
 DOCUMENTS = Path(__file__).parent.parent.parent / "doc"
 
 

@@ -20,6 +20,8 @@ from visruntime.guest.console import ConsoleUnguarded, guard_consoles
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.one_uid
+
 NATIVE = Path(__file__).parent.parent.parent / "native/vispython"
 # A stand-in for the console: it keeps what its initialiser gets, which is C like that of the real one.
 STAND_IN = """

@@ -1,0 +1,327 @@
+"""`WindowsJail` in Python over its own C, which runs over a Windows of the tests' own."""
+
+from __future__ import annotations
+
+import io
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import visruntime as vr
+from visruntime._native.windows import STATES, STATUSES
+from visruntime.windows import WindowsStaged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from windows_library import TestedWindows
+
+pytestmark = pytest.mark.one_uid
+
+GUEST = "C:\\sources\\guest.exe"
+SOURCES = {"guest.exe": GUEST, "lib": "C:\\sources\\lib"}
+
+
+@pytest.fixture
+def jail(machine: TestedWindows) -> vr.WindowsJail:
+    """Return a jail that each test closes."""
+    return vr.WindowsJail._over(machine.calls, "C:\\jails")
+
+
+def test_the_seam_knows_every_status_and_state(machine: TestedWindows) -> None:
+    """No status of C may be taken for another one in Python."""
+    constants = {name: getattr(machine.lib, name) for name in dir(machine.lib) if name.isupper()}
+    for number, word in enumerate(STATUSES):
+        assert constants[f"VJ_WINDOWS_{word.upper()}"] == number
+    assert constants["VJ_WINDOWS_NO_MEMORY"] == len(STATUSES) - 1
+    for number, word in enumerate(STATES):
+        assert constants[f"VJ_WINDOWS_CONTEXT_{word.upper()}"] == number
+
+
+def test_create_stage_spawn_and_close(jail: vr.WindowsJail, tmp_path: Path) -> None:
+    """W1: the four verbs make a jail and its program, and leave only what the guest wrote."""
+    assert jail.state == "open"
+    root = tmp_path / "c" / jail.root.removeprefix("C:\\").replace("\\", "/")
+    assert jail.stage(SOURCES) == WindowsStaged(2, 1, 16)
+    assert (root / "app/lib/one.py").read_text() == "one = 1"
+    with jail.spawn([GUEST, "echo"]) as process:
+        assert jail.state == "sealed"
+        assert process.communicate(b"hello") == (b"hello", b"")
+        assert process.wait().exit_code == 0
+        assert process.returncode == 0
+        assert process.poll() == 0
+        assert "echo" not in repr(process)
+    with pytest.raises(vr.JailSealed):
+        jail.stage(SOURCES)
+    (root / "work/result").write_text("kept")
+    jail.close()
+    jail.close()
+    assert jail.state == "closed"
+    assert [path.name for path in root.iterdir()] == ["work"]
+    assert (root / "work/result").read_text() == "kept"
+    with pytest.raises(vr.JailClosed):
+        jail.spawn([GUEST])
+    with pytest.raises(vr.JailClosed):
+        jail.stage(SOURCES)
+
+
+def test_work_goes_too_if_asked(machine: TestedWindows, tmp_path: Path) -> None:
+    """Nothing of a jail may stay on the disk that was not to be kept."""
+    with vr.WindowsJail._over(machine.calls, "C:\\jails", keep_work=False) as jail:
+        jail.stage(SOURCES)
+        assert repr(jail) == f"<WindowsJail {jail.root!r} open>"
+        assert (jail.app, jail.work) == (jail.root + "\\app", jail.root + "\\work")
+        assert jail.temp == jail.root + "\\temp"
+        assert jail.package_sid.startswith("S-1-15-2-")
+    assert list((tmp_path / "c/jails").iterdir()) == []
+
+
+def test_wrong_requests_are_refused_by_what_is_wrong(jail: vr.WindowsJail) -> None:
+    """W8, W18: what C refuses must reach the caller as an error of his request, and start nothing."""
+    for sources in ({"a:b": GUEST}, {"nul": GUEST}, {"../x": GUEST}, {"\ud800": GUEST}):
+        with pytest.raises(vr.PolicyError):
+            jail.stage(sources)
+    with pytest.raises(vr.PolicyError) as caught:
+        jail.stage({"fine": GUEST, "x": "\\\\server\\share"})
+    assert caught.value.value == "\\\\server\\share"
+    with pytest.raises(vr.PolicyError, match="sources"):
+        jail.stage({})
+    for command in (["guest.exe"], ["C:\\sources\\x.bat"], ["C:\\sources\\x.cmd", "a"]):
+        with pytest.raises(vr.PolicyError):
+            jail.spawn(command)
+    with pytest.raises(vr.PolicyError):
+        jail.spawn([GUEST], env={"A": "1", "a": "2"})
+    with pytest.raises(vr.PolicyError, match="env"):
+        jail.spawn([GUEST], env={"A=": "1"})
+    jail.close()
+
+
+def test_a_program_that_is_not_there_is_named(machine: TestedWindows, jail: vr.WindowsJail) -> None:
+    """A missing program may not look like a broken jail."""
+    name = machine.ffi.new("char[]", b"process_create")
+    errors: dict[int, type[Exception]] = {
+        2: vr.CommandNotFound,
+        3: vr.CommandNotFound,
+        5: vr.CommandNotExecutable,
+        193: vr.CommandNotExecutable,
+        1450: vr.WindowsCallFailed,
+    }
+    for code, error in errors.items():
+        machine.lib.fake_fail_named(name, code)
+        with pytest.raises(error) as caught:
+            jail.spawn([GUEST, "echo"])
+        machine.lib.fake_fail_named(machine.ffi.NULL, 0)
+        if isinstance(caught.value, vr.WindowsCallFailed):
+            assert (caught.value.winerror, caught.value.step) == (1450, "process")
+    jail.close()
+
+
+@pytest.mark.parametrize("lie", range(13))
+def test_a_readback_that_disagrees_starts_nothing(
+    machine: TestedWindows, jail: vr.WindowsJail, lie: int
+) -> None:
+    """W28: whatever Windows says otherwise of token or job, no guest may run, and it is told."""
+    machine.lib.fake_lie(1 << lie)
+    with pytest.raises(vr.JailUnavailable, match="nothing of the program ran") as caught:
+        jail.spawn([GUEST, "echo"])
+    assert caught.value.reason == "readback"
+    assert not machine.lib.fake_ran()
+    machine.lib.fake_lie(0)
+    jail.close()
+
+
+def test_a_windows_that_lacks_something_is_refused(machine: TestedWindows, tmp_path: Path) -> None:
+    """W67: a Windows without a needed part may make no folder; the refusal names the part."""
+    machine.lib.fake_lack(1)
+    with pytest.raises(vr.JailUnavailable) as caught:
+        vr.WindowsJail._over(machine.calls, "C:\\jails")
+    machine.lib.fake_lack(0)
+    assert caught.value.reason == "feature"
+    assert str(caught.value)
+    assert list((tmp_path / "c/jails").iterdir()) == []
+
+
+def test_each_failing_call_leaves_nothing_or_can_be_closed_again(
+    machine: TestedWindows, tmp_path: Path
+) -> None:
+    """W52, W66: whichever call of Windows fails, an error says so, and a second close cleans."""
+
+    def use() -> None:
+        jail = vr.WindowsJail._over(machine.calls, "C:\\jails", keep_work=False)
+        try:
+            jail.stage(SOURCES)
+            with jail.spawn([GUEST, "echo"]) as process:
+                process.communicate(b"x", timeout=10)
+        finally:
+            try:
+                jail.close()
+            except vr.JailPoisoned:
+                machine.lib.fake_fail(0, 0)
+                jail.close()
+            assert jail.state == "closed"
+
+    machine.lib.fake_forget()
+    use()
+    total = int(machine.lib.fake_calls())
+    assert total > 50
+    failed = 0
+    for number in range(1, total + 1, max(1, total // 15)):
+        machine.lib.fake_forget()
+        machine.lib.fake_fail(number, 1450)
+        try:
+            use()
+        except (vr.VisRuntimeError, OSError):
+            failed += 1
+        machine.lib.fake_fail(0, 0)
+        assert machine.lib.fake_left(True) == 0, number
+        assert machine.lib.fake_running() == 0
+    assert failed > 5
+    vr.windows._remove_stale(machine.calls, "C:\\jails")
+    assert list((tmp_path / "c/jails").iterdir()) == []
+
+
+def test_time_is_bounded(jail: vr.WindowsJail) -> None:
+    """No wait may be longer than asked; the program goes on, and kill ends all of it."""
+    with jail.spawn([GUEST, "hang"]) as process:
+        began = time.monotonic()
+        with pytest.raises(vr.CommandTimeout):
+            process.wait(0.3)
+        assert process.poll() is None
+        assert process.returncode is None
+        assert time.monotonic() - began < 5
+        process.kill()
+        assert process.wait(10).killed
+    with jail.spawn([GUEST, "hang"]) as process:
+        with pytest.raises(vr.CommandTimeout):
+            process.communicate(timeout=0.1)
+        assert process.wait(10).killed
+    jail.close()
+
+
+def test_output_is_whole_and_bounded(jail: vr.WindowsJail) -> None:
+    """W44: no byte of output may be lost; more than the limit ends the program and says so."""
+    size = 300_000
+    with jail.spawn([GUEST, "flood", str(size)]) as process:
+        output, errors = process.communicate(timeout=20)
+        assert output == bytes(i % 251 for i in range(size)) + b"PASS"
+        assert errors == b""
+    with jail.spawn([GUEST, "flood", str(1 << 40)]) as process:
+        with pytest.raises(vr.OutputLimitExceeded):
+            process.communicate(max_bytes=100_000, timeout=20)
+        assert process.wait(10).killed
+    jail.close()
+
+
+def test_a_console_is_one_stream_of_a_size(machine: TestedWindows, jail: vr.WindowsJail) -> None:
+    """W48: a console has the size that was asked for, at the start and after a change."""
+    columns, rows = machine.ffi.new("uint16_t *"), machine.ffi.new("uint16_t *")
+    with jail.spawn([GUEST, "echo"], pty=True, rows=10, cols=40) as process:
+        machine.lib.fake_console_size(columns, rows)
+        assert (columns[0], rows[0]) == (40, 10)
+        process.resize(20, 60)
+        machine.lib.fake_console_size(columns, rows)
+        assert (columns[0], rows[0]) == (60, 20)
+        assert process.stderr is None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"hello")
+        assert process.stdout.read(5) == b"hello"
+    with jail.spawn([GUEST, "echo"]) as process, pytest.raises(vr.VisRuntimeError):
+        process.resize(20, 60)
+    jail.close()
+
+
+def test_streams_are_files_of_python(jail: vr.WindowsJail) -> None:
+    """A stream reads or writes, not both, is a raw file, and says when it was closed."""
+    with jail.spawn([GUEST, "echo"]) as process:
+        stdin, stdout = process.stdin, process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        assert (stdin.readable(), stdin.writable()) == (False, True)
+        assert (stdout.readable(), stdout.writable()) == (True, False)
+        assert stdin.write(b"") == 0
+        assert stdin.write(memoryview(b"one\ntwo\n")) == 8
+        lines = io.BufferedReader(stdout)
+        assert lines.readline() == b"one\n"
+        with pytest.raises(io.UnsupportedOperation):
+            stdin.read(1)
+        with pytest.raises(io.UnsupportedOperation):
+            stdout.write(b"x")
+        assert stdout.readinto(bytearray()) == 0
+        stdin.close()
+        stdin.close()
+        with pytest.raises(vr.JailClosed):
+            stdin.write(b"x")
+        assert lines.read() == b"two\n"
+    with jail.spawn([GUEST, "echo"], stdin=False) as process:
+        assert process.stdin is None
+        assert process.communicate() == (b"", b"")
+    jail.close()
+
+
+def test_a_write_to_a_program_that_is_gone_says_so(jail: vr.WindowsJail) -> None:
+    """W46: a dead reader is a broken pipe, and never a success; nothing to write asks nothing."""
+    with jail.spawn([GUEST, "exit", "259"]) as process:
+        assert process.wait(10).exit_code == 259
+        assert process.stdin is not None
+        with pytest.raises((BrokenPipeError, vr.JailClosed)):
+            process.stdin.write(b"x" * (1 << 20))
+        assert process.stdin.write(b"") == 0
+    jail.close()
+
+
+def test_exit_codes_keep_all_their_bits(jail: vr.WindowsJail) -> None:
+    """W35: an NTSTATUS may not become a negative or a cut number."""
+    with jail.spawn([GUEST, "exit", str(0xC0000005)]) as process:
+        exit = process.wait(10)
+        assert (exit.exit_code, exit.killed) == (0xC0000005, False)
+        assert exit.processes >= 1
+        assert exit == process.wait()
+    jail.close()
+
+
+def test_a_close_ends_what_others_wait_for(jail: vr.WindowsJail) -> None:
+    """W68: a thread that reads or waits is told of the close, and two closes are one."""
+    process = jail.spawn([GUEST, "hang"])
+    assert process.stdout is not None
+    outcomes: list[str] = []
+
+    def note(call: Callable[[], Any]) -> None:
+        try:
+            outcomes.append(f"returned {call()!r}"[:12])
+        except Exception as error:
+            outcomes.append(type(error).__name__)
+
+    calls = [lambda: process.stdout.read(1), process.wait, jail.close, jail.close]  # type: ignore[union-attr]
+    threads = [threading.Thread(target=note, args=(call,)) for call in calls]
+    for thread in threads[:2]:
+        thread.start()
+    time.sleep(0.05)
+    for thread in threads[2:]:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+        assert not thread.is_alive()
+    assert len(outcomes) == 4
+    for outcome in outcomes:
+        assert outcome == "JailClosed" or outcome.startswith("returned"), outcomes
+    assert jail.state == "closed"
+    process.close()
+
+
+def test_no_worker_runs_in_one_yet(jail: vr.WindowsJail) -> None:
+    """A runtime may not start its worker outside of the jail that it was given."""
+    with pytest.raises(vr.JailUnavailable, match="WindowsJail") as caught:
+        vr.Runtime(jail)  # type: ignore[arg-type]
+    assert caught.value.reason == "platform"
+    jail.close()
+
+
+def test_secrets_reach_the_guest_and_no_repr(jail: vr.WindowsJail) -> None:
+    """A secret of the environment may show in no object of the host."""
+    with jail.spawn([GUEST, "echo"], env={"TOKEN": vr.Secret("hush")}) as process:
+        assert "hush" not in repr(process) + repr(jail) + repr(vars(process))
+    jail.close()
