@@ -7,6 +7,7 @@ was tried, what came back, and, where something is missing, the one thing that h
 from __future__ import annotations
 
 import errno as errno_names
+import sys
 
 from visruntime._policy.values import Frozen
 
@@ -144,8 +145,17 @@ class DoctorReport(Frozen):
 
 
 def doctor() -> DoctorReport:
-    """Open jails, try forbidden acts, a terminal and a Python worker in them, and report."""
-    from visruntime._doctor_probes import examine
+    """Open jails, try forbidden acts, a terminal and a Python worker in them, and report.
 
-    backend, findings, profile = examine()
+    On Windows, where no enforcement is claimed, it says which parts of a `WindowsJail` are there.
+    """
+    if sys.platform == "win32":
+        from visruntime._doctor_windows import examine as examine_windows
+        from visruntime.windows import _load
+
+        backend, findings, profile = examine_windows(lambda: _load("win32"))
+    else:
+        from visruntime._doctor_probes import examine
+
+        backend, findings, profile = examine()
     return DoctorReport(backend=backend, findings=findings, apparmor_profile=profile)

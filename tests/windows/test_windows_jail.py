@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import visruntime as vr
+from visruntime._doctor_windows import examine
 from visruntime._native.windows import STATES, STATUSES
+from visruntime.doctor import DoctorReport
 from visruntime.windows import WindowsStaged
 
 if TYPE_CHECKING:
@@ -142,6 +144,19 @@ def test_a_windows_that_lacks_something_is_refused(machine: TestedWindows, tmp_p
     assert caught.value.reason == "feature"
     assert str(caught.value)
     assert list((tmp_path / "c/jails").iterdir()) == []
+
+
+def test_the_doctor_claims_nothing_on_windows(machine: TestedWindows) -> None:
+    """W1: neither a whole Windows nor one that lacks something may be shown as enforcing anything."""
+    for missing in (0, 1):
+        machine.lib.fake_lack(missing)
+        backend, findings, _ = examine(lambda: machine.calls)
+        report = DoctorReport(backend=backend, findings=findings)
+        assert not report.ok
+        assert [finding.key for finding in findings] == ["jail", "windows_jail"]
+        assert "enforced" not in {finding.state for finding in findings}
+        assert ("unclaimed" in str(report)) == (missing == 0)
+    machine.lib.fake_lack(0)
 
 
 def test_each_failing_call_leaves_nothing_or_can_be_closed_again(

@@ -78,6 +78,12 @@ class WindowsCalls:
                 self._string(error.text),
             )
 
+    def probe(self) -> int:
+        """Return the build of Windows if each part is there that a jail needs; touches nothing."""
+        build = self._ffi.new("uint32_t *")
+        self._call("vj_windows_probe", build)
+        return int(build[0])
+
     def create(self, parent: str, *, remove_work: bool) -> tuple[int, dict[str, Any]]:
         """Make a context below *parent*; return its id, and where it is.
 
