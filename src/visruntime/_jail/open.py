@@ -20,7 +20,6 @@ from visruntime._jail.limits import IDENTITY_ROOT, hold, hold_processes, start_h
 from visruntime._jail.plan import make_plan
 from visruntime._jail.ports import ports_of
 from visruntime._jail.report import make_report
-from visruntime._policy.platforms import check_platform
 from visruntime.errors import JailUnavailable, PolicyUnsupported
 
 TYPE_CHECKING = False
@@ -80,7 +79,10 @@ def open_jail(
         from visruntime._jail.seatbelt import check_seatbelt
 
         check_seatbelt(backend, platform)
-    check_platform(platform)
+    if platform != "linux":
+        from visruntime._policy.platforms import check_platform
+
+        check_platform(platform)
     files = tuple(config_files)
     if not policy.caches:
         return _open_by(policy, backend, files, implicit_read, None)
