@@ -70,6 +70,28 @@ def test_create_stage_spawn_and_close(jail: vr.WindowsJail, tmp_path: Path) -> N
         jail.stage(SOURCES)
 
 
+def test_sources_stay_as_they_are(jail: vr.WindowsJail, tmp_path: Path) -> None:
+    """W14: no mode, owner, time or content of a source, nor of what is above it, may change."""
+
+    def look() -> dict[str, tuple[float, ...]]:
+        top = tmp_path / "c/sources"
+        kept = ("st_mode", "st_uid", "st_gid", "st_ino", "st_nlink", "st_size", "st_mtime_ns")
+        return {
+            str(path): tuple(getattr(path.stat(), name) for name in kept)
+            for path in (top, *top.rglob("*"))
+        }
+
+    before = look()
+    assert len(before) == 4
+    jail.stage(SOURCES)
+    with pytest.raises(vr.PolicyError):
+        jail.stage({"again": GUEST, "a:b": GUEST})
+    with jail.spawn([GUEST, "echo"]) as process:
+        process.communicate()
+    jail.close()
+    assert look() == before
+
+
 def test_work_goes_too_if_asked(machine: TestedWindows, tmp_path: Path) -> None:
     """Nothing of a jail may stay on the disk that was not to be kept."""
     with vr.WindowsJail._over(machine.calls, "C:\\jails", keep_work=False) as jail:
