@@ -99,7 +99,7 @@ fake_object *fake_of(const void *handle, fake_kind kind) {
     return object;
 }
 
-static void must_be_secure(vj_windows_security security) {
+void fake_must_be_secure(vj_windows_security security) {
     // Point 31: nothing is made with the default descriptor of the host's token.
     const fake_object *object = fake_of(security, FAKE_SECURITY);
     if (!strstr(object->text, "D:P")) fake_die("a descriptor that is not protected");
@@ -335,7 +335,7 @@ static uint32_t directory_create(const vj_windows_os *os, const uint16_t *path,
     (void)os;
     FAKE_CALL();
     char host[1024];
-    must_be_secure(security);
+    fake_must_be_secure(security);
     host_path(path, host, sizeof host);
     if (exists(host)) return fake_leave(VJ_WINDOWS_ERROR_ALREADY_EXISTS);
     if (mkdir(host, 0700)) return fake_leave(code_of(errno));
@@ -348,7 +348,7 @@ static uint32_t file_create(const vj_windows_os *os, const uint16_t *path,
     (void)os;
     FAKE_CALL();
     char host[1024];
-    must_be_secure(security);
+    fake_must_be_secure(security);
     host_path(path, host, sizeof host);
     if (exists(host)) return fake_leave(VJ_WINDOWS_ERROR_ALREADY_EXISTS);
     int descriptor = open(host, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);

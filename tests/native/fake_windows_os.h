@@ -237,9 +237,14 @@ void fake_utf16(const char *text, uint16_t *to, size_t room);
 uint64_t fake_now(void);
 void fake_forget_descriptors(void);
 void fake_fill_files(vj_windows_os *os);
+void fake_fill_streams(vj_windows_os *os);
 void fake_fill_guests(vj_windows_os *os);
 void fake_end_program(fake_program *program, uint32_t exit_code);
 void fake_kill_job(fake_object *job, uint32_t exit_code);
+// Point 31: nothing is made with the default descriptor of the host's token.
+void fake_must_be_secure(vj_windows_security security);
+uint32_t fake_take(fake_pipe *from, uint8_t *bytes, uint32_t size);
+uint32_t fake_put(fake_pipe *to, const uint8_t *bytes, uint32_t size);
 void fake_close_pipe_end(fake_object *object);
 
 #define FAKE_CALL()                                                                      \
