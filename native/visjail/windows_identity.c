@@ -9,11 +9,14 @@
 #include "sha256.h"
 
 // Rights by number, since two-letter words of SDDL stand for more than they seem to.
-#define TRAVERSE        "0x1000a0" // SYNCHRONIZE, FILE_TRAVERSE, FILE_READ_ATTRIBUTES
-#define READ_EXECUTE    "0x1200a9" // FILE_GENERIC_READ and FILE_GENERIC_EXECUTE
-#define MODIFY_IN       "0x1201bf" // that and FILE_GENERIC_WRITE; no DELETE, no WRITE_DAC
-#define MODIFY          "0x1301bf" // the same with DELETE, for what is made inside
-#define DESKTOP_WINDOWS "0x81"     // DESKTOP_READOBJECTS and DESKTOP_WRITEOBJECTS
+#define TRAVERSE     "0x1000a0" // SYNCHRONIZE, FILE_TRAVERSE, FILE_READ_ATTRIBUTES
+#define READ_EXECUTE "0x1200a9" // FILE_GENERIC_READ and FILE_GENERIC_EXECUTE
+#define MODIFY_IN    "0x1201bf" // that and FILE_GENERIC_WRITE; no DELETE, no WRITE_DAC
+#define MODIFY       "0x1301bf" // the same with DELETE, for what is made inside
+// PROCESS_ALL_ACCESS, which is THREAD_ALL_ACCESS, without DELETE, WRITE_DAC and
+// WRITE_OWNER.
+#define PROGRAM_ALL     "0x12ffff"
+#define DESKTOP_WINDOWS "0x81" // DESKTOP_READOBJECTS and DESKTOP_WRITEOBJECTS
 
 static bool is_name_character(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -128,6 +131,12 @@ vj_windows_fault vj_windows_sddl(vj_windows_object object, const char *owner,
         length = snprintf(sddl, size,
                           "O:%sD:P(A;;GA;;;SY)(A;;GA;;;%s)(A;;" DESKTOP_WINDOWS
                           ";;;%s)" LOW_OBJECT,
+                          owner, owner, package);
+        break;
+    case VJ_WINDOWS_PROGRAM:
+        // No label: Windows gives a process that of its token.
+        length = snprintf(sddl, size,
+                          "O:%sD:P(A;;GA;;;SY)(A;;GA;;;%s)(A;;" PROGRAM_ALL ";;;%s)",
                           owner, owner, package);
         break;
     case VJ_WINDOWS_PRIVATE:

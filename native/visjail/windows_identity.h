@@ -36,6 +36,7 @@ typedef enum {
     VJ_WINDOWS_APP,     // what was staged: the guest reads and executes
     VJ_WINDOWS_WORK,    // `work` and `temp`: the guest makes, changes and removes
     VJ_WINDOWS_DESKTOP, // the guest makes windows there, and no more
+    VJ_WINDOWS_PROGRAM, // a process and its thread: others of the guest's may open them
     VJ_WINDOWS_PRIVATE, // pipes, jobs, events: of the host alone; guests inherit handles
     VJ_WINDOWS_OBJECT_END,
 } vj_windows_object;

@@ -126,7 +126,9 @@ typedef struct {
     uint32_t cpu_rate;       // hundredths of a percent of all processors
     uint64_t process_memory; // bytes
     uint64_t job_memory;
-    uint32_t ui_limits; // JOB_OBJECT_UILIMIT_*; 0: all that this Windows knows
+    // JOB_OBJECT_UILIMIT_*; 0: all that can be set here. A host that is in a job itself
+    // can set none, as Windows nests no job that has any; then others than 0 are refused.
+    uint32_t ui_limits;
     uint32_t reserved;
 } vj_windows_spawn_request;
 

@@ -277,6 +277,9 @@ uint32_t vj_win32_features(const vj_windows_os *os, vj_windows_features *feature
         features->missing |= VJ_WINDOWS_NEEDS_DESKTOP;
     // JOB_OBJECT_UILIMIT_ALL of every Windows 10; IME since build 22621, INJECTION since
     // 26100. A bit that a build does not know makes the whole call fail.
+    BOOL in_job = FALSE;
+    if (!IsProcessInJob(GetCurrentProcess(), NULL, &in_job)) return vj_win32_error();
+    features->host_in_job = in_job;
     features->ui_limits = 0xFF;
     if (features->build >= 22621) features->ui_limits |= 0x100;
     if (features->build >= 26100) features->ui_limits |= 0x200;

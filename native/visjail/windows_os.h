@@ -88,6 +88,7 @@ typedef struct {
     uint32_t missing;   // VJ_WINDOWS_NEEDS_*
     uint32_t build;     // of Windows, as RtlGetVersion says
     uint32_t ui_limits; // JOB_OBJECT_UILIMIT_* that this build knows (point 37)
+    bool host_in_job;   // this process is in a job itself (point 38)
 } vj_windows_features;
 
 typedef enum {

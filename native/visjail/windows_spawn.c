@@ -140,8 +140,18 @@ static vj_windows_status plan_command(const vj_windows_spawn_request *request,
 static vj_windows_status plan_limits(const vj_windows_context *context,
                                      const vj_windows_spawn_request *request,
                                      launch_plan *plan, vj_windows_error *error) {
+    // Jobs nest only where none of them has limits of the user interface (documentation:
+    // "Nested Jobs").
+    bool nested = context->features.host_in_job;
+    uint32_t known = nested ? 0 : context->features.ui_limits;
+    if (nested && request->ui_limits) {
+        return vj_windows_fail(
+            error, VJ_WINDOWS_REFUSED, "limits", 0,
+            "this process is in a job itself, and Windows nests no job "
+            "with limits of the user interface; ask for none, or start "
+            "the host outside of jobs");
+    }
     // One that this Windows does not know would be dropped without a word.
-    uint32_t known = context->features.ui_limits;
     if (request->ui_limits & ~known) {
         return vj_windows_fail(error, VJ_WINDOWS_REFUSED, "limits", 0,
                                "this build of Windows does not know one of the limits of "
@@ -357,8 +367,8 @@ static vj_windows_status make_process(vj_windows_process *process, launch_plan *
         .directory = plan->directory_units,
         .attributes = process->attributes,
         .desktop = process->context->desktop,
-        .process = private_security(process),
-        .thread = private_security(process),
+        .process = process->context->security[VJ_WINDOWS_PROGRAM],
+        .thread = process->context->security[VJ_WINDOWS_PROGRAM],
     };
     // A console's guest has none of its own: those of the host would come in instead.
     for (size_t i = 0; i < 3 && !has_console(plan); i++) {

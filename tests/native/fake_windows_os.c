@@ -150,8 +150,10 @@ static uint32_t security_close(const vj_windows_os *os, vj_windows_security secu
 static uint32_t features(const vj_windows_os *os, vj_windows_features *answer) {
     (void)os;
     FAKE_CALL();
-    *answer = (vj_windows_features){
-        .missing = fake->missing, .build = 26100, .ui_limits = 0xff};
+    *answer = (vj_windows_features){.missing = fake->missing,
+                                    .build = 26100,
+                                    .ui_limits = 0xff,
+                                    .host_in_job = fake->lies & FAKE_IN_JOB};
     return fake_leave(0);
 }
 
@@ -578,6 +580,16 @@ const char *fake_descriptor(const char *path) {
     char host[2048];
     snprintf(host, sizeof host, "%s/%s", fake->root, path);
     return descriptor_of(host);
+}
+
+unsigned fake_descriptors_outside(const char *folder) {
+    char host[2048];
+    unsigned count = 0;
+    snprintf(host, sizeof host, "%s/%s/", fake->root, folder);
+    for (size_t i = 0; i < fake->made_count; i++) {
+        count += strncmp(fake->made[i][0], host, strlen(host)) != 0;
+    }
+    return count;
 }
 
 bool fake_has_profile(const char *name) {

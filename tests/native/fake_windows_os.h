@@ -40,6 +40,7 @@ enum {
     FAKE_OTHER_PROFILE = 1 << 13,
     FAKE_OTHER_DESCRIPTOR = 1 << 14,
     FAKE_SAME_RANDOM = 1 << 15,
+    FAKE_IN_JOB = 1 << 17,        // the host is in a job
     FAKE_QUICK_CONSOLE = 1 << 16, // as Windows 11 24H2: closes at once
 };
 
@@ -86,6 +87,8 @@ typedef struct {
 } fake_launch;
 const fake_launch *fake_last_launch(void);
 
+// How many descriptors there are of what does not lie below that folder of C:.
+unsigned fake_descriptors_outside(const char *folder);
 // The size that a console was given last.
 void fake_console_size(uint16_t *columns, uint16_t *rows);
 // What a guest does with its end: as much as fits, or is there; 0 also without the other

@@ -99,6 +99,8 @@ static void describe(void) {
             ")(A;OICIIO;0x1301bf;;;" PACKAGE ")S:(ML;OICI;NW;;;LW)",
         [VJ_WINDOWS_DESKTOP] = "O:" OWNER "D:P(A;;GA;;;SY)(A;;GA;;;" OWNER
                                ")(A;;0x81;;;" PACKAGE ")S:(ML;;NW;;;LW)",
+        [VJ_WINDOWS_PROGRAM] =
+            "O:" OWNER "D:P(A;;GA;;;SY)(A;;GA;;;" OWNER ")(A;;0x12ffff;;;" PACKAGE ")",
         [VJ_WINDOWS_PRIVATE] = "O:" OWNER "D:P(A;;GA;;;SY)(A;;GA;;;" OWNER ")",
     };
     for (int object = 0; object < VJ_WINDOWS_OBJECT_END; object++) {

@@ -350,6 +350,38 @@ static void staging_is_bounded(void) {
     case_end();
 }
 
+static uint64_t time_of_change(const char *below) {
+    struct stat status;
+    check(!lstat(case_path(below), &status), below);
+    return (uint64_t)status.st_ctim.tv_sec * 1000000000u +
+           (uint64_t)status.st_ctim.tv_nsec;
+}
+
+// W14: only what is made has descriptors; of sources nothing is changed, not even when
+// copying them fails. W31: and nothing is made without one (the table dies of that).
+static void nothing_of_the_host_is_changed(void) {
+    case_begin();
+    static const char *const sources[] = {"sources", "sources/lib", "sources/lib/deep",
+                                          "sources/lib/one.py", "sources/guest.exe"};
+    uint64_t before[5];
+    vj_windows_id context = 0;
+    for (size_t i = 0; i < 5; i++) before[i] = time_of_change(sources[i]);
+    uint64_t parent = time_of_change("");
+    check_status(create(&context, NULL, 0), VJ_WINDOWS_OK, "create");
+    check_status(stage(context, "C:\\sources", "all"), VJ_WINDOWS_OK, "stage");
+    check_status(stage(context, "C:\\sources\\lib", "ALL"), VJ_WINDOWS_REFUSED, "again");
+    fake_fail_named("file_read", FAKE_INJECTED);
+    check_status(stage(context, "C:\\sources", "more"), VJ_WINDOWS_SYSTEM, "a failure");
+    fake_fail_named(NULL, 0);
+    check(!fake_descriptors_outside("jails"), "descriptors of what was made");
+    close_context(context);
+    for (size_t i = 0; i < 5; i++) {
+        check(time_of_change(sources[i]) == before[i], sources[i]);
+    }
+    check(time_of_change("") == parent, "nor of what is above");
+    case_end();
+}
+
 // ---- states
 
 // W52: each state takes what it takes.
@@ -490,6 +522,7 @@ int main(void) {
     sources_are_copied();
     what_cannot_be_staged_is_refused();
     staging_is_bounded();
+    nothing_of_the_host_is_changed();
     states_follow_each_other();
     only_the_dead_are_cleaned_up();
     markers_are_read_strictly();

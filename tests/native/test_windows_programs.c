@@ -304,6 +304,37 @@ static void no_input_is_at_its_end(void) {
     case_end();
 }
 
+static void ui_limit(vj_windows_spawn_request *request) {
+    request->ui_limits = 1;
+}
+
+// W38: a host that is in a job has jails, without the limits that no nested job may have.
+static void a_host_in_a_job_has_jails(void) {
+    case_begin();
+    fake_lie(FAKE_IN_JOB);
+    vj_windows_id context = sealed_context(0);
+    vj_windows_spawn_info info;
+    check_status(request_with(context, ui_limit), VJ_WINDOWS_REFUSED, "a limit");
+    check_status(spawn(context, "exit 0", 0, &info), VJ_WINDOWS_OK, "spawn");
+    check(!info.ui_limits && !await(info.process).exit_code, "and it is told");
+    close_context(context);
+    case_end();
+}
+
+// W39: nothing is ever opened by a pid, which may be another process by then.
+static void no_process_is_opened_again(void) {
+    case_begin();
+    vj_windows_id context = sealed_context(0);
+    vj_windows_spawn_info info;
+    check_status(spawn(context, "hang", 0, &info), VJ_WINDOWS_OK, "spawn");
+    check(info.created == FAKE_CREATED + 1, "its creation is told");
+    check_status(vj_windows_kill(info.process, case_error()), VJ_WINDOWS_OK, "kill");
+    await(info.process);
+    close_context(context);
+    check(!fake_count("owner_created"), "by no call");
+    case_end();
+}
+
 // ---- consoles
 
 // W47: no standard handle goes with a console. W48: sizes. W44: its last words are read.
@@ -399,6 +430,8 @@ int main(void) {
     a_squatted_pipe_is_no_pipe();
     descendants_end_with_the_program();
     no_input_is_at_its_end();
+    a_host_in_a_job_has_jails();
+    no_process_is_opened_again();
     a_console_is_read_to_its_end();
     a_close_drains_what_nobody_reads();
     return 0;
