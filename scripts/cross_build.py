@@ -34,7 +34,10 @@ NATIVE = ROOT / "native" / "visjail"
 TESTS = ROOT / "tests" / "native" / "windows"
 LIBRARY, HELPER = "visjail.dll", "visjail-desktop.exe"
 GUEST, TABLE = "windows_guest.exe", "windows_table.exe"
-"""Of the tests: compiled as strictly, and not judged, for nobody gets them."""
+PROBE, LANE = "windows_probe.exe", "windows_lane.exe"
+FOR_TESTS = (GUEST, TABLE, PROBE, LANE)
+"""Compiled as strictly, and not judged, for nobody gets them. The probe is a host of the library;
+the lane is the same host with the library's objects and another table, for the wine lane alone."""
 
 __all__ = ["TARGETS", "Target", "build", "cache", "compiler", "problems", "words_of"]
 
@@ -57,6 +60,8 @@ TARGETS = (
     Target("zig", "windows", "x86_64"),
     Target("zig", "windows", "aarch64"),
 )
+BESIDE = "visjail"
+"""An option: the library that was built before."""
 
 
 class Product(NamedTuple):
@@ -107,14 +112,18 @@ def _products(target: Target) -> list[Product]:
         hard = ["-static-libgcc", "-Wl,--dynamicbase,--nxcompat,--high-entropy-va"]
         hard.append("-Wl,--no-insert-timestamp")
     program = [*hard, "-municode"]
-    tests = {
-        name: sorted(TESTS.glob(f"{name.removeprefix('windows_').removesuffix('.exe')}*.c"))
-        for name in (GUEST, TABLE)
-    }
+    guest, table, probe, lane = (
+        sorted(TESTS.glob(f"{name}*.c")) for name in ("guest", "table", "probe", "lane")
+    )
+    other_table = [path for path in sources if path.name != "windows_os_machine.c"]
+    sockets = ["-ladvapi32", "-lws2_32"]
     return [
+        Product(LIBRARY, sources, [*hard, "-shared", str(NATIVE / "visjail.def"), *libraries]),
         Product(HELPER, helper, [*program, "-ladvapi32"]),
-        Product(GUEST, tests[GUEST], [*program, "-ladvapi32", "-lws2_32"]),
-        Product(TABLE, [*tests[TABLE], *sources], [*program, *libraries]),
+        Product(GUEST, guest, [*program, *sockets]),
+        Product(TABLE, [*table, *sources], [*program, *libraries]),
+        Product(PROBE, probe, [*program, *sockets, BESIDE]),
+        Product(LANE, [*probe, *lane, *other_table], [*program, *sockets, *libraries]),
     ]
 
 
@@ -147,7 +156,10 @@ def build(target: Target, folder: Path) -> Path:
                 once = [*command, *flags, "-c", "-o", compiled[source], str(source)]
                 subprocess.run(once, check=True, env=environment)
         files = [compiled[source] for source in product.sources]
-        link = [*command, "-O2", "-o", str(out / product.name), *files, *product.options]
+        options = [str(out / LIBRARY) if each is BESIDE else each for each in product.options]
+        if product.name == LIBRARY and target.compiler == "zig":
+            options.append(f"-Wl,--out-implib,{out / 'visjail.lib'}")
+        link = [*command, "-O2", "-o", str(out / product.name), *files, *options]
         subprocess.run(link, check=True, env=environment)
     for left in (*out.glob("*.pdb"), *out.glob("*.lib")):
         left.unlink()
@@ -157,8 +169,10 @@ def build(target: Target, folder: Path) -> Path:
 def problems(target: Target, folder: Path) -> list[str]:
     """Return what keeps the files that :func:`build` made from being shipped."""
     exports = pe.declared((NATIVE / "windows_jail.h").read_text())
-    found = pe.problems(folder, machine=target.machine, exports=exports, ignored=[GUEST, TABLE])
-    found += [f"{folder.name} lacks {name}" for name in (HELPER,) if not (folder / name).is_file()]
+    found = pe.problems(folder, machine=target.machine, exports=exports, ignored=FOR_TESTS)
+    found += [
+        f"{folder.name} lacks {name}" for name in (LIBRARY, HELPER) if not (folder / name).is_file()
+    ]
     return [f"{target.name}: {each}" for each in found]
 
 

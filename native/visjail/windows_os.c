@@ -1,4 +1,4 @@
-// The table of this machine, and the calls that belong to no kind of object.
+// Calls that belong to no kind of object, and what there is at all.
 
 #include "windows_win32.h"
 
@@ -284,66 +284,4 @@ uint32_t vj_win32_features(const vj_windows_os *os, vj_windows_features *feature
     if (features->build >= 22621) features->ui_limits |= 0x100;
     if (features->build >= 26100) features->ui_limits |= 0x200;
     return 0;
-}
-
-static const vj_windows_os table = {
-    .features = vj_win32_features,
-    .now_ms = vj_win32_now_ms,
-    .random = vj_win32_random,
-    .user_sid = vj_win32_user_sid,
-    .system_root = vj_win32_system_root,
-    .self = vj_win32_self,
-    .owner_created = vj_win32_owner_created,
-    .handle_close = vj_win32_handle_close,
-    .security_open = vj_win32_security_open,
-    .security_close = vj_win32_security_close,
-    .security_equal = vj_win32_security_equal,
-    .profile_create = vj_win32_profile_create,
-    .profile_delete = vj_win32_profile_delete,
-    .directory_create = vj_win32_directory_create,
-    .file_create = vj_win32_file_create,
-    .open = vj_win32_open,
-    .file_information = vj_win32_file_information,
-    .final_path = vj_win32_final_path,
-    .file_read = vj_win32_file_read,
-    .file_write = vj_win32_file_write,
-    .listing_open = vj_win32_listing_open,
-    .listing_next = vj_win32_listing_next,
-    .listing_close = vj_win32_listing_close,
-    .remove = vj_win32_remove,
-    .job_create = vj_win32_job_create,
-    .job_watch = vj_win32_job_watch,
-    .job_set_limits = vj_win32_job_set_limits,
-    .job_read_limits = vj_win32_job_read_limits,
-    .job_terminate = vj_win32_job_terminate,
-    .job_wait_empty = vj_win32_job_wait_empty,
-    .job_usage = vj_win32_job_usage,
-    .desktop_open = vj_win32_desktop_open,
-    .desktop_close = vj_win32_desktop_close,
-    .pipe_create = vj_win32_pipe_create,
-    .pipe_connect = vj_win32_pipe_connect,
-    .event_create = vj_win32_event_create,
-    .pipe_read = vj_win32_pipe_read,
-    .pipe_write = vj_win32_pipe_write,
-    .pipe_cancel = vj_win32_pipe_cancel,
-    .console_create = vj_win32_console_create,
-    .console_resize = vj_win32_console_resize,
-    .console_close = vj_win32_console_close,
-    .thread_start = vj_win32_thread_start,
-    .thread_wait = vj_win32_thread_wait,
-    .attributes_open = vj_win32_attributes_open,
-    .attributes_add = vj_win32_attributes_add,
-    .attributes_close = vj_win32_attributes_close,
-    .process_create = vj_win32_process_create,
-    .process_in_job = vj_win32_process_in_job,
-    .process_token = vj_win32_process_token,
-    .process_created = vj_win32_process_created,
-    .thread_resume = vj_win32_thread_resume,
-    .process_wait = vj_win32_process_wait,
-    .process_exit_code = vj_win32_process_exit_code,
-    .process_terminate = vj_win32_process_terminate,
-};
-
-const vj_windows_os *vj_windows_os_table(void) {
-    return &table;
 }

@@ -208,7 +208,7 @@ typedef enum {
     VJ_WINDOWS_OPEN_PIN = 0,
     // The same, but others may write: a directory of a context in which guests work.
     VJ_WINDOWS_OPEN_HOLD,
-    // To be deleted: the right to delete, nothing shared. It fails with
+    // To be deleted: the rights to read and to delete, nothing shared. It fails with
     // ERROR_SHARING_VIOLATION while somebody has it open.
     VJ_WINDOWS_OPEN_ALONE,
 } vj_windows_open_mode;

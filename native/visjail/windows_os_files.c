@@ -32,8 +32,7 @@ static open_rights rights_of(vj_windows_open_mode mode) {
     case VJ_WINDOWS_OPEN_PIN: return (open_rights){FILE_GENERIC_READ, FILE_SHARE_READ};
     case VJ_WINDOWS_OPEN_HOLD:
         return (open_rights){FILE_GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_WRITE};
-    case VJ_WINDOWS_OPEN_ALONE:
-        return (open_rights){DELETE | FILE_READ_ATTRIBUTES | SYNCHRONIZE, 0};
+    case VJ_WINDOWS_OPEN_ALONE: return (open_rights){DELETE | FILE_GENERIC_READ, 0};
     }
     return (open_rights){0, 0};
 }

@@ -67,6 +67,9 @@ static inline vj_windows_handle vj_win32_out(HANDLE handle) {
     return (vj_windows_handle)handle;
 }
 
+// The table of a real Windows, whatever vj_windows_os_table says.
+const vj_windows_os *vj_win32_table(void);
+
 // The calls of the table; what each does is said there.
 uint32_t vj_win32_features(const vj_windows_os *os, vj_windows_features *features);
 uint64_t vj_win32_now_ms(const vj_windows_os *os);
