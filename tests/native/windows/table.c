@@ -7,22 +7,6 @@
 #include <string.h>
 #include <wchar.h>
 
-void table_check(bool held, const char *file, int line, const char *text) {
-    if (held) return;
-    printf("%s:%d: %s\n", file, line, text);
-    fflush(stdout);
-    ExitProcess(1);
-}
-
-void table_equal(uint32_t actual, uint32_t expected, const char *file, int line,
-                 const char *text) {
-    if (actual == expected) return;
-    printf("%s:%d: %s is %lu and not %lu\n", file, line, text, (unsigned long)actual,
-           (unsigned long)expected);
-    fflush(stdout);
-    ExitProcess(1);
-}
-
 void table_path(const table_test *test, const wchar_t *name, wchar_t path[MAX_PATH]) {
     _snwprintf(path, MAX_PATH, L"%ls\\%ls", test->folder, name);
 }

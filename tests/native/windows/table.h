@@ -5,6 +5,7 @@
 #ifndef WINDOWS_TABLE_H
 #define WINDOWS_TABLE_H
 
+#include "check.h"
 #include "windows_private_desktop.h"
 #include "windows_win32.h"
 
@@ -25,16 +26,6 @@ typedef struct {
 extern const table_entry table_files[];
 extern const table_entry table_processes[];
 extern const table_entry table_streams[];
-
-// The test ends the program if `held` is false.
-void table_check(bool held, const char *file, int line, const char *text);
-void table_equal(uint32_t actual, uint32_t expected, const char *file, int line,
-                 const char *text);
-
-#define CHECK(condition) table_check((condition), __FILE__, __LINE__, #condition)
-#define EQUAL(actual, expected)                                                          \
-    table_equal((actual), (expected), __FILE__, __LINE__, #actual)
-#define DONE(call) EQUAL((call), 0)
 
 // A guest that was started and is suspended in a job of its own, with pipes.
 typedef struct {

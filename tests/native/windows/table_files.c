@@ -96,6 +96,10 @@ static void pin(table_test *test) {
     // The control: without the pin it can be renamed.
     CHECK(MoveFileW(path, other));
     DONE(test->os->open(test->os, NULL, other, VJ_WINDOWS_OPEN_ALONE, &alone));
+    char byte = 0;
+    uint32_t count = 0;
+    DONE(test->os->file_read(test->os, alone, &byte, 1, &count));
+    CHECK(count == 1 && byte == '1');
     DONE(test->os->handle_close(test->os, alone));
 }
 
