@@ -118,9 +118,13 @@ uint32_t vj_win32_owner_created(const vj_windows_os *os, uint32_t pid,
                                 uint64_t *created) {
     (void)os;
     *created = 0;
-    HANDLE process = OpenProcess(PROCESS_QUERY_LIMITED_INFORMATION, FALSE, pid);
+    HANDLE process =
+        OpenProcess(PROCESS_QUERY_LIMITED_INFORMATION | SYNCHRONIZE, FALSE, pid);
     if (!process) return vj_win32_error();
-    uint32_t code = created_of(process, created);
+    // One that has ended can be opened as long as anybody has a handle of it.
+    bool ended = WaitForSingleObject(process, 0) == WAIT_OBJECT_0;
+    uint32_t code =
+        ended ? VJ_WINDOWS_ERROR_INVALID_PARAMETER : created_of(process, created);
     CloseHandle(process);
     return code;
 }

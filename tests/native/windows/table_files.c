@@ -33,6 +33,20 @@ static void this_process(table_test *test) {
     EQUAL(test->os->owner_created(test->os, 0x7FFFFFFC, &again),
           VJ_WINDOWS_ERROR_INVALID_PARAMETER);
     CHECK(again == 0);
+    // One that has ended is none any more, though its object is still there.
+    wchar_t command[MAX_PATH + 16];
+    _snwprintf(command, MAX_PATH + 16, L"\"%ls\" exit 0", test->guest);
+    STARTUPINFOW start = {.cb = sizeof start};
+    PROCESS_INFORMATION child = {0};
+    CHECK(CreateProcessW(test->guest, command, NULL, NULL, FALSE, CREATE_SUSPENDED, NULL,
+                         NULL, &start, &child));
+    DONE(test->os->owner_created(test->os, child.dwProcessId, &again));
+    ResumeThread(child.hThread);
+    EQUAL(WaitForSingleObject(child.hProcess, 20000), WAIT_OBJECT_0);
+    EQUAL(test->os->owner_created(test->os, child.dwProcessId, &again),
+          VJ_WINDOWS_ERROR_INVALID_PARAMETER);
+    CloseHandle(child.hThread);
+    CloseHandle(child.hProcess);
 }
 
 static vj_windows_handle file_with(table_test *test, const wchar_t *name,
