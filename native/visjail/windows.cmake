@@ -11,3 +11,65 @@ set(VISJAIL_WINDOWS_SOURCES
 set(VISJAIL_WINDOWS_LIBRARIES advapi32 bcrypt)
 # Beside the library, which starts it.
 set(VISJAIL_DESKTOP_SOURCES windows_desktop_helper.c)
+
+if(NOT WIN32)
+  return()
+endif()
+
+add_compile_definitions(UNICODE _UNICODE)
+if(MSVC)
+  # Level 4 also says that C99 and C11 are not C89: aggregates that are not constant (4204), or
+  # that hold addresses of variables (4221). The C run time's own opinion of its functions is off.
+  add_compile_options(/W4 /WX /utf-8 /wd4204 /wd4221 /guard:cf)
+  add_compile_definitions(_CRT_SECURE_NO_WARNINGS)
+  add_link_options(/guard:cf /DYNAMICBASE /HIGHENTROPYVA /NXCOMPAT)
+else()
+  add_compile_options(${VIS_WARNINGS} -municode)
+  add_link_options(-municode)
+endif()
+
+add_executable(visjail-desktop ${VISJAIL_DESKTOP_SOURCES})
+target_link_libraries(visjail-desktop PRIVATE advapi32)
+
+if(VIS_LIBRARY_ONLY)
+  add_library(visjail SHARED ${VISJAIL_WINDOWS_SOURCES} visjail.def)
+  target_link_libraries(visjail PRIVATE ${VISJAIL_WINDOWS_LIBRARIES})
+  set_target_properties(visjail PROPERTIES PREFIX "")
+
+  # The programs of the probes: one act for each run, the table, and a host of the library.
+  set(tests ${CMAKE_SOURCE_DIR}/tests/native/windows)
+  file(GLOB guest ${tests}/guest*.c)
+  file(GLOB table ${tests}/table*.c)
+  file(GLOB probe ${tests}/probe*.c)
+  add_executable(windows_guest ${guest})
+  target_link_libraries(windows_guest PRIVATE advapi32 ws2_32)
+  add_executable(windows_table ${table} ${VISJAIL_WINDOWS_SOURCES})
+  target_include_directories(windows_table PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+  target_link_libraries(windows_table PRIVATE ${VISJAIL_WINDOWS_LIBRARIES})
+  add_executable(windows_probe ${probe})
+  target_include_directories(windows_probe PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+  target_link_libraries(windows_probe PRIVATE visjail advapi32 ws2_32)
+  return()
+endif()
+
+# ---- the same behind cffi, which reads the public header without its preprocessor lines
+file(READ windows_jail.h header)
+string(REGEX REPLACE "(^|\n)#[^\n]*" "\\1" header "${header}")
+set(VISJAIL_CDEF ${CMAKE_CURRENT_BINARY_DIR}/windows_jail.cdef.h)
+set(VISJAIL_CSRC ${CMAKE_CURRENT_BINARY_DIR}/windows_jail.csrc.c)
+set(VISJAIL_FFI ${CMAKE_CURRENT_BINARY_DIR}/_visjail.c)
+file(CONFIGURE OUTPUT ${VISJAIL_CDEF} CONTENT "${header}" @ONLY)
+file(CONFIGURE OUTPUT ${VISJAIL_CSRC} CONTENT "#include \"windows_jail.h\"\n" @ONLY)
+add_custom_command(
+  OUTPUT ${VISJAIL_FFI}
+  COMMAND ${Python_EXECUTABLE} -m cffi.gen_src read-sources visruntime._visjail
+          ${VISJAIL_CDEF} ${VISJAIL_CSRC} ${VISJAIL_FFI}
+  DEPENDS windows_jail.h
+  VERBATIM)
+# What cffi writes is to its own standard.
+set_source_files_properties(${VISJAIL_FFI} PROPERTIES COMPILE_OPTIONS "$<$<C_COMPILER_ID:MSVC>:/W0;/WX->")
+python_add_library(_visjail MODULE USE_SABI 3.11 WITH_SOABI ${VISJAIL_FFI} ${VISJAIL_WINDOWS_SOURCES})
+target_include_directories(_visjail PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+target_link_libraries(_visjail PRIVATE ${VISJAIL_WINDOWS_LIBRARIES})
+install(TARGETS _visjail LIBRARY DESTINATION visruntime)
+install(TARGETS visjail-desktop RUNTIME DESTINATION visruntime)

@@ -2,6 +2,7 @@
 """Refuse Windows files that would not load, or not as hardened as ours, or that export another list.
 
     scripts/gates/pe.py SUBJECT... [--machine x86_64] [--exports native/visjail/windows_jail.h]
+        [--ignore NAME]...
 
 SUBJECT is a folder, a wheel or a tar file. Rules for each PE file: the machine; no library but
 those of every Windows and its C run time; nothing bound at load time that Windows before 10 1809
@@ -158,11 +159,14 @@ def main() -> int:
     parser.add_argument("subjects", nargs="+", type=Path, metavar="SUBJECT")
     parser.add_argument("--machine", default="x86_64", choices=("x86_64", "aarch64"))
     parser.add_argument("--exports", type=Path, metavar="HEADER")
+    parser.add_argument("--ignore", action="append", default=[], metavar="NAME")
     options = parser.parse_args()
     exports = declared(options.exports.read_text()) if options.exports else None
     broken = []
     for subject in options.subjects:
-        broken += problems(subject, machine=options.machine, exports=exports)
+        broken += problems(
+            subject, machine=options.machine, exports=exports, ignored=options.ignore
+        )
     print("\n".join(broken) if broken else "PE gate: ok")
     return 1 if broken else 0
 

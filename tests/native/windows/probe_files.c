@@ -84,6 +84,129 @@ static void copies(const probe_host *probe) {
     LocalFree(after);
 }
 
+static vj_windows_id fresh(const char *parent, vj_windows_context_info *info,
+                           vj_windows_status *status) {
+    vj_windows_error error = probe_error();
+    vj_windows_id context = 0;
+    vj_windows_create_options options = {.size = sizeof options,
+                                         .version = VJ_WINDOWS_VERSION,
+                                         .parent = probe_text(parent)};
+    *info =
+        (vj_windows_context_info){.size = sizeof *info, .version = VJ_WINDOWS_VERSION};
+    *status = vj_windows_create(&options, &context, info, &error);
+    return context;
+}
+
+static vj_windows_status stage_one(vj_windows_id context, const char *source) {
+    vj_windows_error error = probe_error();
+    vj_windows_source one = {probe_text(source), probe_text("staged")};
+    vj_windows_stage_request request = {.size = sizeof request,
+                                        .version = VJ_WINDOWS_VERSION,
+                                        .sources = &one,
+                                        .source_count = 1};
+    vj_windows_stage_info staged = {.size = sizeof staged, .version = VJ_WINDOWS_VERSION};
+    return vj_windows_stage(context, &request, &staged, &error);
+}
+
+// REPARSE_DATA_BUFFER of a mount point (ntifs.h), which is what a junction is.
+typedef struct {
+    DWORD tag;
+    WORD length;
+    WORD reserved;
+    WORD substitute_offset;
+    WORD substitute_length;
+    WORD print_offset;
+    WORD print_length;
+    WCHAR names[64];
+} mount_point;
+
+static void make_junction(const char *path) {
+    static const WCHAR target[] = L"\\??\\C:\\Windows";
+    wchar_t wide[PROBE_TEXT];
+    DWORD count = 0;
+    WORD size = (WORD)(wcslen(target) * sizeof *target);
+    mount_point point = {.tag = IO_REPARSE_TAG_MOUNT_POINT,
+                         .substitute_length = size,
+                         .print_offset = (WORD)(size + sizeof *target)};
+    memcpy(point.names, target, size);
+    // Both names with their NULs, behind four numbers.
+    point.length = (WORD)(8 + size + 2 * sizeof *target);
+    wide_of(path, wide);
+    CHECK(CreateDirectoryW(wide, NULL));
+    HANDLE folder =
+        CreateFileW(wide, GENERIC_WRITE, 0, NULL, OPEN_EXISTING,
+                    FILE_FLAG_BACKUP_SEMANTICS | FILE_FLAG_OPEN_REPARSE_POINT, NULL);
+    CHECK(folder != INVALID_HANDLE_VALUE);
+    CHECK(DeviceIoControl(folder, 0x900A4 /* FSCTL_SET_REPARSE_POINT */, &point,
+                          8u + point.length, NULL, 0, &count, NULL));
+    CloseHandle(folder);
+}
+
+// What is no source: junctions and links, also below a folder, other machines, devices,
+// and a file that somebody else may write to at that moment.
+static void sources(const probe_host *probe) {
+    vj_windows_context_info info;
+    vj_windows_status status = VJ_WINDOWS_OK;
+    char *folder = probe_format("%s\\sources", probe->folder);
+    char *file = probe_format("%s\\file.txt", folder);
+    char *junction = probe_format("%s\\junction", folder);
+    char *link = probe_format("%s\\link.txt", folder);
+    wchar_t wide[PROBE_TEXT];
+    wchar_t target[PROBE_TEXT];
+    wide_of(folder, wide);
+    CHECK(CreateDirectoryW(wide, NULL));
+    probe_write_file(file, "text");
+    vj_windows_id context = fresh(probe->folder, &info, &status);
+    DONE(status);
+    wide_of(file, wide);
+    HANDLE writer = CreateFileW(wide, GENERIC_WRITE, FILE_SHARE_READ | FILE_SHARE_WRITE,
+                                NULL, OPEN_EXISTING, 0, NULL);
+    CHECK(writer != INVALID_HANDLE_VALUE);
+    CHECK(stage_one(context, file) != VJ_WINDOWS_OK);
+    CloseHandle(writer);
+    static const char *const never[] = {"\\\\localhost\\c$\\Windows\\win.ini",
+                                        "\\\\?\\C:\\Windows\\win.ini", "\\\\.\\NUL",
+                                        "C:relative", "NUL"};
+    for (size_t i = 0; i < sizeof never / sizeof *never; i++)
+        EQUAL(stage_one(context, never[i]), VJ_WINDOWS_REFUSED);
+    make_junction(junction);
+    EQUAL(stage_one(context, junction), VJ_WINDOWS_REFUSED);
+    EQUAL(stage_one(context, folder), VJ_WINDOWS_REFUSED);
+    wide_of(junction, wide);
+    CHECK(RemoveDirectoryW(wide));
+    wide_of(link, wide);
+    wide_of(file, target);
+    CHECK(CreateSymbolicLinkW(wide, target, 2 /* also without the privilege */));
+    EQUAL(stage_one(context, link), VJ_WINDOWS_REFUSED);
+    CHECK(DeleteFileW(wide));
+    // The control: without them the folder is a source.
+    DONE(stage_one(context, folder));
+    vj_windows_error error = probe_error();
+    probe_held(vj_windows_close(context, &error), &error, "close");
+}
+
+// A socket whose path fills its address to the last byte, and a parent that leaves no
+// room.
+static void socket_bound(const probe_host *probe) {
+    enum { ADDRESS = 108 }; // sockaddr_un, with the NUL
+    vj_windows_context_info info;
+    vj_windows_status status = VJ_WINDOWS_OK;
+    probe_jail *jail = probe_open(probe);
+    size_t before = strlen(jail->info.root) + strlen("\\work\\");
+    CHECK(before + 2 < ADDRESS);
+    char name[ADDRESS] = "";
+    memset(name, 's', ADDRESS - 1 - before);
+    char *path = probe_format(probe_format("%s\\work\\%%s", jail->info.root), name);
+    PROBE_ALLOWED(jail, "talk-local", path);
+    probe_close(jail);
+    wchar_t wide[PROBE_TEXT];
+    char *parent = probe_format(probe_format("%s\\%%s", probe->folder), name);
+    wide_of(parent, wide);
+    CHECK(CreateDirectoryW(wide, NULL));
+    CHECK(!fresh(parent, &info, &status));
+    EQUAL(status, VJ_WINDOWS_REFUSED);
+}
+
 static void own_files(const probe_host *probe) {
     probe_jail *jail = probe_open(probe);
     char *work = probe_format("%s\\work", jail->info.root);
@@ -237,6 +360,8 @@ static void libraries(const probe_host *probe) {
 
 const probe_entry probe_files[] = {
     {"copies", copies},
+    {"sources", sources},
+    {"socket-bound", socket_bound},
     {"own-files", own_files},
     {"staged-files", staged_files},
     {"other-files", other_files},

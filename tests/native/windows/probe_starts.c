@@ -6,6 +6,8 @@
 
 #include "probe.h"
 
+#include <sddl.h>
+
 // Where the library may refuse: with a name for what is missing, and nothing on the disk.
 static void unavailable(const probe_host *probe) {
     vj_windows_error error = probe_error();
@@ -51,6 +53,49 @@ static void token(const probe_host *probe) {
                            "1654721687-432734479-3232135806-4053264122-3456934681"));
     const char *first = strstr(jail->output, "capability ");
     CHECK(first && !strstr(first + 1, "capability "));
+    probe_close(jail);
+}
+
+typedef HRESULT(WINAPI *derive_package)(PCWSTR, PSID *);
+typedef BOOL(WINAPI *derive_capability)(PCWSTR, PSID **, DWORD *, PSID **, DWORD *);
+
+static bool is_sid(PSID sid, const char *text) {
+    LPSTR said = NULL;
+    bool same = ConvertSidToStringSidA(sid, &said) && !strcmp(said, text);
+    LocalFree(said);
+    return same;
+}
+
+static void free_sids(PSID *sids, DWORD count) {
+    for (DWORD i = 0; i < count; i++) LocalFree(sids[i]);
+    LocalFree(sids);
+}
+
+// What the library has computed is what Windows derives.
+static void derived(const probe_host *probe) {
+    HMODULE userenv = LoadLibraryExW(L"userenv.dll", NULL, LOAD_LIBRARY_SEARCH_SYSTEM32);
+    HMODULE base = LoadLibraryExW(L"kernelbase.dll", NULL, LOAD_LIBRARY_SEARCH_SYSTEM32);
+    derive_package package = (derive_package)(void (*)(void))GetProcAddress(
+        userenv, "DeriveAppContainerSidFromAppContainerName");
+    derive_capability capability = (derive_capability)(void (*)(void))GetProcAddress(
+        base, "DeriveCapabilitySidsFromName");
+    CHECK(package && capability);
+    probe_jail *jail = probe_open(probe);
+    wchar_t name[128];
+    PSID sid = NULL;
+    CHECK(MultiByteToWideChar(CP_UTF8, 0, jail->info.package, -1, name, 128) > 0);
+    CHECK(SUCCEEDED(package(name, &sid)) && is_sid(sid, jail->info.package_sid));
+    FreeSid(sid);
+    PSID *groups = NULL;
+    PSID *capabilities = NULL;
+    DWORD group_count = 0;
+    DWORD capability_count = 0;
+    CHECK(capability(L"registryRead", &groups, &group_count, &capabilities,
+                     &capability_count));
+    vj_windows_spawn_info info = probe_spawn(jail, PROBE_WORD("echo"), NULL);
+    CHECK(capability_count == 1 && is_sid(capabilities[0], info.capability_sid));
+    free_sids(groups, group_count);
+    free_sids(capabilities, capability_count);
     probe_close(jail);
 }
 
@@ -282,6 +327,7 @@ const probe_entry probe_starts[] = {
     {"unavailable", unavailable},
     {"exact", exact},
     {"token", token},
+    {"derived", derived},
     {"descendants", descendants},
     {"ordinary-descendants", ordinary_descendants},
     {"no-children", no_children},
