@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 WORKFLOWS = ROOT / ".github" / "workflows"
 RUNNERS = {
     "ci": {"test": ["ubuntu-22.04", "ubuntu-24.04"]},
+    "windows": {"jail": ["windows-2022", "windows-2025"]},
     "wheels": {
         "linux": ["ubuntu-22.04", "ubuntu-22.04-arm"],
         "other": ["macos-15-intel", "macos-15", "windows-2022"],
@@ -54,7 +55,38 @@ _PACK = (
     '--wheel dist/*.whl --python "$pythonLocation" --out dist'
 )
 _RELEASE_CHECK = f'{_UV} lint scripts/release_check.py --tag "$GITHUB_REF_NAME"'
+_ON_WINDOWS = "python tests/windows/on_windows.py"
+WINDOWS = (
+    "build",
+    "table",
+    "probe token derived",
+    "probe exact",
+    "probe descriptors",
+    "probe copies sources",
+    "probe staged-files",
+    "probe own-files package-folder",
+    "probe other-files",
+    "probe registry",
+    "probe descendants no-children break-away",
+    "probe ends host-dies",
+    "probe limits",
+    "in-job probe exact",
+    "probe handles libraries",
+    "probe local-sockets socket-bound",
+    "probe pour round-trip pipe-pressure",
+    "probe console whole-console marks console-pressure",
+    "probe desktop clipboard",
+    "probe network",
+    "probe services",
+    "probe null-device",
+    "probe close-at-once",
+    "session0",
+    "package",
+    "extracted",
+)
+"""The probes of WindowsJail, as its workflow runs them."""
 RUNS = {
+    ("windows", "jail"): [f"{_ON_WINDOWS} {words}" for words in WINDOWS],
     ("ci", "test"): ['sudo --set-home VIS_RECORD="$PWD/record.json" .ci/run'],
     ("docs", "site"): [
         (
@@ -107,6 +139,7 @@ def problems_of_workflows(folder: Path = WORKFLOWS) -> list[str]:
         ("wheels", _of_wheels),
         ("ci", _of_called),
         ("docs", _of_called),
+        ("windows", _of_called),
     ):
         if name in loaded:
             found += [f"{name}.yml: {problem}" for problem in check(loaded[name])]
@@ -184,9 +217,10 @@ def _of_release(workflow: dict[str, Any]) -> list[str]:
         "tag": (set(), None),
         "ci": ({"tag"}, "$/.github/workflows/ci.yml"),
         "wheels": ({"tag"}, "$/.github/workflows/wheels.yml"),
+        "windows": ({"tag"}, "$/.github/workflows/windows.yml"),
         "docs": ({"tag", "ci", "wheels"}, "$/.github/workflows/docs.yml"),
         "assets": ({"tag", "ci", "wheels", "docs"}, None),
-        "publish": ({"tag", "ci", "wheels", "docs", "assets"}, None),
+        "publish": ({"tag", "ci", "wheels", "windows", "docs", "assets"}, None),
     }
     for job, (needs, called) in wanted.items():
         body = jobs.get(job)

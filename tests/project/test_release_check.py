@@ -36,10 +36,14 @@ def test_the_workflows_block_what_they_must() -> None:
 
 
 RELEASE = [
-    ("needs: [tag, ci, wheels, docs, assets]", "needs: [tag, ci, docs, assets]",
+    ("needs: [tag, ci, wheels, windows, docs, assets]", "needs: [tag, ci, windows, docs, assets]",
      "publish does not wait for wheels"),
-    ("needs: [tag, ci, wheels, docs, assets]", "needs: [tag, wheels, docs, assets]",
+    ("needs: [tag, ci, wheels, windows, docs, assets]", "needs: [tag, wheels, windows, docs, assets]",
      "publish does not wait for ci"),
+    ("needs: [tag, ci, wheels, windows, docs, assets]", "needs: [tag, ci, wheels, docs, assets]",
+     "publish does not wait for windows"),
+    ("uses: $/.github/workflows/windows.yml", "uses: $/.github/workflows/ci.yml",
+     "windows does not run"),
     ("needs: [tag, ci, wheels, docs]\n", "needs: [tag]\n",
      "assets does not wait for ci, docs, wheels"),
     ("needs: [tag, ci, wheels]\n", "needs: [tag]\n", "docs does not wait for ci, wheels"),
@@ -82,6 +86,24 @@ WHEELS = [
     ("actions/checkout@08c6903cd8c0fde910a37f88322edcfb5dd907a8", "actions/checkout@v5",
      "not pinned by a hash"),
 ]  # fmt: skip
+
+
+WINDOWS = [
+    ("on_windows.py probe network\n", "on_windows.py table\n",
+     "jail does not run python tests/windows/on_windows.py probe network"),
+    ("run: python tests/windows/on_windows.py session0", "run: exit 0", "jail does not run"),
+    ("[windows-2022, windows-2025]", "[windows-2025]", "jail does not build on windows-2022"),
+    ('- name: "W29: the registry"', '- name: "W29: the registry"\n        continue-on-error: true',
+     "may fail unseen"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "problem"), WINDOWS)
+def test_a_prover_of_windows_that_would_prove_less(
+    tmp_path: Path, old: str, new: str, problem: str
+) -> None:
+    """No step can be taken out of the workflow that shows what an AppContainer holds."""
+    assert problem in "\n".join(changed(tmp_path, "windows.yml", old, new))
 
 
 @pytest.mark.parametrize(("old", "new", "problem"), WHEELS)

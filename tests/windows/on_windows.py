@@ -1,0 +1,172 @@
+"""What .github/workflows/windows.yml runs, each step by one word; nothing of it runs elsewhere.
+
+    python tests/windows/on_windows.py build|table|probe NAME...|in-job ...|session0|package|extracted
+
+Every probe is a run of its own of ``windows_probe.exe``, with a watchdog, and has to say that it
+passed. What it says otherwise is shown, and fails the step.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from gates import pe  # noqa: E402, after the folder that it lies in
+
+BUILD = ROOT / "build" / "windows"
+HEADER = ROOT / "native" / "visjail" / "windows_jail.h"
+SHIPPED = ("visjail.dll", "visjail-desktop.exe")
+FOR_TESTS = ("windows_guest.exe", "windows_table.exe", "windows_probe.exe")
+TABLE = (
+    *("features", "random", "this-process", "create", "pin", "identity", "list", "remove"),
+    *("attributes", "tokens", "profiles", "threads", "suspended", "exit-codes", "kill-tree"),
+    *("close-job", "break-away", "nested-job", "handle-list", "exact-start", "pipes"),
+    *("back-pressure", "all-output", "console", "desktop"),
+)
+IN_SESSION_0 = (
+    *("token", "exact", "descendants", "ends", "handles", "own-files", "staged-files"),
+    *("other-files", "pour", "round-trip", "desktop", "network"),
+)
+SECONDS = 180
+"""How long one probe may take: 16 guests of 20 seconds at most are never all that slow."""
+
+
+def programs() -> Path:
+    """Return the folder of the programs that were built."""
+    named = os.environ.get("VIS_WINDOWS_PROGRAMS")
+    return Path(named) if named else BUILD / "bin"
+
+
+def build() -> int:
+    """Build with the compiler of Windows, and judge what came of it."""
+    make = ["cmake", "-S", str(ROOT), "-B", str(BUILD), "-A", "x64", "-DVIS_LIBRARY_ONLY=ON"]
+    subprocess.run([*make, "-DVIS_VERSION=0"], check=True)
+    subprocess.run(["cmake", "--build", str(BUILD), "--config", "Release"], check=True)
+    programs().mkdir(parents=True, exist_ok=True)
+    for name in (*SHIPPED, *FOR_TESTS):
+        (found,) = BUILD.glob(f"native/**/Release/{name}")
+        shutil.copyfile(found, programs() / name)
+    exports = pe.declared(HEADER.read_text())
+    broken = pe.problems(programs(), exports=exports, ignored=FOR_TESTS)
+    print("\n".join(broken) if broken else "PE gate: ok")
+    return 1 if broken else 0
+
+
+def run(program: str, names: list[str]) -> int:
+    """Run each of *names* by itself; 1 if one does not say that it passed."""
+    failed = []
+    for name in names:
+        with tempfile.TemporaryDirectory(prefix="vj", ignore_cleanup_errors=True) as folder:
+            try:
+                result = subprocess.run(
+                    [str(programs() / program), folder, name],
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    check=False,
+                    timeout=SECONDS,
+                )
+                said, code = result.stdout.decode("utf-8", "backslashreplace"), result.returncode
+            except subprocess.TimeoutExpired as late:
+                said, code = f"no end after {late.timeout:.0f} s\n", 1
+        print(said, end="", flush=True)
+        if code or f"ok {name}" not in said.splitlines():
+            failed.append(name)
+    print(f"failed: {', '.join(failed)}" if failed else "all of them passed")
+    return 1 if failed else 0
+
+
+def in_job(words: list[str]) -> int:
+    """Run a step of this file in a job that its processes cannot leave."""
+    import ctypes
+
+    kernel = ctypes.WinDLL("kernel32", use_last_error=True)  # type: ignore[attr-defined,unused-ignore]
+    kernel.CreateJobObjectW.restype = ctypes.c_void_p
+    kernel.GetCurrentProcess.restype = ctypes.c_void_p
+    job = ctypes.c_void_p(kernel.CreateJobObjectW(None, None))
+    assert kernel.AssignProcessToJobObject(job, ctypes.c_void_p(kernel.GetCurrentProcess()))
+    return main(words)
+
+
+def session0() -> int:
+    """Run probes as a scheduled task of the system, which has no desktop that anybody sees."""
+    work = Path(tempfile.mkdtemp(prefix="vj0"))
+    output, ended = work / "output.txt", work / "ended.txt"
+    script = work / "run.cmd"
+    lines = ["@echo off", f'set "VIS_WINDOWS_PROGRAMS={programs()}"']
+    command = f'"{sys.executable}" "{__file__}" probe {" ".join(IN_SESSION_0)}'
+    lines += [f'{command} > "{output}" 2>&1', f'echo %ERRORLEVEL% > "{ended}"']
+    script.write_text("\r\n".join(lines) + "\r\n")
+    task = ["schtasks", "/TN", "visjail-session0"]
+    create = ["/Create", "/SC", "ONCE", "/ST", "23:59", "/RU", "SYSTEM", "/TR", str(script), "/F"]
+    subprocess.run([task[0], *create, *task[1:]], check=True)
+    try:
+        subprocess.run([task[0], "/Run", *task[1:]], check=True)
+        end = time.monotonic() + len(IN_SESSION_0) * SECONDS
+        while not ended.exists() and time.monotonic() < end:
+            time.sleep(1)
+        time.sleep(1)  # the line is written after the file is made
+        print(output.read_text("utf-8", "backslashreplace") if output.exists() else "no output")
+        return 0 if ended.exists() and ended.read_text().strip() == "0" else 1
+    finally:
+        subprocess.run([task[0], "/Delete", "/F", *task[1:]], check=True)
+
+
+def package() -> int:
+    """Install the package as users do, and run what its tests say of Windows."""
+    python = [sys.executable, "-m"]
+    subprocess.run([*python, "pip", "install", "--quiet", "uv==0.13.9"], check=True)
+    sync = [*python, "uv", "sync", "--frozen", "--no-default-groups", "--group", "test"]
+    subprocess.run(sync, check=True, cwd=ROOT)
+    tests = ["tests/windows", "tests/worker/test_console_guard.py"]
+    run_tests = [*python, "uv", "run", "--frozen", "--no-sync", "pytest", "-q", *tests]
+    return subprocess.run(run_tests, check=False, cwd=ROOT).returncode
+
+
+def extracted() -> int:
+    """Pack the files, take them out elsewhere, and compare: digests, and probes from there."""
+    with tempfile.TemporaryDirectory(prefix="vj70", ignore_cleanup_errors=True) as work:
+        packed = shutil.make_archive(str(Path(work, "packed")), "gztar", programs())
+        there = Path(work, "there")
+        shutil.unpack_archive(packed, there, filter="data")
+        for name in (*SHIPPED, *FOR_TESTS):
+            digests = {
+                hashlib.sha256((folder / name).read_bytes()).hexdigest()
+                for folder in (programs(), there)
+            }
+            assert len(digests) == 1, name
+        os.environ["VIS_WINDOWS_PROGRAMS"] = str(there)
+        return run("windows_probe.exe", ["token", "exact", "own-files", "desktop"])
+
+
+def main(words: list[str]) -> int:
+    """Do what the words say."""
+    match words:
+        case ["build"]:
+            return build()
+        case ["table"]:
+            return run("windows_table.exe", list(TABLE))
+        case ["probe", *names] if names:
+            return run("windows_probe.exe", names)
+        case ["in-job", *rest] if rest:
+            return in_job(rest)
+        case ["session0"]:
+            return session0()
+        case ["package"]:
+            return package()
+        case ["extracted"]:
+            return extracted()
+    print(__doc__)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
