@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
 """Build what macOS has of libvisjail: its library, its helper and the probe of the tests.
 
-    scripts/build_macos.py OUT [--machine arm64] [--compiler zig|cc]
+    scripts/build_macos.py OUT [--machine arm64] [--compiler zig|cc] [--test]
 
-``zig`` is the PyPI package ziglang, which needs no Mac and no SDK; ``cc`` is a Mac's own. What
-comes out is judged by `scripts/gates/macho.py`, and the exports are compared with the headers.
+``zig`` is the PyPI package ziglang, which needs no Mac and no SDK (``uv run --isolated
+--only-group cross``); it keeps what it has compiled in VIS_CROSS_CACHE (~/.cache/visruntime-cross).
+``cc`` is a Mac's own. What comes out is judged by `scripts/gates/macho.py`, and the exports are
+compared with the headers.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import subprocess
 import sys
@@ -27,6 +30,7 @@ PURE = ("error", "policy", "policy_tree", "macos_base", "macos_path", "macos_pro
 HEADERS = ("error", "policy", "macos_profile", "macos_brief", "macos_members", "macos_seatbelt")
 """Of those the library has what they declare; what only Linux has is left out."""
 NOT_HERE = {"vj_policy_compile", "vj_plan_free", "vj_plan_path"}
+WATCHER = ("macos_watch", "macos_end", "macos_members", "error")
 HELPER = ("macos_init", "macos_brief", "error")
 PROBE = ("macos_probe.c", "macos_acts.c")
 OLDEST = "12.0"
@@ -45,22 +49,49 @@ def compiler(name: str, machine: str) -> list[str]:
     return [name, "-arch", machine, f"-mmacosx-version-min={OLDEST}"]
 
 
+def environment() -> dict[str, str]:
+    """Return the variables of a compiler, with a cache outside of the repository for zig."""
+    below = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    cache = os.environ.get("VIS_CROSS_CACHE") or os.path.join(below, "visruntime-cross")
+    places = {"GLOBAL": f"{cache}/zig", "LOCAL": f"{cache}/zig-local"}
+    return {**{f"ZIG_{name}_CACHE_DIR": place for name, place in places.items()}, **os.environ}
+
+
 def build(out: Path, *, machine: str, name: str) -> dict[str, Path]:
     """Compile everything into *out*, and return what is there by its name."""
     out.mkdir(parents=True, exist_ok=True)
     start = [*compiler(name, machine), "-std=gnu11", "-O2", *WARNINGS, f"-I{SOURCE}"]
     start.append(f"-ffile-prefix-map={ROOT}=.")
-    library = [str(SOURCE / f"{part}.c") for part in (*PURE, "macos_seatbelt")]
+    library = [str(SOURCE / f"{part}.c") for part in (*PURE, "macos_end", "macos_seatbelt")]
+    watcher = [str(SOURCE / f"{part}.c") for part in WATCHER]
     helper = [str(SOURCE / f"{part}.c") for part in HELPER]
     probe = [str(ROOT / "tests" / "native" / part) for part in PROBE]
     made = {
         "libvisjail.dylib": ["-shared", "-Wl,-install_name,@rpath/libvisjail.dylib", *library],
         "visjail-macos-init": helper,
+        "visjail-macos-watch": watcher,
         "macos-probe": [*probe, *library],
     }
     for file, parts in made.items():
-        subprocess.run([*start, *parts, "-o", str(out / file)], check=True, timeout=900)
+        command = [*start, *parts, "-o", str(out / file)]
+        subprocess.run(command, check=True, timeout=900, env=environment())
     return {file: out / file for file in made}
+
+
+def test(out: Path, *, machine: str, name: str) -> None:
+    """Build and run, under sanitizers, the C tests of what needs no sandbox: on a Mac only."""
+    start = [*compiler(name, machine), "-std=gnu11", "-g", "-O1", f"-I{SOURCE}"]
+    start += ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    tests = sorted((ROOT / "tests" / "native").glob("test_macos_*.c"))
+    if not tests:
+        raise SystemExit("no tests/native/test_macos_*.c: nothing was tested")
+    for path in tests:
+        lines = re.findall(r"^// sources: (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+        sources = [str(ROOT / source) for line in lines for source in line.split()]
+        program = out / path.stem
+        subprocess.run([*start, str(path), *sources, "-o", str(program)], check=True, timeout=900)
+        subprocess.run([str(program)], check=True, timeout=900)
+        sys.stdout.write(f"ok      {path.name}\n")
 
 
 def declared() -> set[str]:
@@ -90,7 +121,11 @@ def main() -> int:
     parser.add_argument("out", type=Path)
     parser.add_argument("--machine", choices=sorted(MACHINES), default="arm64")
     parser.add_argument("--compiler", default="zig")
+    parser.add_argument("--test", action="store_true", help="run the C tests instead")
     options = parser.parse_args()
+    if options.test:
+        test(options.out, machine=options.machine, name=options.compiler)
+        return 0
     made = build(options.out, machine=options.machine, name=options.compiler)
     found = judge(made, options.machine)
     for problem in found:

@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 WORKFLOWS = ROOT / ".github" / "workflows"
 RUNNERS = {
     "ci": {"test": ["ubuntu-22.04", "ubuntu-24.04"]},
+    "macos": {"seatbelt": ["macos-15", "macos-15-intel"]},
     "windows": {"jail": ["windows-2022", "windows-2025"]},
     "wheels": {
         "linux": ["ubuntu-22.04", "ubuntu-22.04-arm"],
@@ -85,9 +86,15 @@ WINDOWS = (
     "extracted",
 )
 """The probes of WindowsJail, as its workflow runs them."""
+_MACOS = 'python scripts/build_macos.py build/macos --compiler cc --machine "$(uname -m)"'
 RUNS = {
     ("windows", "jail"): [f"{_ON_WINDOWS} {words}" for words in WINDOWS],
     ("ci", "test"): ['sudo --set-home VIS_RECORD="$PWD/record.json" .ci/run'],
+    ("macos", "seatbelt"): [
+        _MACOS,
+        f"{_MACOS} --test",
+        "python tests/seatbelt_on_macos.py build/macos",
+    ],
     ("docs", "site"): [
         (
             "pip install uv==0.13.9 mkdir -p records uv run --frozen python scripts/build_docs.py "
@@ -138,6 +145,7 @@ def problems_of_workflows(folder: Path = WORKFLOWS) -> list[str]:
         ("release", _of_release),
         ("wheels", _of_wheels),
         ("ci", _of_called),
+        ("macos", _of_called),
         ("docs", _of_called),
         ("windows", _of_called),
     ):
@@ -217,10 +225,11 @@ def _of_release(workflow: dict[str, Any]) -> list[str]:
         "tag": (set(), None),
         "ci": ({"tag"}, "$/.github/workflows/ci.yml"),
         "wheels": ({"tag"}, "$/.github/workflows/wheels.yml"),
+        "macos": ({"tag"}, "$/.github/workflows/macos.yml"),
         "windows": ({"tag"}, "$/.github/workflows/windows.yml"),
         "docs": ({"tag", "ci", "wheels"}, "$/.github/workflows/docs.yml"),
         "assets": ({"tag", "ci", "wheels", "docs"}, None),
-        "publish": ({"tag", "ci", "wheels", "windows", "docs", "assets"}, None),
+        "publish": ({"tag", "ci", "wheels", "macos", "windows", "docs", "assets"}, None),
     }
     for job, (needs, called) in wanted.items():
         body = jobs.get(job)

@@ -242,15 +242,18 @@ class Runner:
 
     def __init__(self, out: Path) -> None:
         self.probe = str(out / "macos-probe")
-        self.helper = str(out / "visjail-macos-init")
+        self.parts = [
+            f"helper\t{out}/visjail-macos-init",
+            f"watcher\t{out}/visjail-macos-watch",
+            f"read\t{out}/macos-probe",
+        ]
         self.found: list[str] = []
         self.work = Path(tempfile.mkdtemp(prefix="vjp")).resolve()
 
     def file(self, lines: list[str]) -> str:
         """Write a policy, with what starts the probe itself in it."""
         path = self.work / f"policy-{time.monotonic_ns()}"
-        own = [f"helper\t{self.helper}", f"read\t{self.probe}"]
-        path.write_text("".join(f"{line}\n" for line in (*lines, *own)))
+        path.write_text("".join(f"{line}\n" for line in (*lines, *self.parts)))
         return str(path)
 
     def profile(self, policy: str) -> Profile:
@@ -315,6 +318,31 @@ class Runner:
         if alive and process.isdigit():
             os.kill(int(process), signal.SIGKILL)
 
+    def outlives_nothing(self) -> None:
+        """A host that is killed takes its jails along, whoever left whom in them."""
+        host = subprocess.Popen(
+            [self.probe, "run", self.file(["system"]), self.probe, "leave"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert host.stdout is not None
+        left = int(host.stdout.readline())
+        os.kill(left, 0)
+        host.kill()
+        host.wait(TIMEOUT)
+        until = time.monotonic() + 1
+        alive = True
+        while alive and time.monotonic() < until:
+            time.sleep(0.02)
+            try:
+                os.kill(left, 0)
+            except ProcessLookupError:
+                alive = False
+        self.expect("nothing outlives a killed host", holds=not alive)
+        if alive:
+            os.kill(left, signal.SIGKILL)
+
     def nested(self) -> None:
         """In a sandbox of somebody else's nothing is started, and that is said."""
         policy = self.file(["system"])
@@ -370,6 +398,19 @@ class Runner:
             done = self.run(opened, "/usr/bin/true")
             self.expect("a canary that is not held", holds="canaries" in done.stderr, said=done)
 
+    def _git(self, base: list[str]) -> None:
+        # Not the shim of /usr/bin, which looks for the tools in places of its own.
+        found = [
+            subprocess.run(
+                command, stdout=subprocess.PIPE, text=True, check=True, timeout=TIMEOUT
+            ).stdout.strip()
+            for command in (["xcrun", "--find", "git"], ["xcode-select", "--print-path"])
+        ]
+        git, tools = map(os.path.realpath, found)
+        policy = self.file([*base, f"read\t{tools}"])
+        done = self.run(policy, "/bin/sh", "-c", f"'{git}' init -q g && cd g && '{git}' status -sb")
+        self.expect("git works", holds=done.returncode == 0 and "##" in done.stdout, said=done)
+
     def unknown(self) -> None:
         """Print what nobody has measured yet."""
         for count in (1000, 5000):
@@ -395,13 +436,19 @@ class Runner:
             print("note    a signal to another jail's process:", errno.errorcode.get(code, code))
             sleeper.kill()
             sleeper.wait(TIMEOUT)
-            os.kill(int(other), signal.SIGKILL)
 
 
 def main() -> int:
     """Try everything."""
     runner = Runner(Path(sys.argv[1]).resolve())
-    for part in (runner.compare, runner.ends, runner.nested, runner.programs, runner.unknown):
+    for part in (
+        runner.compare,
+        runner.ends,
+        runner.outlives_nothing,
+        runner.nested,
+        runner.programs,
+        runner.unknown,
+    ):
         part()
     shutil.rmtree(runner.work, ignore_errors=True)
     print(f"{len(runner.found)} did not hold")

@@ -40,7 +40,7 @@ typedef struct {
     uint32_t parameters; // of the profile, pairs of strings
     uint32_t arguments;
     uint32_t environment;
-    uint32_t reserved;
+    int32_t host; // the process that the helper is a child of
     vj_brief_limits limits;
 } vj_brief;
 

@@ -99,6 +99,9 @@ int main(void) {
         fail(VJ_STAGE_TERMINAL, errno, "taking the terminal");
     set_limits(&brief.header.limits);
     enter_sandbox(&brief);
+    // A host that was killed before this process could be told by its sandbox ends it so;
+    // from here on the watcher finds it.
+    if (getppid() != brief.header.host) fail(VJ_STAGE_HOST, ESRCH, "the host has ended");
     if (chdir(brief.directory)) fail(VJ_STAGE_DIRECTORY, errno, "entering the directory");
     execve(brief.arguments[0], (char *const *)brief.arguments,
            (char *const *)brief.environment);

@@ -8,10 +8,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <libproc.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/event.h>
@@ -23,6 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "macos_end.h"
 #include "macos_sandbox.h"
 
 // Not in the headers that build without an SDK (util.h).
@@ -30,14 +31,13 @@ int openpty(int *master, int *slave, char *name, struct termios *modes,
             struct winsize *size);
 
 #define SECOND_NS       1000000000u
-#define START_TIMEOUT_S 30  // a large profile takes the kernel a second or more
-#define FIRST_FREE      16  // above all numbers that the helper is given
-#define PROCESSES_ROOM  64u // that begin while the list is made
-#define IS_ZOMBIE       5u  // SZOMB of sys/proc.h, which not every SDK gives to programs
+#define START_TIMEOUT_S 30 // a large profile takes the kernel a second or more
+#define FIRST_FREE      16 // above all numbers that the helper is given
 #define END_BOUND_NS    10000000000u
 
 struct vj_macos_run {
     pid_t child;
+    pid_t watcher;
     int events; // kqueue
     bool has_ended;
     vj_macos_exit result;
@@ -55,12 +55,6 @@ static uint64_t now_ns(void) {
 bool vj_macos_is_sandboxed(void) {
     // An error counts as a sandbox: what cannot be asked is not assumed.
     return sandbox_check(getpid(), NULL, VJ_SANDBOX_FILTER_NONE) != 0;
-}
-
-void vj_macos_marker(char marker[VJ_MARKER_SIZE]) {
-    uint8_t random[16];
-    arc4random_buf(random, sizeof random);
-    vj_marker_write(random, marker);
 }
 
 // ---- paths -----------------------------------------------------------------
@@ -173,6 +167,24 @@ static int spawn_helper(const vj_macos_spawn *spawn, int brief, int answers,
     return result;
 }
 
+// Who ends the jail if this process is killed. It is there before the program is.
+static int spawn_watcher(const vj_macos_spawn *spawn, pid_t *watcher) {
+    char host[16];
+    snprintf(host, sizeof host, "%d", getpid());
+    char *arguments[] = {(char *)(uintptr_t)spawn->watcher,
+                         (char *)(uintptr_t)spawn->marker, host, NULL};
+    char *variables[] = {NULL};
+    posix_spawnattr_t attributes;
+    int result = posix_spawnattr_init(&attributes);
+    if (result) return result;
+    result = fill_attributes(&attributes);
+    if (!result)
+        result =
+            posix_spawn(watcher, spawn->watcher, NULL, &attributes, arguments, variables);
+    posix_spawnattr_destroy(&attributes);
+    return result;
+}
+
 // Write all, within the time. The helper reads to the end before anything else.
 static bool write_all(int pipe, const char *bytes, uint64_t size, uint64_t deadline) {
     if (fcntl(pipe, F_SETNOSIGPIPE, 1) || fcntl(pipe, F_SETFL, O_NONBLOCK)) return false;
@@ -225,6 +237,7 @@ static vj_status make_brief(const vj_macos_spawn *spawn, void **block, uint64_t 
                    .parameters = profile->parameter_count,
                    .arguments = spawn->argument_count,
                    .environment = spawn->environment_count,
+                   .host = getpid(),
                    .limits = spawn->limits},
         .profile = profile->text,
         .directory = spawn->directory,
@@ -318,9 +331,10 @@ static vj_status check_spawn(const vj_macos_spawn *spawn, vj_error *error) {
     if (spawn->size != sizeof *spawn || spawn->version != VJ_MACOS_SPAWN_VERSION)
         return vj_fail(error, VJ_REFUSED, VJ_STAGE_REQUEST, 0,
                        "a spawn of another version");
-    if (spawn->helper[0] != '/' || strlen(spawn->marker) != VJ_MARKER_SIZE - 1)
+    if (spawn->helper[0] != '/' || spawn->watcher[0] != '/' ||
+        strlen(spawn->marker) != VJ_MARKER_SIZE - 1)
         return vj_fail(error, VJ_REFUSED, VJ_STAGE_REQUEST, 0,
-                       "a helper has an absolute path, and a jail a marker");
+                       "helper and watcher have absolute paths, and a jail a marker");
     if (!strstr(spawn->profile->text, spawn->marker))
         return vj_fail(error, VJ_REFUSED, VJ_STAGE_REQUEST, 0,
                        "the profile does not allow the jail's marker as a service");
@@ -352,7 +366,13 @@ vj_status vj_macos_start(const vj_macos_spawn *spawn, vj_macos_run **run,
     }
     made->events = -1;
     memcpy(made->marker, spawn->marker, VJ_MARKER_SIZE);
-    status = start_helper(spawn, made, block, size, error);
+    int result = spawn_watcher(spawn, &made->watcher);
+    if (result) {
+        made->watcher = 0;
+        status =
+            vj_fail(error, VJ_SYSTEM, VJ_STAGE_PROCESS, result, "starting the watcher");
+    }
+    if (status == VJ_OK) status = start_helper(spawn, made, block, size, error);
     free(block);
     if (status == VJ_OK) status = watch(made, error);
     if (status != VJ_OK) {
@@ -404,126 +424,22 @@ vj_status vj_macos_run_signal(vj_macos_run *run, int32_t signal_number, vj_error
 
 // ---- the whole jail --------------------------------------------------------
 
-// Whether the program itself has not ended, as far as it must still be reaped.
-static bool child_lives(const vj_macos_run *run) {
-    siginfo_t about = {0};
-    if (run->has_ended || !run->child) return false;
-    if (waitid(P_PID, (id_t)run->child, &about, WEXITED | WNOHANG | WNOWAIT))
-        return false;
-    return !about.si_pid;
-}
-
-// All processes of this user, with what the kernel says of their sandboxes.
-static vj_macos_process *list_processes(const vj_macos_run *run, const char *other,
-                                        size_t *count) {
-    *count = 0;
-    int room = proc_listallpids(NULL, 0);
-    if (room <= 0) return NULL;
-    size_t capacity = (size_t)room + PROCESSES_ROOM;
-    pid_t *numbers = calloc(capacity, sizeof *numbers);
-    vj_macos_process *processes = calloc(capacity, sizeof *processes);
-    int found = numbers && processes
-                    ? proc_listallpids(numbers, (int)(capacity * sizeof *numbers))
-                    : -1;
-    int name = VJ_SANDBOX_FILTER_GLOBAL_NAME | SANDBOX_CHECK_NO_REPORT;
-    for (int i = 0; i < found; i++) {
-        struct proc_bsdinfo about;
-        int size = proc_pidinfo(numbers[i], PROC_PIDTBSDINFO, 0, &about, sizeof about);
-        // Of others' processes the kernel says nothing, and what is only left to be
-        // reaped has ended.
-        if (size != (int)sizeof about || about.pbi_status == IS_ZOMBIE) continue;
-        vj_macos_process *process = &processes[(*count)++];
-        *process = (vj_macos_process){
-            .process = numbers[i],
-            .parent = (int32_t)about.pbi_ppid,
-            .user = about.pbi_uid,
-            .started = about.pbi_start_tvsec * 1000000u + about.pbi_start_tvusec,
-        };
-        if (about.pbi_uid != getuid()) continue;
-        process->is_sandboxed =
-            sandbox_check(numbers[i], NULL, VJ_SANDBOX_FILTER_NONE) == 1;
-        if (!process->is_sandboxed) continue;
-        process->may_look_up =
-            sandbox_check(numbers[i], "mach-lookup", name, run->marker) == 0;
-        process->may_look_all =
-            sandbox_check(numbers[i], "mach-lookup", name, other) == 0;
-    }
-    free(numbers);
-    // It is a member before it is in its sandbox, and whatever the list says.
-    if (found >= 0 && child_lives(run)) {
-        bool is_listed = false;
-        for (size_t i = 0; i < *count; i++)
-            is_listed |= processes[i].process == run->child;
-        if (!is_listed && *count < capacity)
-            processes[(*count)++] =
-                (vj_macos_process){.process = run->child, .user = getuid()};
-    }
-    if (found >= 0) return processes;
-    free(processes);
-    return NULL;
-}
-
-static void signal_all(const vj_macos_process *members, size_t count, int number) {
-    for (size_t i = 0; i < count; i++) kill(members[i].process, number);
-}
-
-// Until one of them ends, or the time is over.
-static void wait_for_one(const vj_macos_process *members, size_t count,
-                         uint64_t wait_ns) {
-    int events = kqueue();
-    struct timespec time = {.tv_sec = (time_t)(wait_ns / SECOND_NS),
-                            .tv_nsec = (long)(wait_ns % SECOND_NS)};
-    if (events < 0) {
-        nanosleep(&time, NULL);
-        return;
-    }
-    bool is_watching = false;
-    for (size_t i = 0; i < count; i++) {
-        struct kevent ends;
-        EV_SET(&ends, (uintptr_t)members[i].process, EVFILT_PROC, EV_ADD | EV_ONESHOT,
-               NOTE_EXIT, 0, NULL);
-        if (!kevent(events, &ends, 1, NULL, 0, NULL)) is_watching = true;
-    }
-    struct kevent event;
-    if (is_watching) kevent(events, NULL, 0, &event, 1, &time);
-    close(events);
-}
-
 vj_status vj_macos_run_end(vj_macos_run *run, uint64_t grace_ns, uint64_t bound_ns,
                            uint32_t *left, vj_error *error) {
-    char other[VJ_MARKER_SIZE];
-    vj_macos_marker(other);
-    vj_ladder ladder = {.begun_ns = now_ns(), .grace_ns = grace_ns, .bound_ns = bound_ns};
-    *left = 0;
-    for (;;) {
-        size_t count = 0;
-        vj_macos_process *processes = list_processes(run, other, &count);
-        if (!processes) return failed(error, VJ_STAGE_HOST, "listing processes");
-        pid_t child = run->has_ended ? 0 : run->child;
-        size_t members = vj_macos_members(processes, count, getuid(), getpid(), child);
-        uint64_t wait_ns = 0;
-        vj_ladder_step step = vj_ladder_next(&ladder, now_ns(), members, &wait_ns);
-        switch (step) {
-        case VJ_LADDER_ASK: signal_all(processes, members, SIGTERM); break;
-        case VJ_LADDER_KILL:
-            signal_all(processes, members, SIGSTOP);
-            signal_all(processes, members, SIGKILL);
-            break;
-        case VJ_LADDER_WAIT: wait_for_one(processes, members, wait_ns); break;
-        case VJ_LADDER_DONE:
-        case VJ_LADDER_GIVE_UP: break;
-        }
-        free(processes);
-        if (step == VJ_LADDER_DONE) {
-            if (!run->has_ended && run->child) reap(run);
-            return VJ_OK;
-        }
-        if (step == VJ_LADDER_GIVE_UP) {
-            *left = (uint32_t)members;
-            return vj_fail(error, VJ_TIMED_OUT, VJ_STAGE_HOST, 0,
-                           "processes of the jail are left that no signal ends");
-        }
+    pid_t child = run->has_ended ? 0 : run->child;
+    vj_status status =
+        vj_macos_end_jail(run->marker, child, grace_ns, bound_ns, left, error);
+    if (status == VJ_OK && child) reap(run);
+    return status;
+}
+
+static void end_watcher(vj_macos_run *run) {
+    if (!run->watcher) return;
+    kill(run->watcher, SIGKILL);
+    int status = 0;
+    while (waitpid(run->watcher, &status, 0) < 0 && errno == EINTR) {
     }
+    run->watcher = 0;
 }
 
 void vj_macos_run_free(vj_macos_run *run) {
@@ -533,6 +449,8 @@ void vj_macos_run_free(vj_macos_run *run) {
         uint32_t left = 0;
         vj_macos_run_end(run, 0, END_BOUND_NS, &left, &error);
     }
+    // Last: until here it ends the jail if this process is killed.
+    end_watcher(run);
     if (run->events >= 0) close(run->events);
     free(run);
 }

@@ -25,6 +25,7 @@ typedef struct {
     uint32_t environment_count;
     int32_t descriptors[3];          // become 0 to 2 of the program; stay the caller's
     const char *helper;              // visjail-macos-init, absolute
+    const char *watcher;             // visjail-macos-watch, absolute
     const vj_macos_profile *profile; // made with `marker` as one of its services
     const char *marker;              // of the jail
     const char *const *arguments;    // the first one absolute
@@ -62,6 +63,8 @@ vj_status vj_macos_ignores_case(const char *path, bool *ignores, vj_error *error
 vj_status vj_macos_start(const vj_macos_spawn *spawn, vj_macos_run **run,
                          vj_error *error);
 int32_t vj_macos_run_process(const vj_macos_run *run);
+
+// The jail ends with this process, however that ends: visjail-macos-watch sees to it.
 
 // Wait for the program, not for what it left behind. VJ_TIMED_OUT: it goes on; a negative
 // time is none.

@@ -122,5 +122,5 @@ def test_everything_is_built_for_macos(machine: str, tmp_path: Path) -> None:
         timeout=1700,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count(f": {SYSTEM}: ") == 3
+    assert done.stdout.count(f": {SYSTEM}: ") == 4
     assert "_sandbox_init_with_parameters" in done.stdout

@@ -38,6 +38,7 @@ typedef struct {
     uint16_t ports[MOST];
     uint32_t variable_count;
     const char *helper;
+    const char *watcher;
     const char *directory;
     const char *canary;
     char marker[VJ_MARKER_SIZE];
@@ -70,6 +71,7 @@ static bool take_line(const char *word, const char *operand) {
     if (take_rule(word, operand)) return true;
     if (!strcmp(word, "own")) to->own = operand;
     else if (!strcmp(word, "helper")) asked.helper = operand;
+    else if (!strcmp(word, "watcher")) asked.watcher = operand;
     else if (!strcmp(word, "directory")) asked.directory = operand;
     else if (!strcmp(word, "canary")) asked.canary = operand;
     else if (!strcmp(word, "variable")) asked.variables[asked.variable_count++] = operand;
@@ -143,6 +145,7 @@ static int start(char **arguments, int count, int output, vj_macos_run **run) {
         .environment_count = asked.variable_count,
         .descriptors = {0, output, 2},
         .helper = asked.helper,
+        .watcher = asked.watcher,
         .profile = &profile,
         .marker = asked.marker,
         .arguments = (const char *const *)arguments,

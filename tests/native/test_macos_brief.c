@@ -19,6 +19,7 @@ static vj_brief_view some_view(void) {
                    .parameters = 2,
                    .arguments = 3,
                    .environment = 2,
+                   .host = 77,
                    .limits = {.open_files = 100, .file_size = 5, .cpu_seconds = 7}},
         .profile = "(version 1)\n",
         .directory = "/w",
@@ -44,6 +45,7 @@ static void test_round_trip(void) {
     assert(vj_brief_read(block, size, &read, &error) == VJ_OK);
     assert(!strcmp(read.profile, view.profile) && !strcmp(read.directory, "/w"));
     assert(!read.canary[0] && read.header.flags == VJ_BRIEF_TERMINAL);
+    assert(read.header.host == 77);
     assert(!memcmp(&read.header.limits, &view.header.limits, sizeof read.header.limits));
     same(read.parameters, parameters, 4);
     same(read.arguments, arguments, 3);

@@ -36,12 +36,19 @@ def test_the_workflows_block_what_they_must() -> None:
 
 
 RELEASE = [
-    ("needs: [tag, ci, wheels, windows, docs, assets]", "needs: [tag, ci, windows, docs, assets]",
+    ("needs: [tag, ci, wheels, macos, windows, docs, assets]",
+     "needs: [tag, ci, macos, windows, docs, assets]",
      "publish does not wait for wheels"),
-    ("needs: [tag, ci, wheels, windows, docs, assets]", "needs: [tag, wheels, windows, docs, assets]",
+    ("needs: [tag, ci, wheels, macos, windows, docs, assets]",
+     "needs: [tag, wheels, macos, windows, docs, assets]",
      "publish does not wait for ci"),
-    ("needs: [tag, ci, wheels, windows, docs, assets]", "needs: [tag, ci, wheels, docs, assets]",
+    ("needs: [tag, ci, wheels, macos, windows, docs, assets]",
+     "needs: [tag, ci, wheels, windows, docs, assets]",
+     "publish does not wait for macos"),
+    ("needs: [tag, ci, wheels, macos, windows, docs, assets]",
+     "needs: [tag, ci, wheels, macos, docs, assets]",
      "publish does not wait for windows"),
+    ("uses: $/.github/workflows/macos.yml", "uses: $/.github/workflows/ci.yml", "macos does not run"),
     ("uses: $/.github/workflows/windows.yml", "uses: $/.github/workflows/ci.yml",
      "windows does not run"),
     ("needs: [tag, ci, wheels, docs]\n", "needs: [tag]\n",
@@ -137,6 +144,23 @@ def test_a_test_that_would_not_be_run(tmp_path: Path, old: str, new: str, proble
     assert problem in "\n".join(changed(tmp_path, "ci.yml", old, new))
 
 
+MACOS = [
+    ("os: [macos-15, macos-15-intel]", "os: [macos-15]", "seatbelt does not build on macos-15-intel"),
+    ("run: python tests/seatbelt_on_macos.py build/macos", "run: python --version",
+     "seatbelt does not run python tests/seatbelt_on_macos.py"),
+    ('"$(uname -m)" --test', '"$(uname -m)"', "seatbelt does not run python scripts/build_macos.py"),
+    ("  workflow_call:\n", "", "cannot be called by a release"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "problem"), MACOS)
+def test_a_sandbox_that_would_not_be_asked(
+    tmp_path: Path, old: str, new: str, problem: str
+) -> None:
+    """No Mac and no question to its sandbox can be left out unseen."""
+    assert problem in "\n".join(changed(tmp_path, "macos.yml", old, new))
+
+
 def test_what_was_built_is_tested_after_it_was_built(tmp_path: Path) -> None:
     """The same steps in another order would test something else than what is shipped."""
     text = (FOLDER / "wheels.yml").read_text()
@@ -150,7 +174,7 @@ def test_what_was_built_is_tested_after_it_was_built(tmp_path: Path) -> None:
     assert found == ["wheels.yml: linux does not build, pack and then test what it built"]
 
 
-@pytest.mark.parametrize("name", ["ci.yml", "wheels.yml", "docs.yml", "release.yml"])
+@pytest.mark.parametrize("name", ["ci.yml", "wheels.yml", "macos.yml", "docs.yml", "release.yml"])
 def test_a_workflow_that_is_gone(tmp_path: Path, name: str) -> None:
     """None of the workflows can be removed unseen."""
     copy = tmp_path / "workflows"

@@ -73,7 +73,7 @@ NO_TREE = "macOS bounds no tree of processes"
 PATHS = "Seatbelt rules on paths"
 SEATBELT = {
     "absent_deny": (HELD, PATHS),
-    "caches": (REFUSED, "private tool caches are not made yet; grant a folder by write="),
+    "caches": (REFUSED, "private tool caches are not made on macOS yet; grant a folder by write="),
     "deny": (HELD, PATHS),
     "deny_exec": (HELD, "Seatbelt rules on executing and mapping"),
     "deny_read": (HELD, PATHS),
