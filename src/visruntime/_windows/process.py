@@ -142,9 +142,9 @@ class WindowsProcess:
         self._exit: WindowsExit | None = None
         self.args = args
         self.pid: int = info["pid"]
-        self.stdin = self._stream(info["input"], writes=True)
-        self.stdout = self._stream(info["output"], writes=False)
-        self.stderr = self._stream(info["errors"], writes=False)
+        self.stdin: WindowsStream | None = self._stream(info["input"], writes=True)
+        self.stdout: WindowsStream | None = self._stream(info["output"], writes=False)
+        self.stderr: WindowsStream | None = self._stream(info["errors"], writes=False)
 
     def _stream(self, stream: int, *, writes: bool) -> WindowsStream | None:
         return WindowsStream(self._calls, stream, writes=writes) if stream else None
