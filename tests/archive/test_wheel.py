@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
-import tarfile
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -171,8 +170,9 @@ def test_the_wheel_names_no_folder_of_its_build(wheel: Path) -> None:
 
 def built_from(source: Path, folder: Path, uv: str) -> dict[str, str]:
     """Unpack *source* into *folder* and build there; return the digests of what comes out."""
-    with tarfile.open(source) as archive:
-        archive.extractall(folder, filter="data")
+    folder.mkdir()
+    # By tar: the filter of tarfile came with Python 3.11.4.
+    subprocess.run(["tar", "-xzf", source, "-C", folder, "--no-same-owner"], check=True)
     (copy,) = folder.iterdir()
     command = [uv, "run", "-q", "--frozen", "--isolated", "--only-group", "packaging"]
     command += ["scripts/build_wheel.py", "--out", str(folder / "dist")]
