@@ -56,6 +56,8 @@ class JailExecutor(Executor):
     *max_tasks_per_child* is 1. Each worker has a jail of its own.
     """
 
+    _pool_class: type[RuntimePool] = RuntimePool
+
     def __init__(
         self,
         policy: JailPolicy | Callable[[], AnyRuntime],
@@ -116,7 +118,7 @@ class JailExecutor(Executor):
         self._shut = False
         self._open = 0
         self._max_workers = max_workers
-        self._pool = RuntimePool(
+        self._pool = self._pool_class(
             policy,
             min_idle=min_idle,
             max_size=max_workers + min_idle,
@@ -278,6 +280,24 @@ class JailExecutor(Executor):
         future.add_done_callback(self._one_less)
         return future
 
+    def _perform(
+        self,
+        fn: Callable[..., Any] | str,
+        calls: Sequence[Arguments],
+        timeout: float | Timeouts | None,
+    ) -> list[Any]:
+        """Make *calls* of *fn* in this thread, with whichever worker is free; for the twin in aio."""
+        limit = self._timeout if timeout is None else as_timeouts(timeout)
+        self._refuse_if_over()
+        task = make_task(fn, calls)
+        with self._gate:
+            self._refuse_if_over()
+            self._open += 1
+        try:
+            return self._work(task, limit)
+        finally:
+            self._one_less()
+
     def _refuse_if_over(self) -> None:
         if os.getpid() != self._process_id:
             raise JailExecutorBroken("this executor belongs to the process that made it")
@@ -286,7 +306,7 @@ class JailExecutor(Executor):
         if self._shut:
             raise RuntimeError("cannot schedule new futures after shutdown")
 
-    def _one_less(self, _future: Future[Any]) -> None:
+    def _one_less(self, _future: Future[Any] | None = None) -> None:
         with self._gate:
             self._open -= 1
             finished = self._shut and self._open == 0

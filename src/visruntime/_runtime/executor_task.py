@@ -10,7 +10,6 @@ from functools import cache
 from importlib.machinery import SourceFileLoader
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from visruntime._runtime.events import Feed
 from visruntime.errors import ProtocolViolation
 
 if TYPE_CHECKING:
@@ -101,7 +100,7 @@ def perform(
     Raises:
         Exception: what the function raised, see `as_exception`; otherwise as ``Runtime.run``.
     """
-    result = runtime._request(dict(task.request), timeout, Feed(on_output=on_output))
+    result = runtime._request(dict(task.request), timeout, runtime._new_feed(on_output=on_output))
     if result.error is not None:
         raise as_exception(result)
     values = result.value

@@ -15,6 +15,7 @@ except ModuleNotFoundError as _problem:
         "visruntime.aio needs anyio: install visruntime[aio]", name=_problem.name
     ) from None
 
+from visruntime.aio._executor import AsyncJailExecutor
 from visruntime.aio._jail import AsyncJail
 from visruntime.aio._pool import AsyncRuntimePool
 from visruntime.aio._process import AsyncProcess, ProcessReader, ProcessWriter
@@ -24,6 +25,7 @@ from visruntime.aio._terminal import AsyncTerminal
 
 __all__ = [
     "AsyncJail",
+    "AsyncJailExecutor",
     "AsyncProcess",
     "AsyncRun",
     "AsyncRuntime",

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
     AnyRuntime = AsyncRuntime | AsyncTrustedRuntime
 
-__all__ = ["AsyncRuntimePool"]
+__all__ = ["AsyncRuntimePool", "StoppablePool"]
 
 _LOOK_SECONDS = 0.1
 """How long a thread waits at once for the stock; a cancelled task waits no longer than that."""
 
 
-class _StoppablePool(RuntimePool):
+class StoppablePool(RuntimePool):
     """A pool whose runtimes can be cancelled."""
 
     _runtime_class = StoppableRuntime
@@ -60,8 +60,8 @@ class AsyncRuntimePool:
     def _open(self) -> RuntimePool:
         policy: Any = self._policy
         if callable(policy):
-            return _StoppablePool(lambda: policy()._make(), **self._options)
-        return _StoppablePool(policy, **self._options)
+            return StoppablePool(lambda: policy()._make(), **self._options)
+        return StoppablePool(policy, **self._options)
 
     async def __aenter__(self) -> Self:
         if self._pool is not None:

@@ -52,6 +52,12 @@ class Stopping:
         if feed is not None:
             feed.cancel()
 
+    @staticmethod
+    def is_current_stopped() -> bool:
+        """Whether the call for which this thread works was ended."""
+        call = _CURRENT.get()
+        return call is not None and call._stopped
+
     def program(self, program: RunHandle) -> None:
         """A program has started."""
         with self._lock:
