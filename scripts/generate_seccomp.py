@@ -144,6 +144,7 @@ FILE_FCNTLS = (
 FUTEX_PRIVATE, FUTEX_CLOCK_REALTIME = 0x80, 0x100
 FUTEX_MOVES = (3, 4, 11, 12)  # REQUEUE, CMP_REQUEUE, WAIT_REQUEUE_PI, CMP_REQUEUE_PI
 MFD_HUGETLB, MAP_HUGETLB, SHM_HUGETLB = 0x4, 0x40000, 0o4000
+MAP_GROWSDOWN = 0x100
 SET_ID_BITS = (0o4000, 0o2000)
 MODE_ARGUMENT = {
     "chmod": 1,
@@ -161,12 +162,15 @@ CREATING_FLAGS = (0o100, 0o20000000)  # O_CREAT, __O_TMPFILE: only these make op
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
 SOCKET_TYPE_MASK = 0xF
 SOCK_STREAM, SOCK_DGRAM, SOCK_SEQPACKET = 1, 2, 5
-INTERNET_PROTOCOLS = (0, 6, 17)  # any, TCP, UDP
+INTERNET_PROTOCOLS = {SOCK_STREAM: (0, 6), SOCK_DGRAM: (0, 17)}
+"""Any, TCP and UDP, by the kind of socket: for another pair the kernel asks the host for modules."""
 NETLINK_ROUTE = 0
 MSG_FASTOPEN = 0x20000000
 SOL_SOCKET, SO_REUSEADDR, SO_REUSEPORT = 1, 2, 15
 SO_PASSCRED, SO_PASSPIDFD, SO_PEERPIDFD = 16, 76, 77
-IPPROTO_TCP, TCP_ULP = 6, 31
+IPPROTO_TCP = 6
+# ULP; MD5SIG, MD5SIG_EXT; AO_ADD_KEY, AO_DEL_KEY, AO_INFO, AO_GET_KEYS
+TCP_OPTIONS = (31, 14, 32, 38, 39, 40, 41)
 SOCKET_PROGRAMS = (26, 50, 51, 52)
 """SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF and SO_ATTACH_REUSEPORT_EBPF."""
 RLIMIT_CORE = 4
@@ -302,14 +306,17 @@ def shared_memory_rules(*, on_the_host: bool) -> list[Rule]:
     A wait on a word in a file that the guest may only read is woken by whoever maps it, and
     moved to another word, where nobody looks for it. Programs move only waits of their own
     process: glibc wakes all where a condition is shared, musl asks for the private kind first.
-    Huge pages come from a pool of the machine and count in no memory limit.
+    Huge pages come from a pool of the machine and count in no memory limit. Memory that grows
+    like a stack is outside of RLIMIT_DATA.
     """
     rules = [
         Rule("futex", errno.ENOSYS, (Test(1, move, LOW_32 & ~FUTEX_CLOCK_REALTIME),))
         for move in FUTEX_MOVES
     ]
     rules.append(Rule("memfd_create", errno.EPERM, (has_bits(1, MFD_HUGETLB),)))
-    rules.append(Rule("mmap", errno.EPERM, (has_bits(3, MAP_HUGETLB),)))
+    rules += [
+        Rule("mmap", errno.EPERM, (has_bits(3, flag),)) for flag in (MAP_HUGETLB, MAP_GROWSDOWN)
+    ]
     if not on_the_host:
         rules.append(Rule("shmget", errno.EPERM, (has_bits(2, SHM_HUGETLB),)))
     return rules
@@ -395,7 +402,7 @@ def socket_rules(variant: str) -> list[Rule]:
             if kind in (SOCK_STREAM, SOCK_DGRAM):
                 rules += [
                     Rule("socket", errno.EPROTONOSUPPORT, (*of_kind, test))
-                    for test in not_in(2, INTERNET_PROTOCOLS)
+                    for test in not_in(2, INTERNET_PROTOCOLS[kind])
                 ]
             else:
                 error = errno.EPROTONOSUPPORT if kind == SOCK_SEQPACKET else errno.EPERM
@@ -517,10 +524,13 @@ def rules_of(variant: str) -> list[Rule]:
     rules.append(
         Rule("setsockopt", errno.ENOPROTOOPT, (equals(1, SOL_SOCKET), equals(2, SO_PASSPIDFD)))
     )
-    # Gives a connection to another protocol of the kernel's (TLS, ESP): rare code. Programs that
-    # know it go on without.
-    upper = (equals(1, IPPROTO_TCP), equals(2, TCP_ULP))
-    rules.append(Rule("setsockopt", errno.ENOPROTOOPT, upper))
+    # The first gives a connection to another protocol of the kernel's (TLS, ESP): rare code. The
+    # others sign its packets, as routers do, by an algorithm that the host loads a module for,
+    # whoever names it. Programs that know these go on without.
+    rules += [
+        Rule("setsockopt", errno.ENOPROTOOPT, (equals(1, IPPROTO_TCP), equals(2, option)))
+        for option in TCP_OPTIONS
+    ]
     if variant.endswith("open"):
         # With it a guest joins the port of a server of the same uid, and gets its clients.
         shared_port = (equals(1, SOL_SOCKET), equals(2, SO_REUSEPORT))

@@ -23,6 +23,9 @@ IOCTL_TYPES = (
     0xFF,  # pidfds
 )
 """Kinds of requests (bits 8 to 15 of the number) that pass, but for REFUSED_IOCTLS."""
+PIDFD_TYPE = 0xFF
+"""Without a process namespace a pidfd is had of any process of the host, and tells (PIDFD_GET_INFO,
+Linux 6.13) its ids, its cgroup and how it ended. Other kernels do not know the request: ENOTTY."""
 
 REFUSED_IOCTLS = (
     0x5412,  # TIOCSTI types into a terminal
@@ -112,12 +115,14 @@ def ioctl_program(number: int, variant: str) -> list[Instruction]:
     an unsigned int, so its low half is all there is.
     """
     passes = [*READING_IOCTLS, *WRITING_IOCTLS]
-    if not variant.startswith("landlock"):
+    on_the_host = variant.startswith("landlock")
+    if not on_the_host:
         passes += ATTRIBUTE_IOCTLS
     refused, allowed = 1, 2  # places of the answers below; what no step names gets the first
     answers = (pyseccomp.ERRNO(errno.ENOTTY), pyseccomp.ERRNO(errno.EPERM), pyseccomp.ALLOW)
     numbers = [*((code, allowed) for code in passes), *((code, refused) for code in REFUSED_IOCTLS)]
-    kinds = [*((k, allowed) for k in IOCTL_TYPES), *((k, refused) for k in FILE_SYSTEM_TYPES)]
+    types = [kind for kind in IOCTL_TYPES if kind != PIDFD_TYPE or not on_the_host]
+    kinds = [*((k, allowed) for k in types), *((k, refused) for k in FILE_SYSTEM_TYPES)]
     if variant == "landlock_off":
         numbers += [(code, allowed) for code in PAIR_IOCTLS]
         kinds = [(kind, refused if kind == SOCKET_TYPE else to) for kind, to in kinds]

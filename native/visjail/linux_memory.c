@@ -135,35 +135,45 @@ void vj_watch_prepare(vj_setup *setup) {
     setup->watch = (vj_watch *)page;
 }
 
-static long read_of(int proc, const char *process, const char *name, char *text,
+static long read_of(int folder, const char *process, const char *name, char *text,
                     size_t size) {
     char path[64];
     vj_text at = {.data = path, .capacity = sizeof path};
     vj_text_string(&at, process);
     vj_text_string(&at, name);
     if (at.overflow) return -ENAMETOOLONG;
-    VJ_AUTO_FD file = (int)sys(SYS_openat, proc, path, O_RDONLY | O_CLOEXEC, 0);
+    VJ_AUTO_FD file = (int)sys(SYS_openat, folder, path, O_RDONLY | O_CLOEXEC, 0);
     return file < 0 ? file : sys(SYS_read, file, text, size);
 }
 
-static long add_process(int proc, const char *process, void *context) {
+// Add what a process has, as one of its threads shows it: a thread that has ended shows
+// no memory, though the others go on with all of it. -EALREADY: it was added.
+static long add_as_seen(int folder, const char *name, void *context) {
     memory_sums *sums = context;
     // The groups of the caller stand in it before the sizes.
     static char text[STATUS_BYTES];
-    long size = read_of(proc, process, "/status", text, sizeof text);
+    long size = read_of(folder, name, "/status", text, sizeof text);
     uint64_t resident = named_number(text, size, "VmRSS:");
     uint64_t swapped = named_number(text, size, "VmSwap:");
     // A page for each 2 MiB of the address space that was ever looked at.
     uint64_t tables = named_number(text, size, "VmPTE:");
+    if (!resident && !tables) return 0;
     sums->resident += (resident + swapped + tables) * 1024;
-    if (!sums->exactly) return 0;
-    size = read_of(proc, process, "/smaps_rollup", text, sizeof text);
+    if (!sums->exactly) return -EALREADY;
+    size = read_of(folder, name, "/smaps_rollup", text, sizeof text);
     // A guest can close this file to others, not the one above.
     if (size > 0) {
         resident = named_number(text, size, "Pss:");
         swapped = named_number(text, size, "SwapPss:");
     }
     sums->proportional += (resident + swapped + tables) * 1024;
+    return -EALREADY;
+}
+
+static long add_process(int proc, const char *process, void *context) {
+    if (!add_as_seen(proc, process, context)) {
+        vj_tree_each_thread(proc, process, add_as_seen, context);
+    }
     return 0;
 }
 

@@ -43,6 +43,14 @@ static long set_limit(int resource, uint64_t soft, uint64_t hard) {
     return result;
 }
 
+// Stacks are outside of RLIMIT_DATA, and a program may raise its own soft limit.
+static long bound_stack(uint64_t most) {
+    struct rlimit64 limit = {0};
+    long result = sys(SYS_prlimit64, 0, RLIMIT_STACK, 0, &limit);
+    if (result < 0 || !most) return result;
+    return set_limit(RLIMIT_STACK, limit.rlim_cur < most ? limit.rlim_cur : most, most);
+}
+
 static long apply_limits(const vj_process_limits *limits) {
     long result = set_limit(RLIMIT_NOFILE, limits->open_files, limits->open_files);
     if (result == 0)
@@ -50,6 +58,7 @@ static long apply_limits(const vj_process_limits *limits) {
     if (result == 0)
         result = set_limit(RLIMIT_FSIZE, limits->file_size, limits->file_size);
     if (result == 0) result = set_limit(RLIMIT_DATA, limits->data, limits->data);
+    if (result == 0) result = bound_stack(limits->data);
     // SIGXCPU at the limit, SIGKILL a second later for a guest that ignores it.
     if (result == 0) {
         result = set_limit(RLIMIT_CPU, limits->cpu_seconds, limits->cpu_seconds + 1);

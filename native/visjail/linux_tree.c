@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/time_types.h>
 #include <signal.h>
 
 #define TREE_MAX    65536 // processes looked at in one pass, of the host's too
@@ -16,9 +17,6 @@
 // In /proc/PID/stat num_threads is field 20, the parent field 4, the start time 22.
 #define THREADS_BEHIND_PARENT 16
 #define START_BEHIND_THREADS  2
-// utime is field 14, stime the one behind it; the name is field 2.
-#define TIMES_BEHIND_NAME 12
-#define TICK_US           10000 // USER_HZ is 100 on every architecture here
 
 typedef struct {
     int pid;
@@ -27,7 +25,7 @@ typedef struct {
     unsigned char judged;
     unsigned char descendant;
     unsigned char signalled;
-    unsigned char stopped; // in state T, when it was first seen
+    unsigned char stopped; // all of its threads, when it was first seen
     uint64_t ran;          // what it has run so far, where that is wanted
 } tree_entry;
 
@@ -56,23 +54,6 @@ static long read_status(int proc, const char *name, char *line, size_t size) {
     return file < 0 ? file : sys(SYS_read, file, line, size);
 }
 
-// Parent and state are the second and first field after the name, which may itself
-// hold parentheses. False for what is gone or dead: a zombie has no children. But
-// a first thread that has ended looks like a zombie while others run on.
-static int read_entry(int proc, const char *name, tree_entry *entry) {
-    char line[512] = {0};
-    long size = read_status(proc, name, line, sizeof line);
-    long at = size;
-    while (at > 0 && line[at - 1] != ')') at--;
-    if (at <= 0 || at + 1 >= size) return 0;
-    char state = line[at + 1];
-    entry->parent = (int)field(line, size, &at, 2);
-    entry->stopped = state == 'T';
-    long threads = field(line, size, &at, THREADS_BEHIND_PARENT);
-    entry->started = field(line, size, &at, START_BEHIND_THREADS);
-    return (state != 'Z' && state != 'X') || threads > 1;
-}
-
 static int number_of(const char *name) {
     int number = 0;
     for (; *name; name++) {
@@ -82,8 +63,11 @@ static int number_of(const char *name) {
     return number;
 }
 
-long vj_tree_each(long (*visit)(int proc, const char *name, void *context),
-                  void *context) {
+// Call `visit` for each entry of a folder that is a number. `data` is room for a part of
+// the list, aligned to 8.
+static long each_number(int folder, char *data, size_t capacity,
+                        long (*visit)(int folder, const char *name, void *context),
+                        void *context) {
     typedef struct {
         unsigned long inode;
         unsigned long offset;
@@ -91,21 +75,89 @@ long vj_tree_each(long (*visit)(int proc, const char *name, void *context),
         unsigned char type;
         char name[];
     } entry;
-    static char data[32768] __attribute__((aligned(8)));
-    VJ_AUTO_FD proc =
-        (int)sys(SYS_openat, AT_FDCWD, "/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-    if (proc < 0) return proc;
     for (;;) {
-        long size = sys(SYS_getdents64, proc, data, sizeof data);
+        long size = sys(SYS_getdents64, folder, data, capacity);
         if (size <= 0) return size;
         for (long at = 0; at < size;) {
             const entry *found = (const void *)(data + at);
             at += found->size;
             if (!number_of(found->name)) continue;
-            long result = visit(proc, found->name, context);
+            long result = visit(folder, found->name, context);
             if (result < 0) return result;
         }
     }
+}
+
+long vj_tree_each(long (*visit)(int proc, const char *name, void *context),
+                  void *context) {
+    static char data[32768] __attribute__((aligned(8)));
+    VJ_AUTO_FD proc =
+        (int)sys(SYS_openat, AT_FDCWD, "/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    return proc < 0 ? proc : each_number(proc, data, sizeof data, visit, context);
+}
+
+long vj_tree_each_thread(int proc, const char *process,
+                         long (*visit)(int threads, const char *name, void *context),
+                         void *context) {
+    char data[2048] __attribute__((aligned(8)));
+    char path[32];
+    vj_text text = {.data = path, .capacity = sizeof path};
+    vj_text_string(&text, process);
+    vj_text_string(&text, "/task");
+    if (text.overflow) return -ENAMETOOLONG;
+    VJ_AUTO_FD threads =
+        (int)sys(SYS_openat, proc, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    return threads < 0 ? threads
+                       : each_number(threads, data, sizeof data, visit, context);
+}
+
+// The letter of the state in a line of stat, where `*at` ends up: the name before it may
+// itself hold parentheses. 0 where there is none.
+static char state_of(const char *line, long size, long *at) {
+    *at = size;
+    while (*at > 0 && line[*at - 1] != ')') (*at)--;
+    return *at > 0 && *at + 1 < size ? line[*at + 1] : '\0';
+}
+
+#define A_THREAD_STOPPED 1
+#define A_THREAD_RUNS    2
+
+static long look_at_thread(int threads, const char *name, void *context) {
+    int *seen = context;
+    char line[512] = {0};
+    long at = 0;
+    char state = state_of(line, read_status(threads, name, line, sizeof line), &at);
+    if (state == 'T') *seen |= A_THREAD_STOPPED;
+    // One that waits in the kernel (D) runs no code of a guest, and stops before it does.
+    else if (state && state != 'Z' && state != 'X' && state != 'D')
+        *seen |= A_THREAD_RUNS;
+    return 0;
+}
+
+// What the first thread shows is the process's state while it runs. One that has ended,
+// or waits for a vfork, never shows that the others have stopped.
+static int others_stopped(int proc, const char *name) {
+    int seen = 0;
+    return vj_tree_each_thread(proc, name, look_at_thread, &seen) == 0 &&
+           seen == A_THREAD_STOPPED;
+}
+
+// Parent and state are the second and first field after the name. False for what is gone
+// or dead: a zombie has no children. But
+// a first thread that has ended looks like a zombie while others run on.
+static int read_entry(int proc, const char *name, tree_entry *entry) {
+    char line[512] = {0};
+    long size = read_status(proc, name, line, sizeof line);
+    long at = 0;
+    char state = state_of(line, size, &at);
+    if (!state) return 0;
+    entry->parent = (int)field(line, size, &at, 2);
+    long threads = field(line, size, &at, THREADS_BEHIND_PARENT);
+    entry->started = field(line, size, &at, START_BEHIND_THREADS);
+    int ended = state == 'Z' || state == 'X';
+    entry->stopped = state == 'T' || (threads > 1 && (ended || state == 'D') &&
+                                      others_stopped(proc, name));
+    return !ended || threads > 1;
 }
 
 static long add_entry(int proc, const char *name, void *context) {
@@ -317,10 +369,6 @@ void vj_tree_resume(vj_spared spared) {
     }
 }
 
-static long open_proc(void) {
-    return sys(SYS_openat, AT_FDCWD, "/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-}
-
 long vj_process_number(int descriptor) {
     char path[48], text[1024] = {0};
     vj_text name = {.data = path, .capacity = sizeof path};
@@ -338,34 +386,14 @@ long vj_process_number(int descriptor) {
     return -ESRCH;
 }
 
-static uint64_t processor_time(int pid) {
-    char name[16];
-    vj_text text = {.data = name, .capacity = sizeof name};
-    vj_text_number(&text, (uint64_t)pid, 10);
-    VJ_AUTO_FD proc = (int)open_proc();
-    char line[512] = {0};
-    long size = proc < 0 ? proc : read_status(proc, name, line, sizeof line);
-    long at = size;
-    while (at > 0 && line[at - 1] != ')') at--;
-    if (at <= 0) return 0;
-    uint64_t ticks = (uint64_t)field(line, size, &at, TIMES_BEHIND_NAME);
-    return (ticks + (uint64_t)field(line, size, &at, 1)) * TICK_US;
-}
-
-// Anything that changes when the process runs at all: the nanoseconds of its first
-// thread, and the ticks of all of them, where the first one has ended.
+// Anything that changes when the process runs at all: what all its threads ran, in ns,
+// also where the first one has ended. The number of a process makes a clock
+// (CPUCLOCK_SCHED, 2: linux/posix-timers.h).
 static uint64_t what_it_ran(int pid) {
-    char path[40];
-    vj_text text = {.data = path, .capacity = sizeof path};
-    vj_text_number(&text, (uint64_t)pid, 10);
-    vj_text_string(&text, "/schedstat");
-    VJ_AUTO_FD proc = (int)open_proc();
-    VJ_AUTO_FD file =
-        proc < 0 ? -1 : (int)sys(SYS_openat, proc, path, O_RDONLY | O_CLOEXEC, 0);
-    char line[128] = {0};
-    long size = file < 0 ? file : sys(SYS_read, file, line, sizeof line);
-    long at = 0;
-    return (uint64_t)field(line, size, &at, 0) + processor_time(pid);
+    struct __kernel_timespec time = {0};
+    int clock = (int)((~(unsigned)pid << 3) | 2);
+    if (sys(SYS_clock_gettime, clock, &time) < 0) return 0;
+    return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 
 uint32_t vj_tree_hold(vj_spared spared) {

@@ -60,6 +60,12 @@ uint32_t vj_tree_hold(vj_spared spared);
 long vj_tree_each(long (*visit)(int proc, const char *name, void *context),
                   void *context);
 
+// The same for the threads of one process of them, by a descriptor of its folder of
+// threads.
+long vj_tree_each_thread(int proc, const char *process,
+                         long (*visit)(int threads, const char *name, void *context),
+                         void *context);
+
 // Write the /proc/PID/stat of every process in the pid namespace, each ended by
 // NUL, `limit` bytes at most.
 long vj_tree_list(int descriptor, uint64_t limit);

@@ -591,6 +591,14 @@ print("ready", flush=True)
 """
 GOES_ON = {
     "sleeps": "while True: time.sleep(0.02)",
+    # Its first thread tells nothing of the others.
+    "without its first thread": """
+import threading
+def goes_on():
+    while True: time.sleep(0.02)
+threading.Thread(target=goes_on).start()
+libc.syscall(60, 0)
+""",
     # Whoever looks at it finds it stopped.
     "stops itself": """
 while True:
@@ -603,7 +611,11 @@ while True:
 
 @pytest.mark.parametrize(
     ("backend", "way"),
-    [*((backend, "sleeps") for backend in backends()), ("namespaces", "stops itself")],
+    [
+        *((backend, "sleeps") for backend in backends()),
+        ("namespaces", "stops itself"),
+        ("namespaces", "without its first thread"),
+    ],
 )
 def test_a_run_that_has_itself_continued_is_ended(backend: str, way: str) -> None:
     """A suspended run must not go on by a timer that sends it SIGCONT."""

@@ -73,6 +73,11 @@ def tables():
     start = libc.mmap(None, reach, 1, 0x4022, 2**64 - 1, 0)
     libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(reach), 15)
     for at in range(start, start + reach, huge): ctypes.c_char.from_address(at).value
+def headless():
+    # A first thread that has ended shows nothing of the memory that the others have.
+    import threading
+    threading.Thread(target=lambda: [anonymous(), time.sleep(20)]).start()
+    libc.syscall(60, 0)
 def children():
     for _ in range(6):
         if os.fork() == 0:
@@ -81,7 +86,7 @@ def children():
 held = []
 """
 BY_CGROUP = ("anonymous", "shared", "memfd", "buffers", "files", "children", "tables")
-BY_WATCH = ("anonymous", "shared", "paced", "children", "tables")
+BY_WATCH = ("anonymous", "shared", "paced", "children", "tables", "headless")
 
 
 def take(jail: Jail, way: str) -> CommandResult:
@@ -202,6 +207,30 @@ answer(segment())
             errno.EACCES,
         )
     assert outside(text) == 0
+
+
+GROWING = f"""
+import resource
+def raised(hard):
+    try: resource.setrlimit(resource.RLIMIT_STACK, (hard, hard))
+    except ValueError as error: return str(error)
+    return resource.getrlimit(resource.RLIMIT_STACK)[1]
+libc.mmap.restype = ctypes.c_long
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+def grown(flags):
+    at = libc.mmap(None, {2 * LIMIT}, 3, flags, -1, 0)
+    return ctypes.get_errno() if at == -1 else 0
+answer([grown(0x22), grown(0x122), raised({LIMIT}), raised({LIMIT + 4096})])
+"""
+
+
+def test_stacks_are_no_way_around_the_bound_of_a_process() -> None:
+    """The kernel counts stacks, and what grows like one, outside of a process's data."""
+    with Jail(JailPolicy(limits=Limits(memory=LIMIT, memory_by="process"))) as jail:
+        plain, growing, most, more = inside(jail, GROWING)
+    assert (plain, growing, most) == (errno.ENOMEM, errno.EPERM, LIMIT)
+    assert more == "not allowed to raise maximum limit"
+    assert outside(GROWING)[:3] == [0, 0, LIMIT]
 
 
 SETS = """
