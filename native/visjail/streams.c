@@ -73,6 +73,14 @@ vj_windows_direction vj_stream_direction(const vj_stream *stream) {
     return stream->direction;
 }
 
+vj_streams *vj_stream_owner(const vj_stream *stream) {
+    return stream->streams;
+}
+
+const void *vj_stream_console(const vj_stream *stream) {
+    return stream->rest ? stream->tag : NULL;
+}
+
 // ---- the end of a stream, in the monitor
 
 static void unlink_stream(vj_stream *stream) {

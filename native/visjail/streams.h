@@ -46,6 +46,9 @@ vj_stream *vj_stream_new(vj_streams *streams, uint32_t kind, const void *tag,
 vj_identified *vj_stream_identified(vj_stream *stream);
 vj_stream *vj_stream_of(vj_identified *object);
 vj_windows_direction vj_stream_direction(const vj_stream *stream);
+// Whose it is, and the tag of the process if it is the output of a console, or NULL.
+vj_streams *vj_stream_owner(const vj_stream *stream);
+const void *vj_stream_console(const vj_stream *stream);
 
 // At least one byte, or `*count` 0 at the end. VJ_WINDOWS_STALE: it was closed.
 vj_windows_status vj_stream_read(vj_stream *stream, void *bytes, uint64_t capacity,

@@ -184,6 +184,8 @@ vj_windows_process *vj_windows_process_new(vj_windows_context *context);
 vj_windows_status vj_windows_process_use(vj_windows_process *process,
                                          vj_windows_error *error);
 void vj_windows_process_leave(vj_windows_process *process);
+// If that program of the context has ended, do what a wait for it would.
+void vj_windows_process_look(vj_windows_context *context, const void *process);
 // End the process, its descendants and its streams, and release its handles.
 vj_windows_status vj_windows_process_undo(vj_windows_process *process,
                                           vj_windows_error *error);

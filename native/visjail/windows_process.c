@@ -197,6 +197,10 @@ vj_windows_status vj_windows_kill(vj_windows_id id, vj_windows_error *error) {
         if (!process->ended) process->killed = true;
         vj_monitor_leave(monitor_of(process));
         status = end_all(process, error);
+        // So that who reads its terminal gets to the end.
+        if (status == VJ_WINDOWS_OK) {
+            status = vj_windows_console_begin_close(process, error);
+        }
         vj_windows_process_leave(process);
     }
     vj_windows_process_drop(process);
@@ -285,6 +289,35 @@ static vj_windows_status await_end(vj_windows_process *process, int64_t timeout_
                                    "the program is still running");
         }
     }
+}
+
+static vj_windows_process *use_running(vj_windows_context *context, const void *wanted) {
+    vj_monitor_enter(&context->streams.monitor);
+    vj_windows_process *process = context->processes;
+    while (process && process != wanted) process = process->next;
+    if (process && (process->ended || process->reaping || process->ending))
+        process = NULL;
+    if (process) {
+        process->users++;
+        vj_identifiers_hold(vj_windows_numbers(), &process->identified);
+    }
+    vj_monitor_leave(&context->streams.monitor);
+    return process;
+}
+
+void vj_windows_process_look(vj_windows_context *context, const void *wanted) {
+    vj_windows_error ignored = {sizeof ignored, VJ_WINDOWS_VERSION, 0, 0, "", ""};
+    vj_windows_process *process = use_running(context, wanted);
+    if (!process) return;
+    if (!context->os->process_wait(context->os, process->process, 0)) {
+        vj_monitor_enter(monitor_of(process));
+        reap_turn turn = take_turn(process, true);
+        vj_monitor_leave(monitor_of(process));
+        // An error poisons the context.
+        if (turn == REAP_MINE) (void)reap_once(process, &ignored);
+    }
+    vj_windows_process_leave(process);
+    vj_windows_process_drop(process);
 }
 
 vj_windows_status vj_windows_wait(vj_windows_id id, int64_t timeout_ms,

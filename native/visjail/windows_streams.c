@@ -2,6 +2,9 @@
 
 #include "windows_core.h"
 
+// How long a reader of a console waits before it looks at the program.
+#define LOOK_MS 100
+
 static vj_windows_status find(vj_windows_id id, vj_stream **stream,
                               vj_windows_error *error) {
     vj_windows_status status = vj_windows_check(NULL, 0, error);
@@ -41,6 +44,29 @@ static vj_windows_status wrong_way(const char *step, vj_windows_error *error) {
                            "the stream goes in the other direction");
 }
 
+// A console ends its output only when it is closed, and that begins when its program was
+// seen to have ended: by a reader, too, if nobody waits.
+static vj_windows_status read_console(vj_stream *stream, void *bytes, uint64_t capacity,
+                                      int64_t timeout_ms, uint64_t *count,
+                                      uint32_t *os_error) {
+    vj_streams *streams = vj_stream_owner(stream);
+    vj_windows_context *context = (vj_windows_context *)(void *)streams->owner;
+    uint64_t begun = context->os->now_ms(context->os);
+    for (;;) {
+        int64_t left = LOOK_MS;
+        if (timeout_ms >= 0) {
+            int64_t over = (int64_t)(context->os->now_ms(context->os) - begun);
+            left = over >= timeout_ms ? 0 : timeout_ms - over;
+            if (left > LOOK_MS) left = LOOK_MS;
+        }
+        vj_windows_status status =
+            vj_stream_read(stream, bytes, capacity, left, count, os_error);
+        if (status != VJ_WINDOWS_TIMED_OUT) return status;
+        vj_windows_process_look(context, vj_stream_console(stream));
+        if (timeout_ms >= 0 && left < LOOK_MS) return status;
+    }
+}
+
 vj_windows_status vj_windows_read(vj_windows_id id, void *bytes, uint64_t capacity,
                                   int64_t timeout_ms, uint64_t *count,
                                   vj_windows_error *error) {
@@ -55,7 +81,8 @@ vj_windows_status vj_windows_read(vj_windows_id id, void *bytes, uint64_t capaci
         status = vj_windows_fail(error, VJ_WINDOWS_REFUSED, "read", 0,
                                  "there is no room to read into");
     } else {
-        status = vj_stream_read(stream, bytes, capacity, timeout_ms, count, &os_error);
+        status = (vj_stream_console(stream) ? read_console : vj_stream_read)(
+            stream, bytes, capacity, timeout_ms, count, &os_error);
         status = told(status, "read", os_error, error);
     }
     vj_identifiers_drop(vj_windows_numbers(), vj_stream_identified(stream));

@@ -96,6 +96,13 @@ void fake_fail_named(const char *name, uint32_t code) {
     pthread_mutex_unlock(&fake->lock);
 }
 
+void fake_fail_from(uint64_t number, uint32_t code) {
+    pthread_mutex_lock(&fake->lock);
+    fake->fail_from = number;
+    fake->fail_code = code;
+    pthread_mutex_unlock(&fake->lock);
+}
+
 uint64_t fake_calls(void) {
     pthread_mutex_lock(&fake->lock);
     uint64_t calls = fake->calls;

@@ -38,6 +38,10 @@ uint32_t fake_enter(const char *name) {
         while (fake_now() < until) fake_wait((uint32_t)(until - fake_now()));
     }
     if (fake->fail_number && fake->calls == fake->fail_number) return fake->fail_code;
+    if (fake->fail_from && fake->calls >= fake->fail_from &&
+        strcmp(name, "handle_close") != 0 && strcmp(name, "listing_close") != 0) {
+        return fake->fail_code;
+    }
     if (fake->fail_name && !strcmp(fake->fail_name, name)) return fake->fail_code;
     return 0;
 }

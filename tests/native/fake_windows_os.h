@@ -57,6 +57,8 @@ void fake_delay(const char *name, uint32_t milliseconds); // in each call of tha
 // Let the call of that number (from 1) fail, or each of that name; 0 and NULL: none.
 void fake_fail(uint64_t number, uint32_t code);
 void fake_fail_named(const char *name, uint32_t code);
+// Every call from that number on, but those that close handles and listings; 0: none.
+void fake_fail_from(uint64_t number, uint32_t code);
 uint64_t fake_calls(void); // since the last fake_forget
 void fake_forget(void);
 const char *fake_call(uint64_t number); // its name
@@ -205,6 +207,7 @@ typedef struct {
     uint64_t random;
     uint64_t calls;
     uint64_t fail_number;
+    uint64_t fail_from;
     uint32_t fail_code;
     const char *fail_name;
     const char *delay_name;

@@ -15,10 +15,10 @@
 // sources: tests/native/fake_windows_guests.c tests/native/fake_windows_control.c
 //
 // The whole life of a context runs again and again; the first call fails, then the
-// second, and so on to the last. Handles, descriptors, listings, profiles, desktops,
-// consoles, threads, programs and files are counted after each. A second round lets every
-// call of one name fail while the context is closed, and closes it once more when that is
-// over.
+// second, and so on to the last; then all calls from the second on, from the third on,
+// and so on. Handles, descriptors, listings, profiles, desktops, consoles, threads,
+// programs and files are counted after each. A last round lets every call of one name
+// fail while the context is closed, and closes it once more when that is over.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -162,6 +162,35 @@ static void every_call_fails_once(void) {
     check(failed > 200 && swallowed < 30, "nearly every failure is told");
 }
 
+// From some call on nothing works any more, the way back included. Then it does again,
+// and one close is enough.
+static void everything_fails_from_some_call_on(void) {
+    unsigned poisoned = 0;
+    for (uint64_t number = 2; number < MOST_CALLS; number++) {
+        case_begin();
+        life life = {false, 0};
+        vj_windows_id context = 0;
+        fake_fail_from(number, FAKE_INJECTED);
+        if (step(&life, create(&context, NULL, VJ_WINDOWS_REMOVE_WORK), "create")) {
+            works(&life, context);
+        }
+        if (context && step(&life, vj_windows_close(context, case_error()), "close")) {
+            context = 0;
+        }
+        bool over = fake_calls() < number;
+        fake_fail_from(0, 0);
+        if (context) {
+            check(state_of(context) == VJ_WINDOWS_CONTEXT_POISONED, "it is poisoned");
+            check_status(vj_windows_close(context, case_error()), VJ_WINDOWS_OK, "close");
+            poisoned++;
+        }
+        check(!case_files(), "no file is left");
+        case_end();
+        if (over) break;
+    }
+    check(poisoned > 200, "the way back has failed");
+}
+
 // A call that goes on failing while the context is closed.
 static void what_goes_on_failing_poisons(void) {
     static const char *const names[] = {
@@ -221,6 +250,7 @@ static void what_cannot_be_taken_back_is_not_lost(void) {
 
 int main(void) {
     every_call_fails_once();
+    everything_fails_from_some_call_on();
     what_goes_on_failing_poisons();
     what_cannot_be_taken_back_is_not_lost();
     return 0;

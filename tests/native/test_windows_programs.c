@@ -385,6 +385,32 @@ static void a_console_is_read_to_its_end(void) {
     case_end();
 }
 
+// The reader of a console gets to the end when nobody waits, and when it was killed.
+static void a_console_ends_without_a_wait(void) {
+    static char text[64000];
+    for (int killed = 0; killed < 2; killed++) {
+        case_begin();
+        vj_windows_id context = sealed_context(0);
+        vj_windows_spawn_info info;
+        uint64_t count = 0;
+        const char *script = killed ? "hang" : "flood 1000";
+        uint64_t wanted = (killed ? 0 : 1004) + FAKE_FINAL_FRAME;
+        check_status(spawn(context, script, VJ_WINDOWS_SPAWN_CONSOLE, &info),
+                     VJ_WINDOWS_OK, "spawn");
+        if (killed) {
+            check_status(vj_windows_read(info.output, text, 1, 150, &count, case_error()),
+                         VJ_WINDOWS_TIMED_OUT, "no output yet");
+            check_status(vj_windows_kill(info.process, case_error()), VJ_WINDOWS_OK,
+                         "kill");
+        }
+        check(read_all(info.output, text, sizeof text) == wanted, "all of it");
+        check(await(info.process).killed == (uint32_t)killed, "and its end is known");
+        close_context(context);
+        check(fake_count("console_close") == 1, "one closer");
+        case_end();
+    }
+}
+
 // W45, W49, W50: nobody reads, and the close returns all the same.
 static void a_close_drains_what_nobody_reads(void) {
     static const struct {
@@ -433,6 +459,7 @@ int main(void) {
     a_host_in_a_job_has_jails();
     no_process_is_opened_again();
     a_console_is_read_to_its_end();
+    a_console_ends_without_a_wait();
     a_close_drains_what_nobody_reads();
     return 0;
 }
