@@ -103,7 +103,8 @@ static uint32_t remove_place(vj_windows_context *context, vj_windows_place place
                          VJ_WINDOWS_PLACE_SIZE)) {
         return VJ_WINDOWS_ERROR_INVALID_PARAMETER; // it was made by this path
     }
-    uint32_t code = vj_windows_remove_tree(context->os, path);
+    uint32_t code =
+        vj_windows_remove_tree(context->os, path, context->security[VJ_WINDOWS_PRIVATE]);
     if (!code) context->made[place] = false;
     return code;
 }

@@ -88,16 +88,22 @@ static vj_windows_status take_utf8(const uint16_t *text, char *to, size_t room,
                                     : vj_windows_fail_text(error, step, fault);
 }
 
+vj_windows_status vj_windows_learn_user(const vj_windows_os *os,
+                                        char owner[VJ_WINDOWS_SID_SIZE],
+                                        vj_windows_error *error) {
+    uint16_t text[VJ_WINDOWS_SID_MAX];
+    uint32_t code = os->user_sid(os, text, VJ_WINDOWS_SID_MAX);
+    if (code) return vj_windows_fail_os(error, "user", code);
+    return take_utf8(text, owner, VJ_WINDOWS_SID_SIZE, "user", error);
+}
+
 static vj_windows_status learn_host(vj_windows_context *context,
                                     vj_windows_error *error) {
     const vj_windows_os *os = context->os;
     uint16_t text[VJ_WINDOWS_PLACE_SIZE];
-    uint32_t code = os->user_sid(os, text, VJ_WINDOWS_SID_MAX);
-    if (code) return vj_windows_fail_os(error, "user", code);
-    vj_windows_status status =
-        take_utf8(text, context->owner, sizeof context->owner, "user", error);
+    vj_windows_status status = vj_windows_learn_user(os, context->owner, error);
     if (status != VJ_WINDOWS_OK) return status;
-    code = os->system_root(os, text, VJ_WINDOWS_PLACE_SIZE);
+    uint32_t code = os->system_root(os, text, VJ_WINDOWS_PLACE_SIZE);
     if (code) return vj_windows_fail_os(error, "system root", code);
     return take_utf8(text, context->system_root, sizeof context->system_root,
                      "system root", error);
@@ -152,28 +158,33 @@ static uint32_t close_security(vj_windows_context *context, size_t i) {
     return code;
 }
 
+vj_windows_status vj_windows_describe(const vj_windows_os *os, vj_windows_object object,
+                                      const char *owner, const char *package,
+                                      vj_windows_security *security,
+                                      vj_windows_error *error) {
+    char sddl[VJ_WINDOWS_SDDL_SIZE];
+    uint16_t text[VJ_WINDOWS_SDDL_SIZE];
+    size_t written = 0;
+    vj_windows_fault fault = vj_windows_sddl(object, owner, package, sddl, sizeof sddl);
+    if (fault == VJ_WINDOWS_FINE) {
+        fault =
+            vj_windows_utf16(sddl, strlen(sddl), text, VJ_WINDOWS_SDDL_SIZE, &written);
+    }
+    if (fault != VJ_WINDOWS_FINE) return vj_windows_fail_text(error, "descriptor", fault);
+    uint32_t code = os->security_open(os, text, security);
+    return code ? vj_windows_fail_os(error, "descriptor", code) : VJ_WINDOWS_OK;
+}
+
 static vj_windows_status describe(vj_windows_context *context, vj_windows_error *error) {
-    const vj_windows_os *os = context->os;
-    for (size_t i = 0; i < VJ_WINDOWS_OBJECT_END; i++) {
-        char sddl[VJ_WINDOWS_SDDL_SIZE];
-        uint16_t text[VJ_WINDOWS_SDDL_SIZE];
-        size_t written = 0;
+    vj_windows_status status = VJ_WINDOWS_OK;
+    for (size_t i = 0; status == VJ_WINDOWS_OK && i < VJ_WINDOWS_OBJECT_END; i++) {
         // Of a root whose name was taken.
         uint32_t code = close_security(context, i);
         if (code) return vj_windows_fail_os(error, "descriptor", code);
-        vj_windows_fault fault = vj_windows_sddl((vj_windows_object)i, context->owner,
-                                                 context->package_sid, sddl, sizeof sddl);
-        if (fault == VJ_WINDOWS_FINE) {
-            fault = vj_windows_utf16(sddl, strlen(sddl), text, VJ_WINDOWS_SDDL_SIZE,
-                                     &written);
-        }
-        if (fault != VJ_WINDOWS_FINE) {
-            return vj_windows_fail_text(error, "descriptor", fault);
-        }
-        code = os->security_open(os, text, &context->security[i]);
-        if (code) return vj_windows_fail_os(error, "descriptor", code);
+        status = vj_windows_describe(context->os, (vj_windows_object)i, context->owner,
+                                     context->package_sid, &context->security[i], error);
     }
-    return VJ_WINDOWS_OK;
+    return status;
 }
 
 // A name from the system's random numbers, and all that follows from it. No clock and no

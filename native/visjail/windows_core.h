@@ -170,6 +170,17 @@ bool vj_windows_path(const vj_windows_context *context, const char *name,
                      const char *rest, uint16_t *to, size_t room);
 const char *vj_windows_place_name(vj_windows_place place);
 
+// ---- windows_context.c
+
+vj_windows_status vj_windows_describe(const vj_windows_os *os, vj_windows_object object,
+                                      const char *owner, const char *package,
+                                      vj_windows_security *security,
+                                      vj_windows_error *error);
+// The SID of this user.
+vj_windows_status vj_windows_learn_user(const vj_windows_os *os,
+                                        char owner[VJ_WINDOWS_SID_SIZE],
+                                        vj_windows_error *error);
+
 // ---- windows_close.c
 
 // Release what the slots hold, in the right order. Anything but VJ_WINDOWS_OK: not all.
@@ -205,7 +216,9 @@ vj_windows_status vj_windows_console_finish(vj_windows_process *process,
 
 // Delete a directory of a context with all that is in it, whatever guests have made
 // there.
-uint32_t vj_windows_remove_tree(const vj_windows_os *os, const uint16_t *path);
+// A directory that does not let this user in gets the descriptor first.
+uint32_t vj_windows_remove_tree(const vj_windows_os *os, const uint16_t *path,
+                                vj_windows_security security);
 
 // ---- windows_marker.c
 

@@ -15,8 +15,8 @@
 //     that length and odd names do not matter.
 //   - Whatever creates an object takes its security descriptor, which may not be NULL: a
 //     host whose token has an unusable default DACL works all the same, and no object is
-//     ever open to more than it says (point 31). No function changes a descriptor of
-//     anything that exists (point 14): there is none in the table.
+//     ever open to more than it says (point 31). One function changes a descriptor of
+//     something that exists, and it is for what guests have left (point 14): `reclaim`.
 //   - No handle is inheritable but the client end of a pipe.
 //   - What waits has a bound in milliseconds and returns VJ_WINDOWS_ERROR_TIMEOUT.
 //   - It may be called from any thread.
@@ -283,6 +283,11 @@ struct vj_windows_os {
     // Delete a file, a reparse point itself, or an empty directory, read-only or not; it
     // is gone when this returns. Success also when there is none.
     uint32_t (*remove)(const vj_windows_os *os, const uint16_t *path);
+    // Give a directory that a guest has made, and that does not let this user look into
+    // it, another DACL, which its owner may do. The directory itself, by a handle. Only
+    // for one that is being removed with the context in which it lies.
+    uint32_t (*reclaim)(const vj_windows_os *os, const uint16_t *path,
+                        vj_windows_security security);
 
     // ---- jobs
     uint32_t (*job_create)(const vj_windows_os *os, vj_windows_security security,

@@ -322,3 +322,21 @@ uint32_t vj_win32_remove(const vj_windows_os *os, const uint16_t *path) {
     free(whole);
     return code;
 }
+
+// By its own handle, and with the call that sets nothing but this one object: others
+// would carry rights on to what lies below. An owner may write a DACL whatever it says.
+uint32_t vj_win32_reclaim(const vj_windows_os *os, const uint16_t *path,
+                          vj_windows_security security) {
+    (void)os;
+    wchar_t *whole = vj_win32_path(path);
+    if (!whole) return VJ_WINDOWS_ERROR_NOT_ENOUGH_MEMORY;
+    HANDLE file =
+        CreateFileW(whole, WRITE_DAC, EVERYBODY, NULL, OPEN_EXISTING, AS_IT_IS, NULL);
+    uint32_t code = file == INVALID_HANDLE_VALUE ? vj_win32_error() : 0;
+    free(whole);
+    if (code) return code;
+    if (!SetKernelObjectSecurity(file, DACL_SECURITY_INFORMATION, security->descriptor))
+        code = vj_win32_error();
+    CloseHandle(file);
+    return code;
+}

@@ -27,6 +27,7 @@ static const vj_windows_os table = {
     .listing_next = vj_win32_listing_next,
     .listing_close = vj_win32_listing_close,
     .remove = vj_win32_remove,
+    .reclaim = vj_win32_reclaim,
     .job_create = vj_win32_job_create,
     .job_watch = vj_win32_job_watch,
     .job_set_limits = vj_win32_job_set_limits,

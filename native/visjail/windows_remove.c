@@ -13,6 +13,7 @@ typedef struct {
     const vj_windows_os *os;
     uint16_t *path; // VJ_WINDOWS_PATH_MAX units
     size_t length;
+    vj_windows_security security;
 } tree_walk;
 
 static size_t units_of(const uint16_t *text) {
@@ -27,6 +28,12 @@ static uint32_t first_entry(const tree_walk *walk, vj_windows_entry *entry) {
     vj_windows_handle directory = NULL;
     vj_windows_listing listing = NULL;
     uint32_t error = os->open(os, NULL, walk->path, VJ_WINDOWS_OPEN_HOLD, &directory);
+    // A guest can make a directory that lets nobody in. It is this user's all the same.
+    if (error == VJ_WINDOWS_ERROR_ACCESS_DENIED) {
+        error = os->reclaim(os, walk->path, walk->security);
+        if (error) return error;
+        error = os->open(os, NULL, walk->path, VJ_WINDOWS_OPEN_HOLD, &directory);
+    }
     if (error) return error;
     error = os->listing_open(os, directory, &listing);
     if (!error) error = os->listing_next(os, listing, entry);
@@ -75,10 +82,12 @@ static uint32_t empty_and_remove(tree_walk *walk, vj_windows_entry *entry) {
     }
 }
 
-uint32_t vj_windows_remove_tree(const vj_windows_os *os, const uint16_t *path) {
+uint32_t vj_windows_remove_tree(const vj_windows_os *os, const uint16_t *path,
+                                vj_windows_security security) {
     size_t length = units_of(path);
     vj_windows_entry *entry = malloc(sizeof *entry);
-    tree_walk walk = {os, malloc(VJ_WINDOWS_PATH_MAX * sizeof(uint16_t)), length};
+    tree_walk walk = {os, malloc(VJ_WINDOWS_PATH_MAX * sizeof(uint16_t)), length,
+                      security};
     uint32_t error = VJ_WINDOWS_ERROR_NOT_ENOUGH_MEMORY;
     if (entry && walk.path) {
         for (size_t i = 0; i <= length; i++) walk.path[i] = path[i];

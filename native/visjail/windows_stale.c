@@ -16,6 +16,7 @@ typedef struct {
     char name[VJ_WINDOWS_ROOT_NAME_SIZE];
     vj_windows_entry entry;
     vj_windows_marker marker;
+    vj_windows_security security;
 } stale_search;
 
 // "vj-" and 16 digits.
@@ -108,13 +109,13 @@ static uint32_t remove_context(stale_search *search) {
     code = os->profile_delete(os, package);
     for (size_t i = 0; !code && i < sizeof places / sizeof *places; i++) {
         if (!places[i] || !set_path(search, places[i])) continue;
-        code = vj_windows_remove_tree(os, search->path);
+        code = vj_windows_remove_tree(os, search->path, search->security);
     }
     if (!code && set_path(search, VJ_WINDOWS_MARKER_NAME)) {
         code = os->remove(os, search->path);
     }
     if (!code && whole && set_path(search, "")) {
-        code = vj_windows_remove_tree(os, search->path);
+        code = vj_windows_remove_tree(os, search->path, search->security);
     }
     return code;
 }
@@ -156,6 +157,23 @@ static uint32_t search_parent(stale_search *search, uint64_t *removed) {
     return code ? code : closing;
 }
 
+static vj_windows_status remove_all(stale_search *search, uint64_t *removed,
+                                    vj_windows_error *error) {
+    const vj_windows_os *os = search->os;
+    char owner[VJ_WINDOWS_SID_SIZE];
+    vj_windows_status status = vj_windows_learn_user(os, owner, error);
+    if (status == VJ_WINDOWS_OK) {
+        status = vj_windows_describe(os, VJ_WINDOWS_PRIVATE, owner, "", &search->security,
+                                     error);
+    }
+    if (status != VJ_WINDOWS_OK) return status;
+    uint32_t code = search_parent(search, removed);
+    uint32_t closing = os->security_close(os, search->security);
+    if (closing) closing = os->security_close(os, search->security);
+    if (!code) code = closing;
+    return code ? vj_windows_fail_os(error, "stale contexts", code) : VJ_WINDOWS_OK;
+}
+
 vj_windows_status vj_windows_remove_stale(const vj_windows_text *parent,
                                           uint64_t *removed, vj_windows_error *error) {
     char text[VJ_WINDOWS_PLACE_SIZE];
@@ -176,15 +194,11 @@ vj_windows_status vj_windows_remove_stale(const vj_windows_text *parent,
         fault = vj_windows_utf16(text, strlen(text), search->path, VJ_WINDOWS_PLACE_SIZE,
                                  &written);
     }
-    if (fault != VJ_WINDOWS_FINE) {
-        status = vj_windows_fail_text(error, "parent", fault);
-    } else {
-        for (size_t i = 0; i < written; i++) {
-            if (search->path[i] == '/') search->path[i] = '\\';
-        }
-        uint32_t code = search_parent(search, removed);
-        if (code) status = vj_windows_fail_os(error, "stale contexts", code);
+    for (size_t i = 0; i < written; i++) {
+        if (search->path[i] == '/') search->path[i] = '\\';
     }
+    status = fault == VJ_WINDOWS_FINE ? remove_all(search, removed, error)
+                                      : vj_windows_fail_text(error, "parent", fault);
     free(search);
     return status;
 }

@@ -414,6 +414,9 @@ static uint32_t open_file(const vj_windows_os *os, vj_windows_handle parent,
             return fake_leave(VJ_WINDOWS_ERROR_SHARING_VIOLATION);
         }
     }
+    if (fake->locked[0] && !strcmp(fake->locked, host)) {
+        return fake_leave(VJ_WINDOWS_ERROR_ACCESS_DENIED);
+    }
     int descriptor = open_as_is(at, host);
     if (descriptor < 0) return fake_leave(code_of(errno));
     fake_object *object = fake_new(FAKE_FILE);
@@ -553,6 +556,22 @@ static uint32_t remove_path(const vj_windows_os *os, const uint16_t *path) {
     return fake_leave(0);
 }
 
+static uint32_t reclaim(const vj_windows_os *os, const uint16_t *path,
+                        vj_windows_security security) {
+    (void)os;
+    FAKE_CALL();
+    char host[1024];
+    fake_must_be_secure(security);
+    host_path(path, host, sizeof host);
+    note_descriptor(host, security);
+    if (!strcmp(fake->locked, host)) fake->locked[0] = 0;
+    return fake_leave(0);
+}
+
+void fake_lock(const char *path) {
+    snprintf(fake->locked, sizeof fake->locked, "%.*s/%s", 512, fake->root, path);
+}
+
 void fake_fill_files(vj_windows_os *os) {
     os->features = features;
     os->now_ms = now_ms;
@@ -578,6 +597,7 @@ void fake_fill_files(vj_windows_os *os) {
     os->listing_next = listing_next;
     os->listing_close = listing_close;
     os->remove = remove_path;
+    os->reclaim = reclaim;
 }
 
 const char *fake_descriptor(const char *path) {

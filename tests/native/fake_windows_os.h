@@ -91,6 +91,8 @@ const fake_launch *fake_last_launch(void);
 
 // How many descriptors there are of what does not lie below that folder of C:.
 unsigned fake_descriptors_outside(const char *folder);
+// A directory below C: into which nobody looks, until it was reclaimed.
+void fake_lock(const char *path);
 // The size that a console was given last.
 void fake_console_size(uint16_t *columns, uint16_t *rows);
 // What a guest does with its end: as much as fits, or is there; 0 also without the other
@@ -221,6 +223,7 @@ typedef struct {
     char profiles[64][128];
     char *made[4096][2]; // paths and their descriptors
     size_t made_count;
+    char locked[1024];
     uint32_t other_pid;
     uint64_t other_created;
     fake_launch launch;

@@ -161,6 +161,27 @@ static void everything_goes_if_it_was_asked_for(void) {
     case_end();
 }
 
+// A guest leaves a directory that lets nobody in: it goes, and W14 holds: no other
+// descriptor is changed, and none outside of the context.
+static void what_a_guest_has_locked_goes(void) {
+    case_begin();
+    vj_windows_id context = 0;
+    vj_windows_context_info info;
+    check_status(create(&context, &info, VJ_WINDOWS_REMOVE_WORK), VJ_WINDOWS_OK,
+                 "create");
+    mkdir(case_path(below_jails(&info, "temp/locked")), 0700);
+    case_write(below_jails(&info, "temp/locked/file"), "x");
+    fake_lock(below_jails(&info, "temp/locked"));
+    fake_fail_named("reclaim", FAKE_INJECTED);
+    check_status(vj_windows_close(context, case_error()), VJ_WINDOWS_SYSTEM, "close");
+    fake_fail_named(NULL, 0);
+    check(!fake_descriptors_outside("jails"), "nothing else is touched");
+    fake_forget();
+    close_context(context);
+    check(!case_files() && fake_count("reclaim") == 1, "all is gone");
+    case_end();
+}
+
 static void a_root_that_exists_is_never_taken(void) {
     case_begin();
     vj_windows_id first = 0, second = 0;
@@ -516,6 +537,7 @@ int main(void) {
     requests_are_checked();
     a_context_is_made();
     everything_goes_if_it_was_asked_for();
+    what_a_guest_has_locked_goes();
     a_root_that_exists_is_never_taken();
     a_path_must_fit_a_socket();
     what_windows_answers_is_compared();
