@@ -34,8 +34,8 @@ NATIVE = ROOT / "native" / "visjail"
 TESTS = ROOT / "tests" / "native" / "windows"
 LIBRARY, HELPER = "visjail.dll", "visjail-desktop.exe"
 GUEST, TABLE = "windows_guest.exe", "windows_table.exe"
-PROBE, LANE = "windows_probe.exe", "windows_lane.exe"
-FOR_TESTS = (GUEST, TABLE, PROBE, LANE)
+PROBE, LANE, LAUNCHER = "windows_probe.exe", "windows_lane.exe", "windows_python.exe"
+FOR_TESTS = (GUEST, TABLE, PROBE, LANE, LAUNCHER)
 """Compiled as strictly, and not judged, for nobody gets them. The probe is a host of the library;
 the lane is the same host with the library's objects and another table, for the wine lane alone."""
 
@@ -123,6 +123,7 @@ def _products(target: Target) -> list[Product]:
         Product(GUEST, guest, [*program, *sockets]),
         Product(TABLE, [*table, *sources], [*program, *libraries]),
         Product(PROBE, probe, [*program, *sockets, BESIDE]),
+        Product(LAUNCHER, [TESTS / "launcher.c"], program),
         Product(LANE, [*probe, *lane, *other_table], [*program, *sockets, *libraries]),
     ]
 

@@ -3,11 +3,12 @@
 
     scripts/test_wine.py [ARGUMENT OF PYTEST...]
 
-wine is a Windows without AppContainers, as design and doc/reference/platforms.md say: nothing that
-passes here is a word about enforcement on Windows. What the lane needs are wine64, the mingw
-compiler, and an ordinary uid, because descriptors become modes of files, and root has all of them.
-It builds the programs, makes a prefix of its own below TMPDIR, runs tests/windows/wine and removes
-both. Where wine or the compiler is missing it says so; under VIS_REQUIRE_TOOLS=1 that fails.
+wine is a Windows without AppContainers: nothing that passes here is a word about enforcement on
+Windows. What the lane needs are wine64, the mingw compiler, and an ordinary uid, because descriptors
+become modes of files, and root has all of them. It builds the programs, puts a CPython of Windows
+together (scripts/windows_python.py), makes a prefix of its own below TMPDIR, runs
+tests/windows/wine and removes them. Where wine or the compiler is missing it says so; under
+VIS_REQUIRE_TOOLS=1 that fails.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import tempfile
 from pathlib import Path
 
 import cross_build
+import windows_python
 
 TARGET = next(each for each in cross_build.TARGETS if each.compiler == "mingw")
 WINE = ("/usr/lib/wine/wine64", "wine64", "wine")
@@ -29,6 +31,11 @@ BOOT_SECONDS, END_SECONDS = 180, 30
 def program() -> str | None:
     """Return the path of wine for programs of 64 bits."""
     return next((path for name in WINE if (path := shutil.which(name))), None)
+
+
+def server() -> str:
+    """Return the path of the server that wine's processes share."""
+    return shutil.which("wineserver") or "/usr/lib/wine/wineserver"
 
 
 def environment(work: Path) -> dict[str, str]:
@@ -48,6 +55,10 @@ def prepare(wine: str, work: Path) -> None:
     """Build the programs and start the prefix, as a Windows 10."""
     cross_build.build(TARGET, work)
     (work / TARGET.name).rename(work / "bin")
+    windows_python.assemble(work / "python", work / "bin" / cross_build.LAUNCHER)
+    # One server for the whole lane; without -p each pause would end it, and begin anew.
+    (work / "prefix").mkdir()
+    subprocess.run([server(), "-p"], check=True, env=environment(work), timeout=END_SECONDS)
     version = ("add", r"HKCU\Software\Wine", "/v", "Version", "/d", "win10", "/f")
     subprocess.run(
         [wine, "reg", *version],
@@ -61,9 +72,8 @@ def prepare(wine: str, work: Path) -> None:
 
 def finish(work: Path) -> None:
     """End what is left in the prefix, and remove it."""
-    server = shutil.which("wineserver") or "/usr/lib/wine/wineserver"
     for word in ("-k", "-w"):
-        subprocess.run([server, word], check=False, env=environment(work), timeout=END_SECONDS)
+        subprocess.run([server(), word], check=False, env=environment(work), timeout=END_SECONDS)
     shutil.rmtree(work, ignore_errors=True)
 
 

@@ -27,6 +27,7 @@ class Answer(NamedTuple):
 
     code: int
     lines: list[str]
+    aside: list[str]  # what wine said of its own processes
 
     def value(self, name: str) -> str:
         """Return what stands behind *name* in the one line that begins with it."""
@@ -40,7 +41,7 @@ class Wine:
     def __init__(self, work: Path, program: str) -> None:
         self.binaries = work / "bin"
         self.drive = work / "prefix" / "drive_c"
-        self._work, self._program = work, program
+        self.work, self._program = work, program
         self._folders = 0
 
     def folder(self) -> tuple[str, Path]:
@@ -63,15 +64,14 @@ class Wine:
         result = subprocess.run(
             [self._program, str(program if program.is_file() else command[0]), *command[1:]],
             input=input,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            capture_output=True,  # apart: what wine says of itself is nobody's answer
             check=False,
             timeout=SECONDS,
-            cwd=cwd or self._work,
+            cwd=cwd or self.work,
             env={
                 "PATH": "/usr/bin:/bin",
-                "HOME": str(self._work),
-                "WINEPREFIX": str(self._work / "prefix"),
+                "HOME": str(self.work),
+                "WINEPREFIX": str(self.work / "prefix"),
                 "WINEDEBUG": "-all",
                 "WINEDLLOVERRIDES": "mscoree,mshtml=",
                 "LANG": "C.UTF-8",
@@ -79,13 +79,14 @@ class Wine:
             },
         )
         text = result.stdout.decode("utf-8", "backslashreplace")
-        return Answer(result.returncode, text.replace("\r", "").splitlines())
+        aside = result.stderr.decode("utf-8", "backslashreplace").splitlines()
+        return Answer(result.returncode, text.replace("\r", "").splitlines(), aside)
 
     def table(self, *tests: str) -> Answer:
         """Run tests of the table, each of which has to say that it passed."""
         answer = self.run("windows_table.exe", self.folder()[0], *tests)
         assert [line for line in answer.lines if line.startswith("ok ")] == [
             f"ok {test}" for test in tests
-        ], "\n".join(answer.lines)
+        ], "\n".join([*answer.lines, *answer.aside])
         assert answer.code == 0
         return answer

