@@ -55,7 +55,8 @@ def prepare(wine: str, work: Path) -> None:
     """Build the programs and start the prefix, as a Windows 10."""
     cross_build.build(TARGET, work)
     (work / TARGET.name).rename(work / "bin")
-    windows_python.assemble(work / "python", work / "bin" / cross_build.LAUNCHER)
+    python = windows_python.assemble(work / "python", work / "bin" / cross_build.LAUNCHER)
+    windows_python.build_guard(python, "x86_64-w64-mingw32-gcc", work)
     # One server for the whole lane; without -p each pause would end it, and begin anew.
     (work / "prefix").mkdir()
     subprocess.run([server(), "-p"], check=True, env=environment(work), timeout=END_SECONDS)

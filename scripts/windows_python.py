@@ -19,7 +19,7 @@ from pathlib import Path
 
 from cross_build import ROOT, cache
 
-__all__ = ["assemble", "standard_library"]
+__all__ = ["assemble", "build_guard", "standard_library"]
 
 VERSION = (3, 11)
 _UNUSED = ("tcl86t.dll", "tk86t.dll", "_tkinter.pyd", "_msi.pyd", "winsound.pyd")
@@ -38,6 +38,30 @@ def standard_library() -> Path | None:
     ask = "import sysconfig; print(sysconfig.get_path('stdlib'))"
     result = subprocess.run([found, "-I", "-c", ask], check=True, capture_output=True, text=True)
     return Path(result.stdout.strip())
+
+
+def build_guard(folder: Path, compiler: str, work: Path) -> None:
+    """Compile the guard of consoles for the Python in *folder*, as a module of that Python.
+
+    The headers are those of the CPython that the standard library came from, with the sizes of Windows.
+
+    Raises:
+        FileNotFoundError: its headers are not installed.
+    """
+    library = standard_library()
+    ask = "import sysconfig; print(sysconfig.get_path('include'))"
+    python = sys.executable if sys.version_info[:2] == VERSION else "python3.11"
+    result = subprocess.run([python, "-I", "-c", ask], check=True, capture_output=True, text=True)
+    headers = Path(result.stdout.strip())
+    if library is None or not (headers / "Python.h").is_file():
+        raise FileNotFoundError(f"no headers of CPython 3.11 in {headers}")
+    shutil.copytree(headers, work / "include")
+    sizes = ROOT / "tests" / "native" / "windows" / "python" / "pyconfig.h"
+    shutil.copyfile(sizes, work / "include" / "pyconfig.h")
+    source = ROOT / "native" / "vispython" / "windows_console_guard.c"
+    flags = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-static-libgcc"]
+    output = ["-o", str(folder / "_visconsole.pyd"), str(source), str(folder / "python311.dll")]
+    subprocess.run([compiler, *flags, f"-I{work / 'include'}", *output], check=True)
 
 
 def _carried() -> Path:

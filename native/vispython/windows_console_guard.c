@@ -40,7 +40,7 @@ static PyObject *resolved(PyObject *file) {
     return exact;
 }
 
-static int tell(PyObject *path, PyObject *mode) {
+static int tell_hook(PyObject *path, PyObject *mode) {
     int writes = 0;
     if (mode && PyUnicode_Check(mode)) {
         writes = PyUnicode_FindChar(mode, 'w', 0, PyUnicode_GET_LENGTH(mode), 1) >= 0;
@@ -94,7 +94,7 @@ static int guarded_init(PyObject *self, PyObject *arguments, PyObject *keywords)
     Py_XINCREF(mode);
     PyObject *name = resolved(file);
     int result = -1;
-    if (name && (PyLong_Check(name) || tell(name, mode) == 0)) {
+    if (name && (PyLong_Check(name) || tell_hook(name, mode) == 0)) {
         result = initialise(self, arguments, keywords, name);
     }
     Py_XDECREF(name);

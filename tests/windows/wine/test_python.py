@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from wine_helpers import only_in_the_lane
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 only_in_the_lane()
 
 SCRIPTS = Path(__file__).parent.parent / "scripts"
+WAYS = ("call", "open", "read", "raw", "kept", "subclass")
 
 
 def run(wine: Wine, probe: str, script: str, tmp_path: Path) -> tuple[list[str], Path]:
@@ -47,3 +49,18 @@ def test_a_staged_python_runs(wine: Wine, tmp_path: Path) -> None:
     ]
     assert (work / "kept.txt").read_text() == "kept"
     assert not (work.parent / "app").exists()
+
+
+@pytest.mark.timeout(240)
+def test_consoles_are_guarded(wine: Wine, tmp_path: Path) -> None:
+    """W62: no way to open a console is unseen by the audit hook; without the guard each of them is.
+
+    The guard is the worker's own, in a real CPython, on a console that it could open.
+    """
+    _, work = run(wine, "python-console", "consoles.py", tmp_path)
+    lines = (work / "result.txt").read_text().splitlines()
+    assert lines == [
+        *(f"control {way} opened 0" for way in WAYS),
+        *(f"guarded {way} refused 1" for way in WAYS),
+        "ended 0",
+    ]
