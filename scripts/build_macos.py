@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Build what macOS has of libvisjail: its library, its helper and the probe of the tests.
 
-    scripts/build_macos.py OUT [--machine arm64] [--compiler zig|cc] [--test]
+    scripts/build_macos.py OUT [--machine arm64|x86_64|all] [--compiler zig|cc] [--test]
 
 ``zig`` is the PyPI package ziglang, which needs no Mac and no SDK (``uv run --isolated
 --only-group cross``); it keeps what it has compiled in VIS_CROSS_CACHE (~/.cache/visruntime-cross).
@@ -115,26 +115,33 @@ def judge(made: dict[str, Path], machine: str) -> list[str]:
     return found
 
 
+def build_and_judge(out: Path, *, machine: str, name: str) -> list[str]:
+    """Build for *machine*, print what each file needs, and return what is wrong."""
+    made = build(out, machine=machine, name=name)
+    for file, path in made.items():
+        built = MachoFile(path.read_bytes())
+        imports = " ".join(sorted(built.imports))
+        sys.stdout.write(f"{machine} {file}: {', '.join(built.libraries)}: {imports}\n")
+    return [f"{machine} {problem}" for problem in judge(made, machine)]
+
+
 def main() -> int:
-    """Build for the machine that the command line names."""
+    """Build for the machines that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("out", type=Path)
-    parser.add_argument("--machine", choices=sorted(MACHINES), default="arm64")
+    parser.add_argument("--machine", choices=[*sorted(MACHINES), "all"], default="arm64")
     parser.add_argument("--compiler", default="zig")
     parser.add_argument("--test", action="store_true", help="run the C tests instead")
     options = parser.parse_args()
     if options.test:
         test(options.out, machine=options.machine, name=options.compiler)
         return 0
-    made = build(options.out, machine=options.machine, name=options.compiler)
-    found = judge(made, options.machine)
+    found = []
+    for machine in MACHINES if options.machine == "all" else [options.machine]:
+        out = options.out / machine if options.machine == "all" else options.out
+        found += build_and_judge(out, machine=machine, name=options.compiler)
     for problem in found:
         sys.stderr.write(f"{problem}\n")
-    for file, path in made.items():
-        built = MachoFile(path.read_bytes())
-        sys.stdout.write(
-            f"{file}: {', '.join(built.libraries)}: {' '.join(sorted(built.imports))}\n"
-        )
     return 1 if found else 0
 
 

@@ -109,11 +109,22 @@ static const char *const always[] = {
 };
 const vj_macos_paths vj_macos_read_always = {always, COUNT(always)};
 
+// Of what Homebrew installs not its folders var and etc, where servers keep their data.
 static const char *const minimal[] = {
     "/Library/Frameworks",
     "/System/Library",
     "/bin",
-    "/opt/homebrew",
+    "/opt/homebrew/Cellar",
+    "/opt/homebrew/Frameworks",
+    "/opt/homebrew/bin",
+    "/opt/homebrew/etc/ca-certificates",
+    "/opt/homebrew/etc/openssl@3",
+    "/opt/homebrew/include",
+    "/opt/homebrew/lib",
+    "/opt/homebrew/libexec",
+    "/opt/homebrew/opt",
+    "/opt/homebrew/sbin",
+    "/opt/homebrew/share",
     "/private/etc/bashrc",
     "/private/etc/group",
     "/private/etc/hosts",
@@ -130,7 +141,23 @@ static const char *const minimal[] = {
     "/private/etc/zshrc",
     "/private/var/run/resolv.conf",
     "/sbin",
-    "/usr",
+    "/usr/bin",
+    "/usr/include",
+    "/usr/lib",
+    "/usr/libexec",
+    "/usr/local/Cellar",
+    "/usr/local/Frameworks",
+    "/usr/local/bin",
+    "/usr/local/etc/ca-certificates",
+    "/usr/local/etc/openssl@3",
+    "/usr/local/include",
+    "/usr/local/lib",
+    "/usr/local/libexec",
+    "/usr/local/opt",
+    "/usr/local/sbin",
+    "/usr/local/share",
+    "/usr/sbin",
+    "/usr/share",
 };
 const vj_macos_paths vj_macos_read_system = {minimal, COUNT(minimal)};
 

@@ -207,17 +207,23 @@ static const char *const operations[VJ_RIGHT_END] = {
 
 // ---- other spellings of a name that is held --------------------------------
 
-// Whether names like that of `at` could be made beside it.
-static bool has_other_spellings(const builder *build, const vj_node *at) {
-    return build->settings->flags & VJ_MACOS_IGNORES_CASE && at->is_held &&
-           above(at).write;
-}
-
 // Where the writable tree around `at` begins: what is above has the one spelling.
 static size_t writable_from(const vj_node *at) {
     const vj_node *top = at->parent;
     while (top->parent && top->parent->in_force.write) top = top->parent;
     return top->length;
+}
+
+// Whether names like that of `at` could be made beside it: in another case where that is
+// ignored, and by letters with accents everywhere, since no volume of macOS tells their
+// composed and decomposed spellings apart.
+static bool has_other_spellings(const builder *build, const vj_node *at) {
+    if (!at->is_held || !above(at).write) return false;
+    if (build->settings->flags & VJ_MACOS_IGNORES_CASE) return true;
+    for (const char *letter = at->path + writable_from(at); *letter; letter++) {
+        if ((unsigned char)*letter >= 0x80) return true;
+    }
+    return false;
 }
 
 static vj_status check_spellings(const builder *build, vj_error *error) {

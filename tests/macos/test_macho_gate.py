@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
 import struct
-import subprocess
-import sys
-from typing import TYPE_CHECKING
 
 import build_macos
 import pytest
 from gates.macho import MachoFile, NotMacho, problems
-from required import missing
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ARM64, X86_64 = 0x0100000C, 0x01000007
 SYSTEM = "/usr/lib/libSystem.B.dylib"
@@ -105,22 +96,3 @@ def test_what_the_headers_declare() -> None:
     found = build_macos.declared()
     assert {"vj_macos_start", "vj_macos_profile_build", "vj_policy_decide"} <= found
     assert not any(name.startswith("vj_jail_") for name in found)
-
-
-@pytest.mark.skipif(not os.environ.get("VIS_FULL"), reason="compiles for minutes: VIS_FULL=1 asks")
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("machine", ["arm64", "x86_64"])
-def test_everything_is_built_for_macos(machine: str, tmp_path: Path) -> None:
-    """V41: library, helper and probe compile without a warning, and need libSystem alone."""
-    if importlib.util.find_spec("ziglang") is None:
-        missing("there is no compiler for macOS here (ziglang)")
-    done = subprocess.run(
-        [sys.executable, build_macos.__file__, str(tmp_path), "--machine", machine],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=1700,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count(f": {SYSTEM}: ") == 4
-    assert "_sandbox_init_with_parameters" in done.stdout
