@@ -57,7 +57,8 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("aarch64")
     groups = ("--only-group", "packaging", "--only-group", "cross")
     build = ["uv", "run", "--quiet", "--frozen", "--isolated", *groups, "scripts/cross_wheel.py"]
-    run([*build, "--out", out], ROOT)
+    # A copy of the repository has no commit to take the time of.
+    run([*build, "--out", out], ROOT, SOURCE_DATE_EPOCH="1700000000")
     (built,) = out.glob("*.whl")
     assert built.name.endswith(f"-{TAG}.whl")
     with zipfile.ZipFile(built) as archive:
