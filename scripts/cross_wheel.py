@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -48,11 +49,7 @@ def build(out: Path) -> Path:
     """
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        compiler = Path(folder, "cc")
-        compiler.write_text(
-            f'#!/bin/sh\nexec "{sys.executable}" -m ziglang cc -target {TARGET} "$@"\n'
-        )
-        compiler.chmod(0o755)
+        compiler = _compiler(Path(folder))
         pins = ["--build-constraints", str(ROOT / "scripts" / "build-constraints.txt")]
         command = ["uv", "build", "--quiet", "--wheel", *pins, "--require-hashes"]
         command += [f"--config-setting={setting}" for setting in SETTINGS]
@@ -67,6 +64,23 @@ def build(out: Path) -> Path:
             raise NotBuiltError("\n".join(broken))
         subprocess.run(["abi3audit", "--strict", str(finished)], check=True)
         return Path(shutil.copy(finished, out))
+
+
+def _compiler(folder: Path) -> Path:
+    """Write a compiler into *folder* that is zig for the target, and return it.
+
+    Debian has a pyconfig.h for each machine, and here only this one's. What the stable ABI takes
+    from it, sizes of types, is the same for both.
+    """
+    for header in Path("/usr/include").glob(f"{platform.machine()}-linux-gnu/python3.*/pyconfig.h"):
+        place = folder / "include" / f"{MACHINE}-linux-gnu" / header.parent.name / header.name
+        place.parent.mkdir(parents=True)
+        place.write_text(f'#include "{header}"\n')
+    compiler = folder / "cc"
+    zig = f'"{sys.executable}" -m ziglang cc -target {TARGET} -idirafter "{folder}/include"'
+    compiler.write_text(f'#!/bin/sh\nexec {zig} "$@"\n')
+    compiler.chmod(0o755)
+    return compiler
 
 
 def retag(raw: Path, tag: str) -> Path:
