@@ -23,7 +23,7 @@ import generated
 from visruntime import config, policy
 from visruntime._config import python as _config_python
 from visruntime._policy import environment_names as names
-from visruntime._policy import values
+from visruntime._policy import fields, values
 
 if TYPE_CHECKING:
     from typing import Any
@@ -137,10 +137,10 @@ def python_shape() -> dict[str, Any]:
 
 def list_shape(field: str) -> dict[str, Any]:
     """Return the shape of a list of texts."""
-    if field in policy.PATH_FIELDS:
-        most = policy.MAX_RULES if field in policy.KINDS else policy.MAX_NAMES
+    if field in fields.PATH_FIELDS:
+        most = fields.MAX_RULES if field in fields.KINDS else fields.MAX_NAMES
         return {"type": "array", "maxItems": most, "items": {"$ref": "#/$defs/path"}}
-    return {"type": "array", "maxItems": policy.MAX_NAMES, "items": LISTS[field]}
+    return {"type": "array", "maxItems": fields.MAX_NAMES, "items": LISTS[field]}
 
 
 def field_shape(field: str, annotation: str) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def field_shape(field: str, annotation: str) -> dict[str, Any]:
     if annotation == "tuple[str, ...]":
         return list_shape(field)
     if annotation == "tuple[int, ...]":
-        return {"type": "array", "maxItems": policy.MAX_NAMES, "items": PORT}
+        return {"type": "array", "maxItems": fields.MAX_NAMES, "items": PORT}
     if annotation == "bool":
         return {"type": "boolean"}
     if annotation.startswith("Literal["):
@@ -161,7 +161,7 @@ def field_shape(field: str, annotation: str) -> dict[str, Any]:
         port = PORT | {"minimum": 0}
         return {
             "type": "object",
-            "maxProperties": policy.MAX_NAMES,
+            "maxProperties": fields.MAX_NAMES,
             "propertyNames": {"pattern": "^[0-9]+$"},
             "additionalProperties": port,
         }

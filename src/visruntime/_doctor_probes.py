@@ -12,10 +12,11 @@ import tempfile
 from contextlib import closing, contextmanager
 
 from visruntime._jail.diagnose import apparmor_profile
+from visruntime._policy.fields import MAX_SOCKET_BYTES
 from visruntime.doctor import Finding
 from visruntime.errors import VisRuntimeError
 from visruntime.jail import Jail
-from visruntime.policy import MAX_SOCKET_BYTES, Egress, JailPolicy, Limits
+from visruntime.policy import Egress, JailPolicy, Limits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -185,7 +185,7 @@ def narrow_by_config(owner: JailPolicy, path: str | os.PathLike[str] | ConfigFil
             or `MAX_FOUND_PATTERNS` patterns: a guest may have written the file.
         OSError: if it cannot be read.
     """
-    from visruntime.policy import fields_from_dict
+    from visruntime._policy.fields import fields_from_dict
 
     file = path if isinstance(path, ConfigFile) else ConfigFile(path)
     data = dict(file.table)

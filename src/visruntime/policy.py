@@ -10,9 +10,23 @@ from __future__ import annotations
 import os
 from types import MappingProxyType
 
-from visruntime._arguments import check_path
 from visruntime._policy.caches import check_caches, without_those_in
 from visruntime._policy.environment_names import check_env, check_inherit_env
+from visruntime._policy.fields import (
+    ABSENT_DENIES,
+    KINDS,
+    MAX_NAMES,
+    MAX_RULES,
+    check_inbound,
+    check_known,
+    check_paths,
+    check_ports,
+    check_rules,
+    check_services,
+    check_sockets,
+    fields_from_dict,
+    refuse,
+)
 from visruntime._policy.links import real_path
 from visruntime._policy.name_servers import name_servers
 from visruntime._policy.paths import (
@@ -25,18 +39,12 @@ from visruntime._policy.paths import (
     MINIMAL_READ,
     PRIVATE_READ,
     PRIVATE_WRITE,
-    _short,
     escape,
-    has_glob,
     is_within,
-    normalise,
     resolve_beside,
-    visible,
 )
 from visruntime._policy.pattern_names import Sought, denied_names, granted_names, look_for
-from visruntime._policy.patterns import check_pattern, parse
 from visruntime._policy.protected_names import PROTECTED_NAMES, further_names
-from visruntime._policy.socket_names import sensitive_by_name
 from visruntime._policy.system_roots import SystemRoots
 from visruntime._policy.values import (
     Decision,
@@ -48,12 +56,11 @@ from visruntime._policy.values import (
     Unsaid,
     check_field_list,
 )
-from visruntime.errors import PolicyError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from typing import Any, Literal, NoReturn
+    from typing import Any, Literal
 
     from visruntime._policy.pattern_names import Walked
     from visruntime._policy.patterns import Pattern
@@ -75,22 +82,6 @@ __all__ = [
     "Rule",
     "Secret",
 ]
-
-MAX_RULES = 10_000
-"""Most paths in all rule fields of a policy together."""
-MAX_NAMES = 1000
-"""Most entries in each of the other lists of a policy."""
-MAX_SOCKET_BYTES = 107
-"""Longest path of an AF_UNIX socket, in bytes (``sun_path`` without its end)."""
-
-ABSENT_DENIES = ("broker", "wall", "error")
-"""Values of ``absent_deny``, the one that lets a guest do most first."""
-
-KINDS = ("read", "write", "deny", "deny_read", "deny_write", "deny_exec")
-"""The kinds of rules; each is also the name of its field."""
-
-PATH_FIELDS = (*KINDS, "reveal", "caches", "sockets", "sensitive_sockets")
-"""The fields that are lists of paths; in a file, relative ones start at its folder."""
 
 
 class JailPolicy(Unsaid):
@@ -208,34 +199,34 @@ class JailPolicy(Unsaid):
         strict_globs: bool = False,
     ) -> None:
         given = (read, write, deny, deny_read, deny_write, deny_exec)
-        rules, patterns = _check_rules(dict(zip(KINDS, given, strict=True)))
+        rules, patterns = check_rules(dict(zip(KINDS, given, strict=True)))
         self._set(files=(), found=frozenset(), patterns=patterns, plans={}, **rules)
         self._set(owners=MappingProxyType({}), walked=None)
-        self._set(reveal=_check_paths("reveal", reveal, MAX_NAMES))
-        self._set(caches=check_caches(_check_paths("caches", caches, MAX_NAMES)))
-        self._set(sockets=_check_sockets("sockets", sockets))
-        self._set(sensitive_sockets=_check_sockets("sensitive_sockets", sensitive_sockets))
+        self._set(reveal=check_paths("reveal", reveal, MAX_NAMES))
+        self._set(caches=check_caches(check_paths("caches", caches, MAX_NAMES)))
+        self._set(sockets=check_sockets("sockets", sockets))
+        self._set(sensitive_sockets=check_sockets("sensitive_sockets", sensitive_sockets))
         if system not in ("minimal", "host", "none"):
-            _refuse("system", system, 'one of "minimal", "host", "none"')
+            refuse("system", system, 'one of "minimal", "host", "none"')
         if absent_deny not in ABSENT_DENIES:
-            _refuse("absent_deny", absent_deny, f"one of {', '.join(map(repr, ABSENT_DENIES))}")
+            refuse("absent_deny", absent_deny, f"one of {', '.join(map(repr, ABSENT_DENIES))}")
         if not isinstance(strict_globs, bool):
-            _refuse("strict_globs", strict_globs, "True or False")
+            refuse("strict_globs", strict_globs, "True or False")
         if not isinstance(egress, Egress):
-            _refuse("egress", egress, "Egress.OFF, Egress.OPEN or Egress.proxy(allow=[...])")
+            refuse("egress", egress, "Egress.OFF, Egress.OPEN or Egress.proxy(allow=[...])")
         if limits is not None and not isinstance(limits, Limits):
-            _refuse("limits", limits, "a Limits object")
-        ports = _check_inbound(inbound)
+            refuse("limits", limits, "a Limits object")
+        ports = check_inbound(inbound)
         if ports and egress.mode == "open":
-            _refuse("inbound", dict(ports), "nothing with Egress.OPEN, which shares the network")
+            refuse("inbound", dict(ports), "nothing with Egress.OPEN, which shares the network")
         self._set(
             absent_deny=absent_deny,
-            services=_check_services(services),
+            services=check_services(services),
             strict_globs=strict_globs,
             system=system,
             egress=egress,
             inbound=ports,
-            host_ports=_check_ports("host_ports", host_ports),
+            host_ports=check_ports("host_ports", host_ports),
             env=check_env(env),
             inherit_env=check_inherit_env(inherit_env),
             limits=limits if limits is not None else Limits(),
@@ -311,7 +302,7 @@ class JailPolicy(Unsaid):
         Raises:
             PolicyError: for a name that is no field, or a wrong value.
         """
-        _check_known(changes)
+        check_known(changes)
         policy = JailPolicy(**(self._named() | changes))
         policy._set(files=self.files, found=self.found, owners=self.owners, walked=self.walked)
         return policy
@@ -572,179 +563,13 @@ class JailPolicy(Unsaid):
         Raises:
             PolicyError: if *path* is no folder, or for a wrong field.
         """
-        _check_known(changes)
+        check_known(changes)
         folder = resolve_beside(path, os.getcwd(), "workspace")
         if not os.path.isdir(folder):
-            _refuse("workspace", path, "a folder that exists")
+            refuse("workspace", path, "a folder that exists")
         written = escape(folder)
         write = [written, *check_field_list(changes.pop("write", ()), "write")]
         held = [os.path.join(written, name) for name in PROTECTED_NAMES]
         held += [os.path.join(written, escape(name)) for name in further_names(folder)]
         deny_write = [*held, *check_field_list(changes.pop("deny_write", ()), "deny_write")]
         return cls(write=write, deny_write=deny_write, **changes)
-
-
-def fields_from_dict(
-    data: Mapping[str, Any], *, folder: str | os.PathLike[str] | None = None
-) -> dict[str, Any]:
-    """Return the fields that plain *data* gives, as the constructor takes them.
-
-    Raises:
-        PolicyError: for an unknown key, a secret's marker, or a value of the wrong shape.
-    """
-    if not hasattr(data, "keys"):
-        _refuse("policy", data, "a table of fields and values")
-    _check_known(data)
-    fields = dict(data)
-    if folder is not None:
-        folder = check_path(folder, "folder")
-        for name in PATH_FIELDS:
-            if name in fields:
-                fields[name] = [
-                    resolve_beside(path, folder, f"{name}[{index}]", pattern=name in KINDS)
-                    for index, path in enumerate(check_field_list(fields[name], name))
-                ]
-    if "egress" in fields:
-        fields["egress"] = _egress_from_plain(fields["egress"])
-    if "limits" in fields and not isinstance(fields["limits"], Limits):
-        _check_table("limits", fields["limits"])
-        fields["limits"] = Limits().replace(**fields["limits"])
-    if "inbound" in fields:
-        _check_table("inbound", fields["inbound"])
-        fields["inbound"] = {
-            int(port) if isinstance(port, str) and port.isascii() and port.isdigit() else port: to
-            for port, to in fields["inbound"].items()
-        }
-    if "env" in fields:
-        _check_table("env", fields["env"])
-        for name, value in fields["env"].items():
-            if isinstance(value, dict):
-                raise PolicyError(
-                    f"env[{name!r}]: the value of a secret is never stored; leave it out and "
-                    f'add it with .replace(env={{"{name}": vr.Secret(...)}})',
-                    field=f"env[{name!r}]",
-                )
-    return fields
-
-
-def _egress_from_plain(value: object) -> Egress:
-    if isinstance(value, Egress):
-        return value
-    table: Any = {"mode": value} if isinstance(value, str) else value
-    _check_table("egress", table)
-    for key in table:
-        if key not in ("mode", "allow", "deny"):
-            _refuse(f"egress.{visible(str(key))}", table[key], "only mode, allow and deny")
-    return Egress(**({"mode": "proxy"} | table))
-
-
-def _check_known(fields: Mapping[str, object]) -> None:
-    """Refuse a name that is no field of a policy."""
-    for name in fields:
-        if name not in JailPolicy.__slots__:
-            raise PolicyError(
-                f"{visible(str(name))}: there is no such policy field; there are "
-                + ", ".join(JailPolicy.__slots__),
-                field=str(name),
-                value=fields[name],
-            )
-
-
-def _check_table(field: str, value: object) -> None:
-    if not isinstance(value, dict) or not all(isinstance(key, (str, int)) for key in value):
-        _refuse(field, value, "a table (names and values)")
-
-
-def _refuse(field: str, value: object, wanted: str) -> NoReturn:
-    """Raise the PolicyError for *value*, of which *wanted* would have been right."""
-    raise PolicyError(
-        f"{field}: {wanted}; not {type(value).__name__} {_short(value)}", field=field, value=value
-    )
-
-
-def _check_paths(field: str, values: object, most: int) -> tuple[str, ...]:
-    paths = check_field_list(values, field)
-    if len(paths) > most:
-        raise PolicyError(f"{field}: {len(paths)} entries, at most {most}", field=field)
-    return tuple(normalise(path, f"{field}[{index}]") for index, path in enumerate(paths))
-
-
-def _check_rules(
-    given: Mapping[str, object],
-) -> tuple[dict[str, tuple[str, ...]], Mapping[str, Pattern]]:
-    """Return the rule fields as tuples of normalised paths, and which of those are patterns."""
-    rules = {kind: _check_paths(kind, values, MAX_RULES) for kind, values in given.items()}
-    total = sum(map(len, rules.values()))
-    if total > MAX_RULES:
-        raise PolicyError(f"{total} rules, and a policy has at most {MAX_RULES}", field="rules")
-    patterns = {}
-    for kind, paths in rules.items():
-        for index, path in enumerate(paths):
-            if has_glob(path):
-                check_pattern(f"{kind}[{index}]", path)
-                patterns[path] = parse(path)
-    for kind in ("read", "write"):
-        for index, path in enumerate(rules[kind]):
-            field = f"{kind}[{index}]"
-            top = patterns[path].fixed if path in patterns else path
-            if top == "/":
-                fix = 'system="host"' if kind == "read" else "the folders that it really needs"
-                _refuse(field, path, f"the whole root is not granted like this; write {fix}")
-            if top.startswith(FORBIDDEN_GRANTS) and any(
-                is_within(top, tree) for tree in FORBIDDEN_GRANTS
-            ):
-                _refuse(field, path, "nothing in /proc, /dev or /sys; a jail has its own")
-    return rules, MappingProxyType(patterns)
-
-
-def _check_sockets(field: str, values: object) -> tuple[str, ...]:
-    paths = _check_paths(field, values, MAX_NAMES)
-    for index, path in enumerate(paths):
-        if len(os.fsencode(path)) > MAX_SOCKET_BYTES:
-            _refuse(f"{field}[{index}]", path, f"at most {MAX_SOCKET_BYTES} bytes")
-        behind = sensitive_by_name(path) if field == "sockets" else None
-        if behind is not None:
-            raise PolicyError(
-                f"{field}[{index}]: behind {visible(path)} is {behind}; if the guest may have "
-                f"that, write sensitive_sockets=[{path!r}]",
-                field=f"{field}[{index}]",
-                value=path,
-            )
-    return paths
-
-
-def _check_services(values: object) -> tuple[str, ...]:
-    services = check_field_list(values, "services")
-    if len(services) > MAX_NAMES:
-        raise PolicyError(f"services: {len(services)} names, at most {MAX_NAMES}", field="services")
-    for index, name in enumerate(services):
-        plain = isinstance(name, str) and 0 < len(name) <= 255 and name.isascii()
-        if not plain or not all(c.isalnum() or c in "-._:/@" for c in name):
-            _refuse(f"services[{index}]", name, "the name of a service")
-    return services
-
-
-def _check_port(field: str, value: object, lowest: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= 65535:
-        _refuse(field, value, f"a port, {lowest} to 65535")
-
-
-def _check_ports(field: str, values: object) -> tuple[int, ...]:
-    ports = check_field_list(values, field)
-    if len(ports) > MAX_NAMES:
-        raise PolicyError(f"{field}: {len(ports)} ports, at most {MAX_NAMES}", field=field)
-    for index, port in enumerate(ports):
-        _check_port(f"{field}[{index}]", port, 1)
-    return ports
-
-
-def _check_inbound(value: Any) -> Mapping[int, int]:
-    if not hasattr(value, "keys"):
-        _refuse("inbound", value, "a mapping of jail ports to host ports, such as {8000: 0}")
-    ports = dict(value)
-    if len(ports) > MAX_NAMES:
-        raise PolicyError(f"inbound: {len(ports)} ports, at most {MAX_NAMES}", field="inbound")
-    for port, to in ports.items():
-        _check_port("inbound", port, 1)
-        _check_port(f"inbound[{port}]", to, 0)
-    return MappingProxyType({port: ports[port] for port in sorted(ports)})

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import visruntime as vr
-from visruntime.policy import KINDS
+from visruntime._policy.fields import KINDS
 
 if TYPE_CHECKING:
     from pathlib import Path

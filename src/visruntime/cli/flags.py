@@ -6,13 +6,14 @@ import argparse
 import os
 
 from visruntime._policy.environment_names import looks_secret
+from visruntime._policy.fields import KINDS
 from visruntime._policy.links import real_path
 from visruntime._policy.paths import escape, resolve_beside
 from visruntime._policy.pattern_names import Walked
 from visruntime.cli.messages import Refusal, complain
 from visruntime.config import ConfigFile, find_configs, narrow_by_config, parse_size
 from visruntime.errors import PolicyError
-from visruntime.policy import KINDS, Egress, JailPolicy, Secret
+from visruntime.policy import Egress, JailPolicy, Secret
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
