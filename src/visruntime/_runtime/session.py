@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from visruntime._arguments import (
     check_function,
-    check_mapping,
     check_switch,
     check_text,
 )
-from visruntime._callbacks.budget import Budget
 from visruntime._runtime.control import WorkerControl
 from visruntime._runtime.events import Feed, RunEvent
 from visruntime._runtime.handle import RunHandle
+from visruntime._runtime.host_functions import HostFunctions
 from visruntime._runtime.known_types import known_types
 from visruntime._runtime.missing import explain_missing
 from visruntime._runtime.request import check_name, check_unknown, names, run_request
@@ -38,7 +37,6 @@ from visruntime.errors import (
     WorkerDied,
 )
 from visruntime.guest.limits import UNKNOWN
-from visruntime.results import GuestFailure
 from visruntime.worker import Worker
 
 if TYPE_CHECKING:
@@ -64,7 +62,7 @@ OutputSink = Callable[[str, bytes], None]
 """Gets ``"stdout"`` or ``"stderr"`` and each chunk as it comes."""
 
 
-class RuntimeSession(WorkerControl, ABC):
+class RuntimeSession(WorkerControl, HostFunctions, ABC):
     """What jailed and trusted runtimes share: everything but the start of the process."""
 
     _interpreter: Interpreter
@@ -284,111 +282,6 @@ class RuntimeSession(WorkerControl, ABC):
         """Choose the limits of each later call that brings no ``timeout=`` of its own."""
         self._timeouts = as_timeouts(timeouts, "timeouts")
 
-    # Functions of the host.
-
-    def expose(
-        self,
-        name: str,
-        function: Callable[..., Any],
-        *,
-        check: bool = True,
-        error_data: Iterable[str] = (),
-    ) -> None:
-        """Let the guest call *function* by *name*, now and in every later worker.
-
-        A dotted name, ``"tools.add"``, is that of a function in a module: the guest imports
-        ``tools``. It runs in the thread that is in ``run``, or, where ``Timeouts(callback=)`` limits
-        it, in one of its own. It may be async: then it gets an event loop of its own. Its exceptions
-        cross as type name and message. What is no `Exception` does not cross: ``SystemExit`` and
-        ``KeyboardInterrupt`` end the run with its worker, and come out of ``run``.
-
-        Args:
-            name: what the guest calls.
-            function: what is called.
-            check: check the arguments against the type hints before the call: another type, also
-                deep in a list or dict, is a TypeError in the guest, and nothing is called. A bool
-                is no int here, and an int is a float.
-            error_data: names of attributes of its exceptions that the guest may have, as far as
-                they are data, in ``data`` of the error.
-
-        Raises:
-            ValueError: *name* is no name, or would hide another one or the standard library.
-            TypeError: *function* cannot be called, or has a type hint that cannot be checked.
-            GuestError: the worker could not take it, because of what its code has changed, and was
-                ended; the next one gets it.
-        """
-        self._expose_all({check_text(name, "name"): function}, check=check, error_data=error_data)
-
-    def expose_module(
-        self,
-        name: str,
-        functions: Mapping[str, Callable[..., Any]],
-        *,
-        check: bool = True,
-        error_data: Iterable[str] = (),
-    ) -> None:
-        """Let the guest import a module *name* that holds *functions*; otherwise as :meth:`expose`.
-
-        It hides an installed module of that name.
-        """
-        check_text(name, "name")
-        members = {
-            f"{name}.{check_text(member, 'functions')}": function
-            for member, function in check_mapping(functions, "functions").items()
-        }
-        self._expose_all(members, check=check, error_data=error_data)
-
-    def _expose_all(
-        self,
-        functions: Mapping[str, Callable[..., Any]],
-        *,
-        check: bool,
-        error_data: Iterable[str],
-    ) -> None:
-        add = self._callbacks.prepare(functions, check=check, error_data=error_data)
-        with self._exclusive():
-            worker = self._worker
-            if worker is not None:
-                worker.refuse_paused()
-            add()
-            if worker is not None:
-                try:
-                    self._expose(worker, list(functions))
-                except BaseException:
-                    self._discard()
-                    raise
-
-    def stubs(self, module: str | None = None) -> str:
-        """Return the text of a stub file (``.pyi``) for the exposed functions.
-
-        Args:
-            module: a module of host functions; by default those that are in no module.
-        """
-        from visruntime._callbacks.stubs import stub_text
-
-        if module is not None:
-            check_text(module, "module")
-        return stub_text(self._callbacks.functions(module))
-
-    def limit_callbacks(
-        self,
-        *,
-        calls: int | None = None,
-        bytes: int | None = None,
-        seconds: float | None = None,
-    ) -> None:
-        """Limit what the guest's calls, and questions for input, may take in each later run.
-
-        ``None`` is no limit. A call over the budget is refused with ``LimitExceeded``, without
-        calling anything. A guest that goes on after very many refusals breaks the protocol.
-
-        Args:
-            calls: how many there may be.
-            bytes: what they and their answers may carry, as encoded.
-            seconds: time of the host's functions.
-        """
-        self._callbacks.budget = Budget(calls=calls, bytes=bytes, seconds=seconds)
-
     # The worker.
 
     @property
@@ -539,17 +432,6 @@ class RuntimeSession(WorkerControl, ABC):
         with self._lock:
             self._refuse_closed()
             yield
-
-    def _expose(self, worker: Worker, names: list[str]) -> None:
-        """Tell a worker of functions; one that cannot take them is of no use any more."""
-        try:
-            reply = worker.request_aside(
-                {"op": "expose", "names": names}, callbacks=self._callbacks
-            )
-        except Timeout:
-            raise WorkerDied("the worker did not answer between two runs and was ended") from None
-        if reply.get("error") is not None:
-            raise GuestFailure.from_claim(reply["error"], self._explain).to_exception(None)
 
     def _live_worker(self) -> Worker:
         if self._worker is not None and self._worker.ended_by_host:
