@@ -35,7 +35,7 @@ export UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never
 "$uv" pip install --quiet --python "$work/environment/bin/python" "$wheel" \
     'pytest>=9.2,<10' 'pytest-timeout>=2.4,<3' 'hypothesis>=6.170,<7' 'cloudpickle>=3.1,<4'
 if (($# == 0)); then
-    set -- tests/values/test_codec.py tests/runtime/test_runtime.py tests/runtime/test_runtime_jailed.py tests/worker/test_worker.py \
+    set -- tests/values/test_codec.py tests/values/test_codec_hostile.py tests/runtime/test_runtime.py tests/runtime/test_runtime_jailed.py tests/worker/test_worker.py \
         tests/jail/test_jail.py tests/runtime/test_pool.py tests/runtime/test_executor.py tests/policy/test_decision.py
 fi
 VIS_SUBJECT=$subject PYTHONDONTWRITEBYTECODE=1 "$work/environment/bin/python" -m pytest -q \
