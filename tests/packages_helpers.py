@@ -8,15 +8,16 @@ import io
 import os
 import tarfile
 import zipfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import visruntime as vr
 from visruntime._packages.uv import find_uv
 from visruntime.errors import PolicyError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 
@@ -137,3 +138,50 @@ def make_project(folder: Path, packages: Mapping[str, tuple[str, str]]) -> None:
             f'hash = "{held.removeprefix("--hash=")}" }}]\n'
         )
     (folder / "uv.lock").write_text(lock)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Keep the environments of a test, and the cache of uv, below its own folder."""
+    require_uv()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("UV_CACHE_DIR", raising=False)
+    return tmp_path / "cache" / "visruntime"
+
+
+@pytest.fixture
+def wheels(tmp_path: Path) -> Path:
+    """Return a folder with two wheels, of which one needs the other."""
+    folder = tmp_path / "wheels"
+    make_wheel(folder, "tinyb", "1.2", {"tinyb.py": "y = 2\n"})
+    make_wheel(
+        folder,
+        "tinya",
+        "1.0",
+        {
+            "tinya/__init__.py": "from tinyb import y\ndef main():\n    print('ran', y)\n",
+            "tinya-1.0.dist-info/entry_points.txt": "[console_scripts]\ntinya = tinya:main\n",
+        },
+        requires=("tinyb>=1",),
+    )
+    return folder
+
+
+def resolved(wheels: Path, *requirements: str, **options: Any) -> vr.Environment:
+    """Return an environment of *requirements*, with the hashes of the wheels that are there."""
+    return vr.Environment.from_requirements(
+        requirements, wheelhouse=wheels, hashes="resolve", **options
+    )
+
+
+def left_behind(cache: Path) -> list[str]:
+    """Return what stands of environments and builds."""
+    return [p.name for kind in ("environments", "building") for p in (cache / kind).iterdir()]
+
+
+@pytest.fixture(autouse=True)
+def no_leftovers(cache: Path) -> Iterator[None]:
+    """Check after each test that no folder of a build is left."""
+    yield
+    if cache.exists():
+        assert list((cache / "building").iterdir()) == []
