@@ -18,6 +18,7 @@ from visruntime._arguments import check_function
 from visruntime._bundle.manifest import MOST_MEMBERS, NAME, Manifest
 from visruntime._bundle.ustar import members
 from visruntime._host.files import open_followed, open_regular
+from visruntime._host.own_version import own_version
 from visruntime._jail.state_folder import BUNDLES, state_folder
 from visruntime.errors import BundleRefused
 
@@ -158,7 +159,7 @@ def find() -> Bundle:
     Raises:
         BundleRefused: there is none, or a file of it was changed.
     """
-    name = f"visruntime-{_version()}-{_platform()}"
+    name = f"visruntime-{own_version()}-{_platform()}"
     if name not in names():
         raise BundleRefused(
             f'python="{BUNDLE}": {name} is not installed; get the file {name}.tar.gz of this '
@@ -250,9 +251,9 @@ def _read_manifest(found: Iterator[Member]) -> tuple[bytes, Manifest]:
 def _check_fit(manifest: Manifest) -> None:
     if manifest.platform != _platform():
         raise BundleRefused(f"it is for {manifest.platform}, and this machine is {_platform()}")
-    if manifest.version != _version():
+    if manifest.version != own_version():
         raise BundleRefused(
-            f"it is of visruntime {manifest.version}, and this is {_version()}; the two have to be "
+            f"it is of visruntime {manifest.version}, and this is {own_version()}; the two have to be "
             "of one release"
         )
     here = (os.confstr("CS_GNU_LIBC_VERSION") or "no glibc").removeprefix("glibc ")
@@ -403,9 +404,3 @@ def _bundles() -> str:
 
 def _platform() -> str:
     return f"linux-{os.uname().machine}"
-
-
-def _version() -> str:
-    from importlib.metadata import version
-
-    return version("visruntime")

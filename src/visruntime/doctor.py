@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno as errno_names
 import sys
 
+from visruntime._host.own_version import own_version
 from visruntime._policy.values import Frozen
 
 TYPE_CHECKING = False
@@ -106,7 +107,6 @@ class DoctorReport(Frozen):
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain data, as ``doctor --json`` prints it."""
         import platform
-        from importlib.metadata import version
 
         return {
             "version": REPORT_VERSION,
@@ -116,7 +116,7 @@ class DoctorReport(Frozen):
                 "kernel": platform.release(),
                 "architecture": platform.machine(),
                 "python": platform.python_version(),
-                "visruntime": version("visruntime"),
+                "visruntime": own_version(),
             },
             "findings": [finding.to_dict() for finding in self.findings],
             "apparmor_profile": self.apparmor_profile,

@@ -290,9 +290,6 @@ class Runtime(RuntimeSession):
     def _explain_act(self, right: str, errno: int, path: str) -> Violation | None:
         return self._jail._explainer.of_act(right, errno, path)
 
-    def _rules(self) -> Sequence[tuple[str, str]]:
-        return self._jail._host_rules
-
     def _sources(self) -> Sequence[str]:
         return getattr(self._environment, "sources", ())
 

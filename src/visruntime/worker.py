@@ -227,10 +227,6 @@ class Worker:
         """Choose the classes that records of this worker become."""
         self._values.types = types
 
-    def set_rules(self, rules: Sequence[tuple[str, str]]) -> None:
-        """Say what the rules about the host's files are, (kind, path) each: what it may write."""
-        self._values.rules = rules
-
     def take_mismatch(self) -> str | None:
         """Say, once, what was wrong with a record of such a class in the last reply."""
         found, self._values.mismatch = self._values.mismatch, None

@@ -31,7 +31,7 @@ PYTHON = "python/bin/python3.13"
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Let the state of this test be its own, and this package be of version 1.0."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(bundle, "_version", lambda: "1.0")
+    monkeypatch.setattr(bundle, "own_version", lambda: "1.0")
     return tmp_path.resolve() / "cache" / "visruntime"
 
 

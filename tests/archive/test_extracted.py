@@ -16,10 +16,13 @@ import pytest
 from gates.elf import LIBRARIES, LOADERS
 from runtime_helpers import not_granted
 
-from visruntime import JailPolicy, Runtime, TrustedRuntime, bundle
+from visruntime import JailPolicy, Runtime, TrustedRuntime
+from visruntime._host.own_version import own_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from visruntime import bundle
 
 MACHINE = os.uname().machine
 LIBRARY_FOLDERS = (f"/lib/{MACHINE}-linux-gnu", "/lib64", "/usr/lib64", "/usr/lib")
@@ -141,7 +144,7 @@ def test_vispython_starts_the_python_beside_it(
     driver = WORKER.format(channel="socket.SOCK_STREAM", control="socket.SOCK_SEQPACKET")
     assert succeeded(alone(python, "-I", "-S", "-c", driver, CHECK_PLACES)) == "inside\n"
     version = succeeded(alone("/opt/vis/bin/vispython", "--version"))
-    assert version == f"vispython {bundle._version()}\n"
+    assert version == f"vispython {own_version()}\n"
     assert succeeded(alone("/opt/vis/bin/uv", "--version")).startswith("uv ")
 
 

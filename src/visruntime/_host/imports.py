@@ -1,8 +1,9 @@
-"""Modules that are imported before a guest can be where they are looked for.
+"""What the host imports after a guest may have been where modules are looked for.
 
 This package imports most of what it needs when it needs it. Where a folder of ``sys.path``
 lies in a write grant, that would be too late: a guest could have written a module by that
-name, and it would run in the host.
+name, and it would run in the host. So all of it is imported before the guest starts, and
+never from a place where a guest of this process could have written.
 """
 
 from __future__ import annotations
@@ -10,73 +11,117 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
+from importlib import import_module
 
+from visruntime._host.own_version import own_version
+from visruntime._host.trusted_finder import GUESTS
 from visruntime._policy.decider import Decider
 from visruntime._policy.links import real_path
+from visruntime._policy.paths import is_within
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+    from types import ModuleType
 
-__all__ = ["import_ahead", "may_import_from", "refuse_late_import"]
+__all__ = ["import_ahead", "import_trusted", "may_import_from", "prepare", "refuse_late_import"]
 
 NEEDED = """
     _decimal _strptime argparse ast asyncio bisect calendar codecs concurrent.futures.thread
-    contextvars copy datetime decimal difflib encodings.ascii encodings.idna encodings.latin_1
-    encodings.unicode_escape encodings.utf_16 encodings.utf_8 faulthandler fcntl fractions
-    hashlib hmac importlib.metadata inspect io json linecache locale numbers pathlib platform
-    queue random re resource secrets select selectors shlex shutil signal socket sqlite3 stat
-    string struct subprocess tempfile termios textwrap threading tokenize tomllib traceback tty
-    uuid warnings weakref zoneinfo
+    contextvars copy ctypes datetime decimal difflib encodings.ascii encodings.idna
+    encodings.latin_1 encodings.unicode_escape encodings.utf_16 encodings.utf_8 faulthandler fcntl
+    fractions grp gzip hashlib hmac html importlib.metadata inspect io json linecache locale numbers
+    pathlib platform pwd queue random re resource secrets select selectors shlex shutil signal socket
+    sqlite3 stat string struct subprocess tempfile termios textwrap threading tokenize tomllib
+    traceback tty unicodedata uuid warnings weakref zlib zoneinfo
 """.split()
 """Of the standard library: what this package imports, and what that imports later on."""
-EXTRAS = ("cloudpickle", "anyio", "anyio._backends._asyncio")
+EXTRAS = ("cloudpickle", "anyio", "anyio.from_thread", "anyio._backends._asyncio")
 """What its extras bring, where they are installed."""
+TOPS = frozenset(name.partition(".")[0] for name in (*NEEDED, *EXTRAS))
 
 
-def may_import_from(rules: Sequence[tuple[str, str]]) -> bool:
-    """Whether a guest may make a module in a folder of ``sys.path``, now or later.
+def may_import_from(rules: Sequence[tuple[str, str]], places: Iterable[str] | None = None) -> bool:
+    """Whether a guest may make a module where the host looks for some, now or later.
 
     A relative entry (``""`` of ``python -c`` and of prompts) is wherever this process goes.
 
     Args:
-        rules: (kind, path) of all rules about the host's files.
+        rules: (kind, real path) of all rules about the host's files.
+        places: where the host looks; by default the folders of ``sys.path``.
     """
-    if not any(kind == "write" for kind, _ in rules):
+    grants = [path for kind, path in rules if kind == "write"]
+    if not grants:
         return False
     decide = Decider(rules)
-    return any(
-        not os.path.isabs(entry) or decide("write", real_path(entry))[0] for entry in sys.path
-    )
+    for place in sys.path if places is None else places:
+        if not os.path.isabs(place):
+            return True
+        real = real_path(place)
+        if decide("write", real)[0] or any(_holds_a_name(grant, real) for grant in grants):
+            return True
+    return False
+
+
+def _holds_a_name(grant: str, folder: str) -> bool:
+    """Tell whether *grant* is, or lies in, what would be a package of ours in *folder*."""
+    if grant == folder or not is_within(grant, folder):
+        return False
+    top = grant[len(folder.rstrip("/")) + 1 :].partition("/")[0]
+    return top.partition(".")[0] in TOPS
+
+
+def prepare(rules: Sequence[tuple[str, str]]) -> None:
+    """Get ready for a guest under *rules*: import what it could stand in for, if it could.
+
+    Args:
+        rules: (kind, real path) of all rules about the host's files.
+    """
+    if may_import_from(rules):
+        # First of all: what an earlier process's guest left there is not imported either.
+        GUESTS.remember(rules)
+        import_ahead()
 
 
 def import_ahead() -> None:
     """Import all that the host may need after a guest has run."""
-    from importlib import import_module
-
-    for name in NEEDED:
-        with suppress(ImportError):  # some builds of Python lack sqlite3
-            import_module(name)
     # The one backend more that anyio loads for who uses it.
-    for name in (*EXTRAS, *(("anyio._backends._trio",) if "trio" in sys.modules else ())):
-        with suppress(ImportError):
-            import_module(name)
+    more = ("anyio._backends._trio",) if "trio" in sys.modules else ()
+    for name in (*NEEDED, *EXTRAS, *more):
+        if name not in sys.modules:
+            with suppress(ImportError):  # some builds of Python lack sqlite3
+                import_trusted(name)
+    with suppress(ImportError):
+        own_version()  # it is remembered: a guest may write where it stands
 
 
-def refuse_late_import(rules: Sequence[tuple[str, str]], name: str) -> None:
+def import_trusted(name: str) -> ModuleType:
+    """Import *name*, and what that imports, from no place where a guest may have written.
+
+    Raises:
+        ModuleNotFoundError: it is in no other place.
+        ImportError: importing it failed.
+    """
+    if name in sys.modules or not GUESTS.known:
+        return import_module(name)
+    with GUESTS.left_out():
+        return import_module(name)
+
+
+def refuse_late_import(name: str) -> None:
     """Refuse to import the library *name* where a guest may have made it, or what it imports.
 
     To import large libraries ahead, as those above, would cost who never uses them a second and
     their threads.
 
     Args:
-        rules: (kind, path) of all rules about the host's files.
         name: of a library that is there already, or is to be imported now.
 
     Raises:
-        ImportError: it is not there yet, and a folder of ``sys.path`` is the guest's to write.
+        ImportError: it is not there yet, and a place where modules are looked for is, or was, a
+            guest's to write.
     """
-    if name not in sys.modules and may_import_from(rules):
+    if name not in sys.modules and GUESTS.known:
         raise ImportError(
             f"{name} is not imported now: a folder of sys.path lies in a write grant, so a guest may "
             f"have put a module of its own there; import {name} before the jail opens",

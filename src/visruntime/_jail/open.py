@@ -12,7 +12,7 @@ import os
 import sys
 
 from visruntime import _native
-from visruntime._host.imports import import_ahead, may_import_from
+from visruntime._host.imports import prepare
 from visruntime._jail.backends import BACKENDS, check_caller
 from visruntime._jail.canaries import about_path, judge
 from visruntime._jail.diagnose import as_public_error, init_path, no_wall
@@ -149,8 +149,7 @@ def _open_with(
                 backend=backend,
                 caches=caches,
             )
-            if may_import_from(plan.host_rules):
-                import_ahead()
+            prepare(plan.host_rules)
             try:
                 return plan, _start(plan, held)
             except _native.NativeError as error:

@@ -13,6 +13,7 @@ import sys
 
 import visruntime
 from visruntime import _native
+from visruntime._host.own_version import KEPT_NAMES
 from visruntime._jail.state_folder import BUNDLES, CACHES, ENVIRONMENTS, state_folder
 from visruntime._policy.decider import Decider
 from visruntime._policy.links import Resolver
@@ -187,7 +188,7 @@ def _candidates(config_files: Iterable[str]) -> Iterator[tuple[str, str, str]]:
         if program:
             yield PROTECTED, program, "the host's interpreter"
     for entry in sys.path:
-        if os.path.basename(entry) in ("site-packages", "dist-packages"):
+        if os.path.basename(entry) in KEPT_NAMES:
             yield PROTECTED, entry, "packages that the host imports"
     yield PROTECTED, os.path.dirname(os.path.abspath(visruntime.__file__)), "the package visruntime"
     yield PROTECTED, _native.BINARY_DIRECTORY, "the executables of visruntime"

@@ -10,6 +10,7 @@ from functools import cache
 from importlib.machinery import SourceFileLoader
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from visruntime._host.imports import import_trusted
 from visruntime.errors import ProtocolViolation
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def make_task(function: Callable[..., Any] | str, calls: Sequence[Arguments]) ->
     if not callable(function):
         raise TypeError(f"fn: expected a function or a name, not {type(function).__name__}")
     try:
-        import cloudpickle  # type: ignore[import-untyped, unused-ignore]
+        cloudpickle = import_trusted("cloudpickle")
     except ModuleNotFoundError as problem:
         raise ModuleNotFoundError(
             "functions cross by cloudpickle: install visruntime[executor], or name a function of "
@@ -75,10 +76,10 @@ def send_library(runtime: RuntimeSession) -> None:
 def _library() -> dict[str, bytes]:
     """The code of cloudpickle's modules by name; empty where it is not installed."""
     try:
-        import cloudpickle  # type: ignore[import-untyped, unused-ignore]
+        cloudpickle = import_trusted("cloudpickle")
     except ModuleNotFoundError:
         return {}
-    folder = os.path.dirname(cloudpickle.__file__)
+    folder = os.path.dirname(str(cloudpickle.__file__))
     codes = {}
     for entry in sorted(os.listdir(folder)):
         stem, dot = os.path.splitext(entry)

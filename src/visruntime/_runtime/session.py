@@ -375,7 +375,6 @@ class RuntimeSession(WorkerControl, HostFunctions, ABC):
     def _become_copy(self, worker: Worker) -> None:
         """Replace what a copied runtime must not share with its original."""
         worker.set_types(self._types)
-        worker.set_rules(self._rules())
         self._worker = worker
         self._lock = threading.Lock()
         self._callbacks = self._callbacks.copy()
@@ -442,7 +441,6 @@ class RuntimeSession(WorkerControl, HostFunctions, ABC):
         worker = self._start_worker() if zygote is None else zygote.worker()
         try:
             worker.set_types(self._types)
-            worker.set_rules(self._rules())
             self._confinement.check(worker.hello)
             if self._callbacks.names:
                 self._expose(worker, self._callbacks.names)
@@ -595,10 +593,6 @@ class RuntimeSession(WorkerControl, HostFunctions, ABC):
     def _settings(self) -> dict[str, Any]:
         """What a worker is told before any code of the guest runs."""
         return {"confine": self._confinement.settings(())}
-
-    def _rules(self) -> Sequence[tuple[str, str]]:
-        """The rules of the jail about the host's files, (kind, path) each."""
-        return ()
 
     def _sources(self) -> Sequence[str]:
         """The folders of source that belong to the worker's environment."""

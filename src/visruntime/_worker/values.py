@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import os
 import sys
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from visruntime import _native
@@ -48,13 +47,12 @@ class WorkerValues:
 
     ``types`` are the classes that records become, and ``mismatch`` says what was wrong with one of
     those that was decoded last. ``data_only`` says that the reply to come may hold no handle, and
-    no word on an object of the guest's. ``rules`` are those about the host's files, where the guest
-    is in a jail.
+    no word on an object of the guest's.
     """
 
     __slots__ = (
         *("_builders", "_kept", "_lending", "_moved", "_outgoing", "_plain_builders"),
-        *("_sent_bytes", "_used", "data_only", "mismatch", "rules", "types"),
+        *("_sent_bytes", "_used", "data_only", "mismatch", "types"),
     )
 
     def __init__(self, poll: select.poll) -> None:
@@ -68,7 +66,6 @@ class WorkerValues:
         self.types: KnownTypes | None = None
         self.mismatch: str | None = None
         self.data_only = False
-        self.rules: Sequence[tuple[str, str]] = ()
         self._plain_builders: _Builders = (
             *BUILDERS[:12],
             self._take,
@@ -188,8 +185,7 @@ class WorkerValues:
         return self._guard(BUILDERS[14](data))
 
     def _guard(self, value: Any) -> Any:
-        if self.rules:
-            value.before_import = partial(refuse_late_import, self.rules)
+        value.before_import = refuse_late_import
         return value
 
     def decode_reply(self, payload: bytes) -> Any:

@@ -8,8 +8,10 @@ verbs; ``anyio.fail_after`` and ``asyncio.timeout`` are cancellations.
 
 from __future__ import annotations
 
+from visruntime._host.imports import import_trusted as _import_trusted
+
 try:
-    import anyio as _anyio  # noqa: F401
+    _import_trusted("anyio")
 except ModuleNotFoundError as _problem:
     raise ModuleNotFoundError(
         "visruntime.aio needs anyio: install visruntime[aio]", name=_problem.name

@@ -79,9 +79,9 @@ def _run(words: list[str]) -> int:
         stream.write(HELP)
         return 0 if words else EXIT_REFUSED
     if words[0] == "--version":
-        from importlib.metadata import version
+        from visruntime._host.own_version import own_version
 
-        sys.stdout.write(f"visruntime {version('visruntime')}\n")
+        sys.stdout.write(f"visruntime {own_version()}\n")
         return 0
     if words[0] not in COMMANDS:
         complain(f"no sub-command {words[0]!a}; there are {', '.join(COMMANDS)}")

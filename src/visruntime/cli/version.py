@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from visruntime._host.own_version import own_version
 from visruntime.cli.flags import Parser
 from visruntime.cli.messages import Refusal, clean
 
@@ -23,7 +24,6 @@ EXAMPLES = """\
 def main(words: Sequence[str]) -> int:
     """Run ``version`` with the command line *words*."""
     import json
-    from importlib.metadata import version
 
     from visruntime import _native, bundle
 
@@ -34,7 +34,7 @@ def main(words: Sequence[str]) -> int:
         raise Refusal("version takes no operands")
     system = os.uname()
     facts = {
-        "visruntime": version("visruntime"),
+        "visruntime": own_version(),
         "python": ".".join(map(str, sys.version_info[:3])),
         "implementation": sys.implementation.name,
         "system": system.sysname,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, Any, Literal
 
+from visruntime._host.own_version import own_version
 from visruntime._policy.values import Frozen
 
 if TYPE_CHECKING:
@@ -130,7 +131,6 @@ class ConfinementReport(Frozen):
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain data, as ``doctor --confinement --json`` prints it."""
         import platform
-        from importlib.metadata import version
 
         return {
             "version": REPORT_VERSION,
@@ -140,7 +140,7 @@ class ConfinementReport(Frozen):
                 "kernel": platform.release(),
                 "architecture": platform.machine(),
                 "python": self.python,
-                "visruntime": version("visruntime"),
+                "visruntime": own_version(),
             },
             "attempts": [one.to_dict() for one in self.outcomes],
         }

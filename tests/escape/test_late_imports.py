@@ -1,0 +1,187 @@
+"""Boundary: what the host imports after a guest has run. None of it is the guest's."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+from importlib.metadata import version
+from pathlib import Path
+
+import visruntime
+
+PACKAGE = Path(visruntime.__file__).parent
+EXTRAS = ("anyio", "cloudpickle")
+GUARDED = {"numpy", "pandas", "pyarrow"}
+"""What `refuse_late_import` answers for."""
+
+HOST = """
+import contextlib, json, os, site, sys
+site.addsitedir({site!r})
+import visruntime as vr
+from importlib import import_module
+
+here = os.path.dirname(os.path.abspath(__file__))
+names = sorted(sys.stdlib_module_names | set({extras!r}))
+plant = '''
+for name in {{names}}:
+    with open({{here!r}} + "/" + name + ".py", "w") as file:
+        file.write("open(" + repr({{here!r}} + "/ran/" + name) + ", 'w').close()")
+'''
+policy = vr.JailPolicy(write=[here])
+refused = {{}}
+with vr.Jail(policy) as jail:
+    plant = plant.format(names=names, here=here)
+    assert jail.run(["/usr/bin/python3", "-I", "-c", plant]).exit_code == 0
+vr.Jail(vr.JailPolicy()).close()
+with vr.Jail(policy) as jail:
+    jail.write_bytes(here + "/archive.tar.gz", b"no archive")
+    about = b"Metadata-Version: 2.1\\nName: visruntime\\nVersion: 6.6.6\\n"
+    jail.run(["mkdir", here + "/visruntime-6.6.6.dist-info"])
+    jail.write_bytes(here + "/visruntime-6.6.6.dist-info/METADATA", about)
+{after}
+for name in sorted(os.environ["VIS_PARTS"].split(":")):
+    with contextlib.suppress(ImportError):  # the extras, and what other platforms have
+        import_module(name)
+import this  # the control: such a module is imported by whoever does not take care
+print(json.dumps([refused, sorted(os.listdir(here + "/ran"))]))
+"""
+
+AFTER = """
+try:
+    vr.JailExecutor(vr.JailPolicy(), 1).submit(len, "x").result()
+except ModuleNotFoundError as error:
+    refused["executor"] = error.name
+try:
+    import visruntime.aio
+except ModuleNotFoundError as error:
+    refused["aio"] = error.name
+from visruntime import bundle
+try:
+    bundle.verify(here + "/archive.tar.gz")
+except vr.BundleRefused:
+    refused["bundle"] = True
+with vr.Runtime(vr.JailPolicy()) as runtime:
+    result = runtime.run("import array\\nmemoryview(array.array('d', [1.5]))", unknown="repr")
+    repr(result), str(result.report), result.report.to_dict()
+    assert "division" in str(runtime.run("1/0").error)
+from visruntime._host.own_version import own_version
+refused["version"] = own_version()
+"""
+
+
+def site_without_extras(folder: Path) -> Path:
+    """Return a folder of packages with all that is installed here, but for the extras."""
+    site = folder / "site-packages"
+    site.mkdir()
+    for entry in Path(sysconfig.get_path("purelib")).iterdir():
+        if not entry.name.startswith(EXTRAS):
+            (site / entry.name).symlink_to(entry)
+    return site
+
+
+def parts() -> list[str]:
+    """Return the names of all modules of the package, but for those of guests."""
+    found = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        inner = path.relative_to(PACKAGE.parent).with_suffix("").parts
+        if "guest" not in inner and inner[-1] != "__main__":
+            found.append(".".join(inner[:-1] if inner[-1] == "__init__" else inner))
+    return found
+
+
+def run_host(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
+    """Run a host whose own folder is a guest's to write, without the extras."""
+    here = folder / "here"
+    (here / "ran").mkdir(parents=True)
+    (here / "host.py").write_text(text)
+    return subprocess.run(
+        [sys.executable, "-S", str(here / "host.py")],
+        env={**os.environ, "VIS_PARTS": ":".join(parts()), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=50,
+    )
+
+
+def test_no_module_of_a_guest_runs_in_the_host(tmp_path: Path) -> None:
+    """A guest that writes a module by each name that there is must not run in the host."""
+    site = site_without_extras(tmp_path)
+    text = HOST.format(site=str(site), extras=EXTRAS, after=AFTER)
+    result = run_host(tmp_path, text)
+    assert result.returncode == 0, result.stderr
+    refused, ran = json.loads(result.stdout.splitlines()[-1])
+    assert refused.pop("version") == version("visruntime")
+    assert refused == {"executor": "cloudpickle", "aio": "anyio", "bundle": True}
+    assert ran == ["this"]
+
+
+EARLIER = """
+import json, os, site, sys
+site.addsitedir({site!r})
+here = os.path.dirname(os.path.abspath(__file__))
+import visruntime as vr
+from visruntime.errors import PolicyError
+for name in ("anyio", "cloudpickle", "grp", "html"):
+    assert name not in sys.modules
+    with open(here + "/" + name + ".py", "w") as file:  # as a guest of an earlier host
+        file.write("open(" + repr(here + "/ran/" + name) + ", 'w').close()")
+with vr.Jail(vr.JailPolicy(write=[here])):
+    pass
+refused = []
+with vr.Runtime(vr.JailPolicy()) as runtime:
+    table = runtime.run("1")
+try:
+    import visruntime.aio
+except ModuleNotFoundError as error:
+    refused.append(error.name)
+print(json.dumps([refused, sorted(os.listdir(here + "/ran")), sys.modules["grp"].__name__]))
+"""
+
+
+def test_what_a_guest_of_an_earlier_process_left_is_not_imported(tmp_path: Path) -> None:
+    """A module that stands in a write grant when the first jail opens must not be imported."""
+    result = run_host(tmp_path, EARLIER.format(site=str(site_without_extras(tmp_path))))
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout.splitlines()[-1]) == [["anyio"], [], "grp"]
+
+
+def imported_by(path: Path) -> set[str]:
+    """Return the modules that the file imports anywhere in it, but for those of the package."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            found.add(node.module)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(
+            ("import_module", "import_trusted", "__import__")
+        ):
+            found |= {str(a.value) for a in node.args[:1] if isinstance(a, ast.Constant)}
+    return {name for name in found if name.partition(".")[0] not in ("visruntime", "__future__")}
+
+
+def test_all_that_the_package_imports_is_imported_ahead() -> None:
+    """No module that the package imports may be missing once `import_ahead` has run."""
+    wanted: dict[str, str] = {}
+    for path in PACKAGE.rglob("*.py"):
+        for name in imported_by(path):
+            # What runs in workers only is never looked for by the host.
+            if "guest" not in path.relative_to(PACKAGE).parts:
+                wanted[name] = str(path.relative_to(PACKAGE))
+    code = "from visruntime._host.imports import import_ahead\nimport_ahead()\nimport json, sys\n"
+    result = subprocess.run(
+        [sys.executable, "-c", code + "print(json.dumps(list(sys.modules)))"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+    there = set(json.loads(result.stdout))
+    assert {"anyio", "grp", "tempfile"} <= set(wanted)
+    missing = {name: path for name, path in wanted.items() if name not in there | GUARDED}
+    assert missing == {}
