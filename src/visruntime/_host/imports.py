@@ -13,15 +13,15 @@ import sys
 from contextlib import suppress
 from importlib import import_module
 
+from visruntime._host.import_places import library_folders
 from visruntime._host.own_version import own_version
 from visruntime._host.trusted_finder import GUESTS
 from visruntime._policy.decider import Decider
-from visruntime._policy.links import real_path
 from visruntime._policy.paths import is_within
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from types import ModuleType
 
 __all__ = ["import_ahead", "import_trusted", "may_import_from", "prepare", "refuse_late_import"]
@@ -41,26 +41,25 @@ EXTRAS = ("cloudpickle", "anyio", "anyio.from_thread", "anyio._backends._asyncio
 TOPS = frozenset(name.partition(".")[0] for name in (*NEEDED, *EXTRAS))
 
 
-def may_import_from(rules: Sequence[tuple[str, str]], places: Iterable[str] | None = None) -> bool:
-    """Whether a guest may make a module where the host looks for some, now or later.
+def may_import_from(rules: Sequence[tuple[str, str]], places: Sequence[str]) -> bool:
+    """Whether a guest may make a module or library where the host looks for some, now or later.
 
     A relative entry (``""`` of ``python -c`` and of prompts) is wherever this process goes.
 
     Args:
         rules: (kind, real path) of all rules about the host's files.
-        places: where the host looks; by default the folders of ``sys.path``.
+        places: real paths of where the host looks.
     """
     grants = [path for kind, path in rules if kind == "write"]
     if not grants:
         return False
+    if not all(map(os.path.isabs, (*sys.path, *library_folders()))):
+        return True
     decide = Decider(rules)
-    for place in sys.path if places is None else places:
-        if not os.path.isabs(place):
-            return True
-        real = real_path(place)
-        if decide("write", real)[0] or any(_holds_a_name(grant, real) for grant in grants):
-            return True
-    return False
+    return any(
+        decide("write", real)[0] or any(_holds_a_name(grant, real) for grant in grants)
+        for real in places
+    )
 
 
 def _holds_a_name(grant: str, folder: str) -> bool:
@@ -71,13 +70,14 @@ def _holds_a_name(grant: str, folder: str) -> bool:
     return top.partition(".")[0] in TOPS
 
 
-def prepare(rules: Sequence[tuple[str, str]]) -> None:
+def prepare(rules: Sequence[tuple[str, str]], places: Sequence[str]) -> None:
     """Get ready for a guest under *rules*: import what it could stand in for, if it could.
 
     Args:
         rules: (kind, real path) of all rules about the host's files.
+        places: real paths of where the host looks for modules and libraries.
     """
-    if may_import_from(rules):
+    if may_import_from(rules, places):
         # First of all: what an earlier process's guest left there is not imported either.
         GUESTS.remember(rules)
         import_ahead()

@@ -149,7 +149,7 @@ def _open_with(
                 backend=backend,
                 caches=caches,
             )
-            prepare(plan.host_rules)
+            prepare(plan.host_rules, plan.import_places)
             try:
                 return plan, _start(plan, held)
             except _native.NativeError as error:

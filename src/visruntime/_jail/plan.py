@@ -93,6 +93,7 @@ class JailPlan:
         "disables_userns",
         "home",
         "host_rules",
+        "import_places",
         "masked",
         "notes",
         "own_tmp",
@@ -112,6 +113,7 @@ class JailPlan:
         self.own_tmp = backend != "landlock"
         self.home = HOME
         self.host_rules: list[tuple[str, str]] = []
+        self.import_places: list[str] = []
         self.notes: list[str] = []
         self.patterns: dict[str, tuple[str, int]] = {}
         self.protected: list[str] = []
@@ -242,6 +244,7 @@ def _make_plan(
         absent_deny=policy.absent_deny,
     )
     plan.protected = list(protection.existing)
+    plan.import_places = protection.places
     plan.notes += protection.notes
     looks: dict[str, os.stat_result | None] = dict.fromkeys(MINIMAL_DENY)
     findings = look_through(

@@ -13,6 +13,7 @@ import sys
 
 import visruntime
 from visruntime import _native
+from visruntime._host.import_places import import_places, mapped_programs, unknown_finders
 from visruntime._host.own_version import KEPT_NAMES
 from visruntime._jail.state_folder import BUNDLES, CACHES, ENVIRONMENTS, state_folder
 from visruntime._policy.decider import Decider
@@ -39,16 +40,17 @@ class Protection:
     """What stays read-only in write grants: ``existing`` paths, and names ``to_come``.
 
     ``everywhere`` has all that the host runs or trusts, wherever it is: another mount may show
-    it in a grant.
+    it in a grant. ``places`` are those from which the host imports, wherever they are.
     """
 
-    __slots__ = ("everywhere", "existing", "notes", "to_come")
+    __slots__ = ("everywhere", "existing", "notes", "places", "to_come")
 
     def __init__(self) -> None:
         self.everywhere: list[str] = []
         self.existing: list[str] = []
         self.to_come: list[str] = []
         self.notes: list[str] = []
+        self.places: list[str] = []
 
 
 def protect(
@@ -75,7 +77,9 @@ def protect(
         return found
     decide = Decider(rules)
     links: list[tuple[str, str, str]] = []
-    for kind, real, on_the_way, what in _host_files(config_files):
+    for kind, real, on_the_way, what in _host_files(config_files, grants):
+        if kind == IMPORTED:
+            found.places.append(real)
         links += [(link, real, what) for link in on_the_way]
         if kind == STATE:
             for name in (ENVIRONMENTS, BUNDLES, CACHES):
@@ -83,20 +87,18 @@ def protect(
         elif kind != IMPORTED:
             _refuse_grants_in(real, what, grants, decide)
         elif real in grants:
-            found.notes.append(
-                f"host_imports_from_grant: {visible(real)} is on the host's sys.path"
-            )
+            found.notes.append(f"host_imports_from_grant: {visible(real)} is {what}")
             continue
         elif packages := [grant for grant in grants if _is_package(real, grant)]:
             found.notes.append(
                 f"host_imports_from_grant: {visible(packages[0])} is part of a package in "
-                f"{visible(real)}, which is on the host's sys.path"
+                f"{visible(real)}, which is {what}"
             )
         wholes = [os.path.join(real, name) for name in (ENVIRONMENTS, CACHES)]
         for whole in wholes if kind == STATE else [real]:
             if whole not in found.everywhere:
                 found.everywhere.append(whole)
-        if not decide("write", real)[0]:
+        if not decide("write", real)[0] or _is_kept(real, found.existing, grants):
             continue
         if not _is_missing(real):
             if real not in found.existing:
@@ -113,9 +115,13 @@ def protect(
             )
         elif kind == IMPORTED:
             found.notes.append(
-                f"host_imports_from_grant: {visible(real)}, which does not exist, is on the host's "
-                "sys.path"
+                f"host_imports_from_grant: {visible(real)}, which does not exist, is {what}"
             )
+    found.notes += [
+        f"host_imports_from_grant: {finder} decides where the host imports from, and does not say "
+        "which folders those are"
+        for finder in unknown_finders()
+    ]
     _refuse_links(links, [*rules, *(("deny_write", path) for path in found.existing)])
     return found
 
@@ -139,6 +145,15 @@ def _is_package(folder: str, grant: str) -> bool:
     return os.path.lexists(os.path.join(folder, top, "__init__.py"))
 
 
+def _is_kept(real: str, existing: Sequence[str], grants: Sequence[str]) -> bool:
+    """Tell whether *real* lies in what is read-only already, and in no grant within that."""
+    return any(
+        is_within(real, kept)
+        and not any(is_within(real, grant) and is_within(grant, kept) for grant in grants)
+        for kept in existing
+    )
+
+
 def _refuse_links(links: Sequence[tuple[str, str, str]], plain: list[tuple[str, str]]) -> None:
     """Refuse links that a guest could replace: no mount can cover a link."""
     decide = Decider(plain)
@@ -153,10 +168,12 @@ def _refuse_links(links: Sequence[tuple[str, str, str]], plain: list[tuple[str, 
             )
 
 
-def _host_files(config_files: Iterable[str]) -> Iterator[tuple[str, str, list[str], str]]:
+def _host_files(
+    config_files: Iterable[str], grants: Sequence[str]
+) -> Iterator[tuple[str, str, list[str], str]]:
     """Yield (what becomes of it, real path, links on the way, what it is) of the host's own."""
     with Resolver() as resolver:
-        for kind, path, what in _candidates(config_files):
+        for kind, path, what in _candidates(config_files, grants):
             try:
                 whole = os.path.join(os.getcwd(), path)
             except FileNotFoundError:
@@ -178,7 +195,9 @@ def _is_missing(path: str) -> bool:
     return False
 
 
-def _candidates(config_files: Iterable[str]) -> Iterator[tuple[str, str, str]]:
+def _candidates(
+    config_files: Iterable[str], grants: Sequence[str]
+) -> Iterator[tuple[str, str, str]]:
     # /usr as a prefix holds far more than the interpreter; what it runs is named below.
     for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix):
         if os.path.realpath(prefix) not in ("/", "/usr", "/usr/local"):
@@ -200,8 +219,10 @@ def _candidates(config_files: Iterable[str]) -> Iterator[tuple[str, str, str]]:
         yield CACHE, sys.pycache_prefix, "the place of the code that the host has compiled"
     for path in config_files:
         yield PROTECTED, path, "a policy or configuration file in use"
-    for entry in sys.path:
-        yield IMPORTED, entry, "a folder from which the host imports"
+    for path, what in import_places():
+        yield IMPORTED, path, what
+    for path in mapped_programs(grants):
+        yield IMPORTED, path, "a program or library that the host runs"
 
 
 def _running() -> str:

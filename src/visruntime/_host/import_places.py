@@ -1,0 +1,151 @@
+"""Where the host's code comes from: what it would run of what somebody else has changed there.
+
+The folders of ``sys.path`` are not all of it. Finders of editable installs lead elsewhere, the
+loader of the system has folders of its own, and what is mapped runs without any import.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+
+from visruntime._policy.paths import is_within
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["import_places", "library_folders", "mapped_programs", "unknown_finders"]
+
+TABLES = ("MAPPING", "NAMESPACES", "known_source_files", "submodule_search_locations")
+"""Of finders of editable installs: where packages are (setuptools, scikit-build-core)."""
+
+EDITABLE = "where a finder of an editable install looks for modules"
+
+_MAPPED = re.compile(rb"^\S+ ..x. \S+ \S+ \S+ +(/.*)$", re.MULTILINE)
+"""A file that is mapped to be executed, in /proc/self/maps (proc_pid_maps(5))."""
+
+
+def import_places() -> Iterator[tuple[str, str]]:
+    """Yield (path, what it is) of all from which this process imports.
+
+    What lies in a folder of ``sys.path`` is not named apart.
+    """
+    for entry in sys.path:
+        yield entry, "on the host's sys.path"
+    for folder in library_folders():
+        yield folder, "on the host's LD_LIBRARY_PATH"
+    site = sys.modules.get("site")  # not there under -S, when it has no say either
+    own = getattr(site, "USER_SITE", None)
+    if getattr(site, "ENABLE_USER_SITE", False) and isinstance(own, str) and own not in sys.path:
+        yield own, "where the host's interpreter looks for packages when it starts"
+    # Of the loaded modules nearly all lie in folders that were named already.
+    known = tuple(os.path.join(folder, "") for folder in _known_folders())
+    found = {path: EDITABLE for path in _editable() if not path.startswith(known)}
+    found |= _loaded(known)
+    folders: list[str] = []
+    for path in sorted(found):
+        if not any(is_within(path, folder) for folder in folders):
+            folders.append(path)
+            yield path, found[path]
+
+
+def _known_folders() -> Iterator[str]:
+    yield os.path.dirname(os.__file__)
+    try:
+        here = os.getcwd()
+    except FileNotFoundError:
+        here = "/nonexistent"
+    for entry in sys.path:
+        yield os.path.join(here, entry)
+
+
+def _loaded(known: tuple[str, ...]) -> dict[str, str]:
+    """Return what loaded modules were made from, but in *known* folders. There are thousands."""
+    found = {}
+    for module in list(sys.modules.values()):
+        # Not by their attributes: a module may answer by importing something.
+        about = getattr(module, "__dict__", None)
+        if type(about) is not dict:
+            continue
+        file = about.get("__file__")
+        if type(file) is str and not file.startswith(known) and os.path.isabs(file):
+            found[file] = "a module that the host has imported"
+        if "__path__" in about:
+            for folder in _texts(about["__path__"]):
+                if not folder.startswith(known):
+                    found[folder] = "a package that the host has imported"
+    own = getattr(sys.modules.get("__main__"), "__file__", None)
+    # Python takes the folder behind a link to it for sys.path, and not that of the link.
+    if own in found or (type(own) is str and os.path.islink(own)):
+        found[own] = "the host's own script"
+    return found
+
+
+def _editable() -> Iterator[str]:
+    for finder in list(sys.meta_path):
+        for table in _tables(finder):
+            for place in table.values():
+                for path in _texts(place):
+                    stem, suffix = os.path.splitext(path)
+                    if os.path.basename(stem) == "__init__":
+                        yield os.path.dirname(path)
+                    elif not suffix and os.path.isfile(f"{path}.py"):
+                        yield f"{path}.py"
+                    else:
+                        yield path
+
+
+def _tables(finder: object) -> list[dict[object, object]]:
+    kind = finder if isinstance(finder, type) else type(finder)
+    home = sys.modules.get(kind.__module__)
+    found = []
+    for name in TABLES:
+        for owner in (finder, home):
+            table = getattr(owner, "__dict__", {}).get(name)
+            if isinstance(table, dict):
+                found.append(table)
+    return found
+
+
+def unknown_finders() -> list[str]:
+    """Return the names of finders of editable installs that do not tell where they look."""
+    found = []
+    for finder in list(sys.meta_path):
+        kind = finder if isinstance(finder, type) else type(finder)
+        if "editable" in f"{kind.__module__}.{kind.__qualname__}".lower() and not _tables(finder):
+            found.append(f"{kind.__module__}.{kind.__qualname__}")
+    return found
+
+
+def _texts(value: object) -> list[str]:
+    """Return the absolute paths that *value* is or holds."""
+    # That of a namespace computes its parts anew whenever it is looked at; these are the last.
+    value = getattr(value, "_path", value)
+    given = (value,) if isinstance(value, str) else value
+    if not isinstance(given, (list, tuple, set, frozenset)):
+        return []
+    return [text for text in given if isinstance(text, str) and os.path.isabs(text)]
+
+
+def library_folders() -> list[str]:
+    """Return the folders that the dynamic loader looks in first (ld.so(8)); "" is the current one."""
+    # As glibc reads it: without any text there is none, and both signs separate.
+    value = os.environ.get("LD_LIBRARY_PATH", "")
+    return list(dict.fromkeys(re.split("[:;]", value))) if value else []
+
+
+def mapped_programs(grants: Sequence[str]) -> list[str]:
+    """Return the files in *grants* (real paths) whose code this process has mapped to run it."""
+    try:
+        with open("/proc/self/maps", "rb") as file:
+            text = file.read()
+    except OSError:
+        return []
+    if not any(os.fsencode(grant) in text for grant in grants):
+        return []  # as nearly always, and looked at in a moment
+    paths = {os.fsdecode(path) for path in _MAPPED.findall(text)}
+    inside = [path for path in paths if any(is_within(path, grant) for grant in grants)]
+    # The kernel marks what has no name any more, and writes a line's end as \012.
+    return sorted(path.replace("\\012", "\n") for path in inside if not path.endswith(" (deleted)"))
