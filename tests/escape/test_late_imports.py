@@ -17,6 +17,8 @@ PACKAGE = Path(visruntime.__file__).parent
 EXTRAS = ("anyio", "cloudpickle")
 GUARDED = {"numpy", "pandas", "pyarrow"}
 """What `refuse_late_import` answers for."""
+ELSEWHERE = {"guest", "_pyinstaller"}
+"""Parts that run in workers only, and in a program that packs others."""
 
 HOST = """
 import contextlib, json, os, site, sys
@@ -84,11 +86,11 @@ def site_without_extras(folder: Path) -> Path:
 
 
 def parts() -> list[str]:
-    """Return the names of all modules of the package, but for those of guests."""
+    """Return the names of all modules of the package, but for those that run elsewhere."""
     found = []
     for path in sorted(PACKAGE.rglob("*.py")):
         inner = path.relative_to(PACKAGE.parent).with_suffix("").parts
-        if "guest" not in inner and inner[-1] != "__main__":
+        if not ELSEWHERE & set(inner) and inner[-1] != "__main__":
             found.append(".".join(inner[:-1] if inner[-1] == "__init__" else inner))
     return found
 
@@ -170,8 +172,7 @@ def test_all_that_the_package_imports_is_imported_ahead() -> None:
     wanted: dict[str, str] = {}
     for path in PACKAGE.rglob("*.py"):
         for name in imported_by(path):
-            # What runs in workers only is never looked for by the host.
-            if "guest" not in path.relative_to(PACKAGE).parts:
+            if not ELSEWHERE & set(path.relative_to(PACKAGE).parts):
                 wanted[name] = str(path.relative_to(PACKAGE))
     code = "from visruntime._host.imports import import_ahead\nimport_ahead()\nimport json, sys\n"
     result = subprocess.run(
