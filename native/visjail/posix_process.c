@@ -457,9 +457,10 @@ vj_status vj_run_adopt(vj_run *expected, int process, int32_t *pid, vj_error *er
 }
 
 // Before its keeper takes another run.
-static void take_refusals(vj_run *run) {
+static void take_refusals(vj_run *run, bool ended) {
     vj_refusals_reader *reader = run->jail->refusals;
-    if (reader) vj_refusals_take(reader, &run->refused_at, run->pid, &run->refused);
+    if (reader)
+        vj_refusals_take(reader, &run->refused_at, run->pid, ended, &run->refused);
 }
 
 uint32_t vj_run_refusals(vj_run *run, vj_refusal *refusals, uint32_t capacity,
@@ -468,7 +469,7 @@ uint32_t vj_run_refusals(vj_run *run, vj_refusal *refusals, uint32_t capacity,
     // In a forked child of the host a lock may have been held at the fork.
     if (!run->jail->refusals || run->owner != getpid()) return 0;
     pthread_mutex_lock(&run->lock);
-    if (!run->ended) take_refusals(run);
+    if (!run->ended) take_refusals(run, false);
     uint32_t count = run->refused.count;
     *dropped = run->refused.dropped;
     if (capacity) {
@@ -503,14 +504,14 @@ static void collect(vj_run *run) {
     }
     if (status != VJ_OK || message.kind != VJ_MESSAGE_EXITED) {
         // The keeper went with the jail; how the program ended is not known.
-        take_refusals(run);
+        take_refusals(run, true);
         run->result = (vj_exit){.status = SIGKILL, .stop = VJ_STOP_CLOSED};
         return;
     }
     // One that ended its run for the end of the jail is ending, too; one that has other
     // programs has no room for a run.
     run->refused_at = refused_at(&message);
-    take_refusals(run);
+    take_refusals(run, true);
     run->reusable = message.stop != VJ_STOP_CLOSED && !(message.flags & VJ_EXITED_FAMILY);
     run->result = (vj_exit){
         .status = message.status,
@@ -529,7 +530,7 @@ bool vj_run_ended(vj_run *run, bool readable, vj_exit *result) {
     if (!run->ended && readable) collect(run);
     if (!run->ended && run->must_end && vj_now_ns() >= run->must_end) {
         vj_jail_close(run->jail);
-        take_refusals(run);
+        take_refusals(run, true);
         run->ended = true;
         run->result = (vj_exit){.status = SIGKILL, .stop = run->order};
     }

@@ -64,9 +64,10 @@ struct vj_run {
 // Read the memory that a jail with a broker sends with READY.
 vj_status vj_refusals_map(int memory, vj_refusals_reader **reader, vj_error *error);
 void vj_refusals_unmap(vj_refusals_reader *reader);
-// Add what has been refused to the program `pid` since it was asked for.
+// Add what has been refused to the program `pid` since it was asked for; with `ended` for
+// the last time.
 void vj_refusals_take(vj_refusals_reader *reader, const vj_refused_place *place,
-                      int32_t pid, vj_refused_list *list);
+                      int32_t pid, bool ended, vj_refused_list *list);
 
 vj_status vj_send(int socket, const vj_message *message, const void *data, size_t size,
                   const int *descriptors, uint32_t count, vj_error *error);

@@ -92,8 +92,10 @@ static void add(vj_refused_list *list, const vj_refusal *record) {
 }
 
 // Read all that is whole. One that is not, and all behind it, waits: it is being written,
-// for a guest that has not been answered yet.
-static void read_slot(vj_refusals_reader *reader, uint32_t index, uint32_t generation) {
+// for a guest that has not been answered yet. When the run has `ended` nobody may come
+// to finish it, its writer having been ended in the middle; so it is counted as lost.
+static void read_slot(vj_refusals_reader *reader, uint32_t index, uint32_t generation,
+                      bool ended) {
     vj_refusal_slot *slot = &reader->shared->slots[index];
     uint32_t written = vj_refusal_number(vj_refusal_load(&slot->written), generation);
     uint32_t read = reader->slots[index].read;
@@ -102,9 +104,11 @@ static void read_slot(vj_refusals_reader *reader, uint32_t index, uint32_t gener
         const vj_refusal *record =
             &reader->shared->records[index][read % VJ_REFUSALS_MAX];
         vj_refusal copy;
-        if (vj_refusal_load(&record->number) != vj_refusal_count_of(generation, read + 1))
-            break;
-        if (copy_record(record, &copy)) add(&reader->slots[index].waiting, &copy);
+        bool whole =
+            vj_refusal_load(&record->number) == vj_refusal_count_of(generation, read + 1);
+        if (!whole && !ended) break;
+        if (whole && copy_record(record, &copy))
+            add(&reader->slots[index].waiting, &copy);
         else reader->slots[index].waiting.dropped++;
     }
     reader->slots[index].read = read;
@@ -125,7 +129,7 @@ static void pick(const vj_refusal_slot *slot, vj_refused_list *waiting, int32_t 
 }
 
 static void take(vj_refusals_reader *reader, const vj_refused_place *place, int32_t pid,
-                 vj_refused_list *list) {
+                 bool ended, vj_refused_list *list) {
     uint32_t unknown = __atomic_load_n(&reader->shared->unknown, __ATOMIC_ACQUIRE);
     list->dropped += unknown - reader->unknown;
     reader->unknown = unknown;
@@ -142,7 +146,7 @@ static void take(vj_refusals_reader *reader, const vj_refused_place *place, int3
         reader->slots[index].read = reader->slots[index].lost = 0;
         waiting->count = waiting->dropped = 0;
     }
-    read_slot(reader, index, generation);
+    read_slot(reader, index, generation, ended);
     pick(slot, waiting, pid, list);
     uint32_t lost = vj_refusal_number(vj_refusal_load(&slot->lost), generation);
     list->dropped += lost - reader->slots[index].lost;
@@ -150,8 +154,8 @@ static void take(vj_refusals_reader *reader, const vj_refused_place *place, int3
 }
 
 void vj_refusals_take(vj_refusals_reader *reader, const vj_refused_place *place,
-                      int32_t pid, vj_refused_list *list) {
+                      int32_t pid, bool ended, vj_refused_list *list) {
     pthread_mutex_lock(&reader->lock);
-    take(reader, place, pid, list);
+    take(reader, place, pid, ended, list);
     pthread_mutex_unlock(&reader->lock);
 }

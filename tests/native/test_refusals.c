@@ -74,20 +74,31 @@ static void test_records_go_to_the_program_that_they_are_of(vj_refusals *shared,
     put(shared, 3, 30, "/orphan");
     slot->written = vj_refusal_count_of(9, 4); // the fourth is not whole yet
     slot->lost = vj_refusal_count_of(9, 6);
-    vj_refusals_take(reader, &place, 20, &two);
+    vj_refusals_take(reader, &place, 20, false, &two);
     assert(two.count == 2 && two.dropped == 6);
     assert(!memcmp(two.records[0].text, "/b", 2) && two.records[1].top == 30);
     assert(slot->read == vj_refusal_count_of(9, 3));
     put(shared, 4, 10, "/d");
-    vj_refusals_take(reader, &place, 10, &one);
+    vj_refusals_take(reader, &place, 10, false, &one);
     assert(one.count == 2 && one.dropped == 0 && one.records[1].text[1] == 'd');
-    vj_refusals_take(reader, &place, 10, &one);
+    vj_refusals_take(reader, &place, 10, false, &one);
     assert(one.count == 2); // nothing twice
+
+    // A writer that was ended before its record was whole hides nothing that is behind
+    // it.
+    put(shared, 6, 10, "/f");
+    slot->written = vj_refusal_count_of(9, 6);
+    vj_refusals_take(reader, &place, 10, false, &one);
+    assert(one.count == 2 && one.dropped == 0);
+    vj_refusals_take(reader, &place, 10, true, &one);
+    assert(one.count == 3 && one.dropped == 1 && one.records[2].text[1] == 'f');
+    one.count = 2;
+    one.dropped = 0;
 
     // Another run's: not by this place, and with it from the beginning.
     slot->written = vj_refusal_count_of(10, 0);
     slot->lost = vj_refusal_count_of(10, 0);
-    vj_refusals_take(reader, &place, 10, &one);
+    vj_refusals_take(reader, &place, 10, false, &one);
     assert(one.count == 2 && one.dropped == 0);
     free(one.records);
     free(two.records);
@@ -117,7 +128,7 @@ static void test_any_contents_are_read_within_bounds(vj_refusals *shared,
                                            {VJ_REFUSAL_SLOTS + 1, generation},
                                            {~0u, 1}};
         for (size_t i = 0; i < sizeof places / sizeof *places; i++)
-            vj_refusals_take(reader, &places[i], rand() % 3, &list);
+            vj_refusals_take(reader, &places[i], rand() % 3, rand() % 2, &list);
         assert(list.count <= VJ_REFUSALS_MAX);
         for (uint32_t i = 0; i < list.count; i++) {
             const vj_refusal *record = &list.records[i];

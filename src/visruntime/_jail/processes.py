@@ -51,6 +51,7 @@ def parse_processes(listing: bytes) -> tuple[ProcessInfo, ...]:
         found[int(number)] = (name.decode("utf-8", "replace"), numbers.split())
     parents = {pid: int(fields[PARENT]) for pid, (_, fields) in found.items()}
     programs = _programs(parents, {pid: int(fields[START]) for pid, (_, fields) in found.items()})
+    keepers = _keepers(parents)
     ticks = os.sysconf("SC_CLK_TCK")
     page = os.sysconf("SC_PAGE_SIZE")
     return tuple(
@@ -64,17 +65,33 @@ def parse_processes(listing: bytes) -> tuple[ProcessInfo, ...]:
             cpu_seconds=(int(fields[USER_TIME]) + int(fields[SYSTEM_TIME])) / ticks,
         )
         for pid, (name, fields) in sorted(found.items())
-        if (keeper := _keeper_of(pid, parents)) is not None
+        if (keeper := keepers.get(pid)) is not None
     )
 
 
-def _keeper_of(pid: int, parents: dict[int, int]) -> int | None:
-    """Return the keeper above *pid*; ``None`` for what is no guest's."""
-    line = [pid]
-    while line[-1] in parents and len(line) <= len(parents):
-        line.append(parents[line[-1]])
-    # ... the program or what the keeper adopted, the keeper, pid 1, and 0 above it
-    return line[-3] if len(line) >= 4 and line[-2:] == [1, 0] else None
+def _keepers(parents: dict[int, int]) -> dict[int, int]:
+    """Return the keeper above each process of a guest: the child of pid 1 that it descends from.
+
+    Each climbs up to the first whose keeper is known, so that none is climbed twice.
+    """
+    found: dict[int, int] = {}
+    if parents.get(1) != 0:
+        return found
+    outside = {1}  # those that are no guest's, also because they go in a circle
+    for pid in parents:
+        line: list[int] = []
+        at = pid
+        while at in parents and parents[at] != 1 and at not in found and at not in outside:
+            if len(line) > len(parents):
+                break
+            line.append(at)
+            at = parents[at]
+        keeper = at if parents.get(at) == 1 else found.get(at)
+        if keeper is None:
+            outside.update(line)
+        else:
+            found.update(dict.fromkeys(line, keeper))
+    return found
 
 
 def _programs(parents: dict[int, int], starts: dict[int, int]) -> dict[int, int]:
