@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -87,3 +88,24 @@ def test_a_leaf_is_below_the_callers_own_cgroup() -> None:
     leaf.remove()
     assert not any(os.path.exists(made) for made in leaf._directories)
     assert not os.path.exists(made)
+
+
+UNCLOSED = """
+import os
+from visruntime import JailPolicy, Limits, Runtime
+runtime = Runtime(JailPolicy(limits=Limits(memory=1 << 27)))
+print(runtime.run("1").value, *runtime._jail._held.leaf._directories)
+"""
+
+
+@pytest.mark.skipif(own_memory_cgroup() is None, reason="this process has no cgroup to divide")
+def test_a_host_that_ends_without_closing_leaves_no_cgroup() -> None:
+    """The end of the interpreter must close a jail as the host would: in silence, and wholly."""
+    result = subprocess.run(
+        [sys.executable, "-c", UNCLOSED], capture_output=True, text=True, check=True, timeout=30
+    )
+    assert result.stderr == ""
+    value, *directories = result.stdout.split()
+    assert value == "1"
+    assert directories
+    assert not any(map(os.path.exists, directories))

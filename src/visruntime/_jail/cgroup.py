@@ -36,6 +36,7 @@ MEMORY_FILES = {
 """Files of a memory cgroup, v1 and v2."""
 SOCKET_SHARE = 8
 """Of a memory limit of version 1, one part in so many is what sockets may hold beside it."""
+READ_BYTES = 65536
 REMOVAL_SECONDS = 1.0
 """How long a leaf may still look full after the last process in it was waited for."""
 
@@ -355,11 +356,18 @@ def _write(path: str, text: str) -> None:
 
 
 def _read(path: str) -> str:
+    # Not by `open`: a jail that nobody closed ends with the interpreter, when that name is gone.
+    text = b""
     try:
-        with open(path, encoding="ascii", errors="replace") as file:
-            return file.read()
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            while part := os.read(descriptor, READ_BYTES):
+                text += part
+        finally:
+            os.close(descriptor)
     except OSError:
         return ""
+    return text.decode("ascii", "replace")
 
 
 def _number(path: str) -> int | None:
