@@ -12,6 +12,7 @@ import sys
 
 from visruntime import _native
 from visruntime._arguments import check_path
+from visruntime._jail.state_folder import BUNDLES, state_folder
 from visruntime._policy.links import Resolver, untrusted_link
 from visruntime._worker.probe import Grant, Probe, ask
 from visruntime._worker.search import nearest, version_managers
@@ -22,7 +23,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Grant", "Interpreter", "Probe", "find_interpreter", "interpreter_in", "worker_argv"]
+__all__ = [
+    "Grant",
+    "Interpreter",
+    "Probe",
+    "find_interpreter",
+    "interpreter_in",
+    "refuse_unknown",
+    "worker_argv",
+]
 
 CORE = os.path.realpath(_native.CORE_FILE)
 """The shared object that the loader puts into the interpreter."""
@@ -296,6 +305,30 @@ def _refuse_link(name: str, program: str, link: str, *, own: bool, field: str) -
         "the system's, or of one that uv or pyenv installed",
         field=field,
         value=name,
+    )
+
+
+def refuse_unknown(interpreter: Interpreter) -> None:
+    """Refuse an interpreter that could be a guest's, for what is done with a password.
+
+    A guest may have made any program in a folder of the user. So only the one that runs here is
+    taken, those of the system, and what a manager of versions or a platform archive has installed.
+
+    Raises:
+        PolicyError: it is another one.
+    """
+    program = interpreter.program
+    known = [*version_managers(), os.path.join(state_folder(), BUNDLES)]
+    own = program in (os.path.realpath(sys.executable), os.path.realpath("/proc/self/exe"))
+    if own or _is_system(program) or _inside(program, [os.path.realpath(top) for top in known]):
+        return
+    raise PolicyError(
+        f"python: {program} is neither the interpreter that runs here nor one of the system, of uv, of "
+        "pyenv or of a platform archive, so a guest may have made it, and uv would run it beside the "
+        "password of the index, a proxy or a requirement; use one of those, or build from a "
+        "wheelhouse without an index",
+        field="python",
+        value=program,
     )
 
 

@@ -38,13 +38,14 @@ from visruntime._packages.request import (
 )
 from visruntime._packages.store import Store
 from visruntime._packages.tree import LOCKED, assemble, make_empty
-from visruntime._packages.uv import check_index, find_uv
+from visruntime._packages.uv import check_index, find_uv, secret_addresses
 from visruntime._packages.versions import release, satisfies
 from visruntime._policy.links import named_path
 from visruntime._policy.paths import visible
 from visruntime._policy.values import Limits
 from visruntime._runtime.missing import package_of
-from visruntime.environments import find_interpreter, interpreter_in
+from visruntime._worker.probe import file_facts
+from visruntime.environments import find_interpreter, interpreter_in, refuse_unknown
 from visruntime.errors import PolicyError
 
 TYPE_CHECKING = False
@@ -59,7 +60,7 @@ __all__ = ["BuiltEnvironment", "Environment"]
 
 BUILD_SECONDS = 1800.0
 """How long a build may take if nothing else is said."""
-FORMAT = 1
+FORMAT = 2
 """Of what an environment's folder holds; another number is another key."""
 AnyPath = str | os.PathLike[str]
 
@@ -339,7 +340,7 @@ class Environment:
             },
             "export": request.export,
             "paths": request.paths,
-            "python": [interpreter.program, interpreter.version],
+            "python": [interpreter.version, *file_facts(interpreter.program, interpreter.library)],
             "platform": list(os.uname()[0::4]),
             "wheels_only": sources.wheels_only,
             # Where everything has a hash it does not matter where it comes from.
@@ -363,6 +364,8 @@ class Environment:
             if self._request.is_empty:
                 make_empty(work, version)
             else:
+                if secret_addresses(self._sources.index) or self._request.secrets:
+                    refuse_unknown(interpreter)
                 build = Build(
                     work,
                     self._request,

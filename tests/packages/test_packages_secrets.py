@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
+import sys
 import threading
 from base64 import b64encode
 from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from jail_helpers import PYTHON
 from packages_helpers import make_source, make_wheel, require_uv
 
 import visruntime as vr
 from visruntime._packages.uv import settings, variables
 from visruntime._policy.values import Secret
+from visruntime.environments import Interpreter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 PASSWORD = "hunter2"
 PROXY_PASSWORD = "s3same"
@@ -250,3 +255,120 @@ def test_the_configuration_names_any_index() -> None:
     for url in ('http://a"b\\c@x.test/', "http://ü:𝄞@x.test/simple", "file:///a/b"):
         assert tomllib.loads(settings(url).decode()) == {"index": [{"url": url, "default": True}]}
     assert settings(None) == settings("default") == b""
+
+
+def holding(folder: Path, text: str) -> list[str]:
+    """Return the files below *folder* that hold *text*."""
+    files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
+    return [path.name for path in files if text.encode() in path.read_bytes()]
+
+
+def test_the_password_of_a_requirement_stays_out_of_the_environment(
+    tmp_path: Path, index: tuple[Path, str, list[str]]
+) -> None:
+    """Uv uses it; no file of the environment, no compiler and no line of progress must have it."""
+    folder, url, asked = index
+    serve_wheel(folder, "plain")
+    wanted = f"plain @ {url.removesuffix('/simple')}/plain-1.0-py3-none-any.whl"
+    said: list[str] = []
+    held: list[list[str]] = []
+
+    def progress(line: str) -> None:
+        said.append(line)
+        held.append(holding(tmp_path / "cache", PASSWORD))
+
+    environment = vr.Environment.from_requirements(
+        [wanted], hashes="resolve", index=f"http://{url.partition('@')[2]}", progress=progress
+    )
+    built = environment.build()
+    assert holding(tmp_path / "cache", PASSWORD) == []
+    assert f"plain @ http://{url.partition('@')[2].partition('/')[0]}/plain-1.0" in built.locked
+    assert hidden_in("\n".join([built.locked, *said])) == []
+    # The controls: it was there while uv needed it, gone for the compiler, and given to the server.
+    before = next(at for at, line in enumerate(said) if line.startswith("installing"))
+    after = next(at for at, line in enumerate(said) if line.startswith("compiling"))
+    assert "requirements.in" in held[before]
+    assert held[after] == []
+    assert [who for who in asked if who.endswith(WHO)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--index-url http://me:hunter2@x.test/simple",
+        "a @ http://me:hunter2@x.test/${X}",
+        "@ http://me:hunter2@x.test/a",
+        "a @ file://me:hunter2@x.test/a.whl",
+        "a @ http:me:hunter2@x.test/a\x01",
+        "a @ http://x.test/a?hunter2=${X}",
+    ],
+)
+def test_a_refused_requirement_is_quoted_without_its_password(line: str) -> None:
+    """A message that quotes what it refuses must leave the credentials of addresses out."""
+    with pytest.raises(vr.PolicyError) as caught:
+        vr.Environment.from_requirements([line])
+    assert "x.test" in str(caught.value)
+    assert hidden_in(str(caught.value)) == []
+
+
+def test_an_interpreter_that_a_guest_may_have_made_meets_no_password(
+    tmp_path: Path,
+    index: tuple[Path, str, list[str]],
+    other: tuple[Path, str, list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Uv runs the interpreter, which could read uv's memory: one from anywhere is refused."""
+    folder, url, asked = index
+    elsewhere, address, _ = other
+    serve_wheel(folder, "plain")
+    serve_wheel(elsewhere, "plain")
+    system = Path(PYTHON).resolve()
+    python = tmp_path / "own" / "bin" / system.name
+    python.parent.mkdir(parents=True)
+    shutil.copy(system, python)
+    (tmp_path / "own" / "pyvenv.cfg").write_text(f"home = {system.parent}\n")
+    wanted, line = ["plain"], f"plain @ http://me:{PASSWORD}@x.test/plain-1.0-py3-none-any.whl"
+    for packages, server in ((wanted, url), ([line], f"{address}/simple")):
+        asking = vr.Environment.from_requirements(
+            packages, hashes="resolve", index=server, python=python
+        )
+        with pytest.raises(vr.PolicyError, match="a guest may have made it") as caught:
+            asking.build()
+        assert caught.value.field == "python"
+        assert hidden_in(str(caught.value)) == []
+    assert asked == []
+    # The controls: the system's own is taken, and the password given to the index alone. And
+    # the copy is an interpreter: where there is no password, it is taken.
+    vr.Environment.from_requirements(wanted, hashes="resolve", index=url, python=system).build()
+    assert [who for who in asked if who.endswith(WHO)]
+    for name in ("ALL_PROXY", "https_proxy"):
+        monkeypatch.delenv(name)
+    built = vr.Environment.from_requirements(
+        wanted, hashes="resolve", index=f"{address}/simple", python=python
+    ).build()
+    assert built.interpreter.program == str(python)
+    assert not built.reused
+
+
+def test_another_file_in_the_place_of_the_interpreter_is_another_environment(
+    tmp_path: Path,
+) -> None:
+    """What a hostile program at a path has compiled must not be an honest one's afterwards."""
+    program = tmp_path / "python3"
+    program.write_bytes(b"hostile")
+    environment = vr.Environment.from_requirements(["plain"], hashes="resolve")
+    interpreter = Interpreter(
+        name=str(program),
+        program=str(program),
+        version=sys.version,
+        library=None,
+        grants=(),
+        same_as_host=True,
+    )
+    before = environment._key(interpreter)
+    assert environment._key(interpreter) == before
+    status = program.stat()
+    program.rename(tmp_path / "aside")
+    program.write_bytes(b"honest!")
+    os.utime(program, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert environment._key(interpreter) != before

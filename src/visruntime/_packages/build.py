@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 
 from visruntime._jail.state_folder import remove_tree
+from visruntime._packages.addresses import credentials, credentials_in, without_credentials
 from visruntime._packages.lock import VARIABLE
-from visruntime._packages.uv import certificates, credentials, host_cache, settings, variables
+from visruntime._packages.uv import certificates, host_cache, settings, variables
 from visruntime._runtime.redact import secrets_of, shown
 from visruntime.errors import CommandTimeout, EnvironmentNotBuilt, PolicyError, PolicyUnsupported
 
@@ -37,6 +39,7 @@ BUILD_SCRATCH = 4 * 1024**3
 """Bytes in the private places of a build; packages are downloaded and unpacked elsewhere."""
 BUILD_MEMORY = 8 * 1024**3
 """Most bytes of memory of a build; on a machine with less than twice that, half of what it has."""
+EXPORTED, RESOLVED = "exported.txt", "resolved.txt"
 _MAX_TEXT = 4000
 _MAX_SHORT = 1000
 _MAX_LOCKED = 32 * 1024**2
@@ -122,6 +125,7 @@ class Build:
         if sources.cache and sources.index is None and not sources.wheelhouses:
             self._shared = host_cache()
         self.locked = b""
+        self._asked = request.secrets
         self.report: EnforcementReport | None = None
 
     def run(self) -> None:
@@ -138,6 +142,7 @@ class Build:
                 self.report = jail.report
                 self._install(jail, self._lock(jail))
             self._remove_cache()
+            self._remove_requests()
             self._compile()
         except CommandTimeout:
             raise EnvironmentNotBuilt(
@@ -149,6 +154,15 @@ class Build:
             remove_tree(os.path.join(self._folder, "cache"))
         except OSError as error:
             raise EnvironmentNotBuilt(f"the cache of the build: {error.strerror}") from None
+
+    def _remove_requests(self) -> None:
+        """Remove what was asked for: its addresses may hold passwords, and compilers need none."""
+        try:
+            for name in (*self._request.files, EXPORTED, RESOLVED):
+                with suppress(FileNotFoundError):
+                    os.unlink(os.path.join(self._folder, name))
+        except OSError as error:
+            raise EnvironmentNotBuilt(f"the files of the build: {error.strerror}") from None
 
     def _open_jail(self, policy: JailPolicy) -> Jail:
         """Open a jail; without a cgroup to be had, with its memory watched instead."""
@@ -168,7 +182,7 @@ class Build:
         python = ["--python", self._interpreter.program]
         wanted = "requirements.in"
         if request.export is not None:
-            wanted = "exported.txt"
+            wanted = EXPORTED
             self._progress(f"reading the lock of {request.label}")
             export = ["export", *request.export, "--format", "requirements.txt"]
             self._call(jail, [*export, *python, "--output-file", wanted])
@@ -177,10 +191,13 @@ class Build:
             self._progress(f"resolving what {request.label} asks for")
             resolve = ["pip", "compile", "--generate-hashes", "--no-header", "--no-annotate"]
             resolve += [*sources.arguments(), *python, wanted]
-            wanted = "resolved.txt"
+            wanted = RESOLVED
             self._call(jail, [*resolve, "--output-file", wanted], asks=True)
             self._refuse_variables(jail, wanted)
-        self.locked = self._read(jail, wanted)
+        content = self._read(jail, wanted)
+        text = content.decode("utf-8", "replace")
+        self._asked |= credentials_in(text)
+        self.locked = without_credentials(text).encode()
         return wanted
 
     def _install(self, jail: Jail, locked: str) -> None:
@@ -263,7 +280,7 @@ class Build:
     def _secrets(self, variables: Mapping[str, str | Secret]) -> set[str]:
         """Return what no message shows: the credentials in the addresses of index and proxies."""
         given = {*secrets_of(variables), self._sources.index or ""}
-        return {part for text in given for part in credentials(text)}
+        return {part for text in given for part in credentials(text)} | self._asked
 
     def _fix(self, text: str) -> str:
         """Say what would help, as far as the words of uv tell."""

@@ -11,6 +11,7 @@ import re
 import shlex
 
 from visruntime._host.files import open_regular, refuse_planted
+from visruntime._packages.addresses import credentials_in, without_credentials
 from visruntime._packages.lock import VARIABLE, is_local, source_folders
 from visruntime.errors import PolicyError
 
@@ -36,6 +37,8 @@ MAX_FILE_BYTES = 16 * 1024**2
 """Largest lock, project file or script that is read, in bytes."""
 MOST_PARSING = 512 * 1024**2
 """Most bytes of memory that reading one of them may take; a lock of the largest size takes half."""
+MAX_SHOWN = 10_000
+"""Characters of a line that are looked through for messages."""
 MAX_REQUIREMENTS = 10_000
 """Most requirements of one environment."""
 
@@ -82,6 +85,12 @@ class Request:
         self.requires_python: str | None = requires_python
         self.paths: tuple[str, ...] = paths
         self.add: str = add
+
+    @property
+    def secrets(self) -> set[str]:
+        """The credentials in addresses that it names."""
+        contents = [content.decode("utf-8", "replace") for content in self.files.values()]
+        return {secret for content in contents for secret in credentials_in(content)}
 
     @property
     def is_empty(self) -> bool:
@@ -134,23 +143,23 @@ def of_requirements(lines: Iterable[str], *, label: str, add: str) -> Request:
     for line in wanted:
         if line.startswith("-"):
             raise _error(
-                f"{label}: {line[:60]!a} is an option of pip, which a list of requirements cannot "
+                f"{label}: {_shown(line)} is an option of pip, which a list of requirements cannot "
                 "have here: name the wheelhouse or the index where the environment is made"
             )
         if VARIABLE.search(line):
             raise _error(
-                f"{label}: {line[:60]!a} names a variable of the environment, which uv would put "
+                f"{label}: {_shown(line)} names a variable of the environment, which uv would put "
                 "in: write the value itself"
             )
         parts = _REQUIREMENT.match(line)
         if parts is None:
             raise _error(
-                f"{label}: {line[:60]!a} is no requirement; it begins with a package's name, such as "
+                f"{label}: {_shown(line)} is no requirement; it begins with a package's name, such as "
                 "requests>=2"
             )
         if parts["place"] is not None and is_local(parts["place"]):
             raise _error(
-                f"{label}: {line[:60]!a} names a place that is no address of a server (http, https); "
+                f"{label}: {_shown(line)} names a place that is no address of a server (http, https); "
                 "put a wheel of it into a wheelhouse and name the package and its version"
             )
     return Request(
@@ -287,7 +296,7 @@ def _logical(lines: Iterable[str]) -> Iterable[str]:
     for line in lines:
         text = line.rstrip("\r\n")
         if len(text) > MAX_FILE_BYTES or _CONTROL.search(text):
-            raise _error(f"{text[:60]!a}: a requirement is one line, without control characters")
+            raise _error(f"{_shown(text)}: a requirement is one line, without control characters")
         part = _without_comment(text).strip()
         if part.endswith("\\"):
             whole += part[:-1].strip() + " "
@@ -362,6 +371,11 @@ def _toml(content: bytes, path: str, *, before: int | None = None) -> dict[str, 
         # Its own account of the place counts from the start of the metadata.
         said = str(problem).partition(" (at ")[0]
         raise _error(f"{where}: {what}: {said}") from None
+
+
+def _shown(line: str) -> str:
+    """Return the beginning of a line for messages, without passwords."""
+    return ascii(without_credentials(line[:MAX_SHOWN])[:60])
 
 
 def _error(message: str) -> PolicyError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from visruntime._packages.addresses import credentials
 from visruntime._policy.links import named_path
 from visruntime._policy.paths import is_within
 from visruntime._policy.values import Secret
@@ -19,9 +20,9 @@ __all__ = [
     "DEFAULT_INDEX",
     "certificates",
     "check_index",
-    "credentials",
     "find_uv",
     "host_cache",
+    "secret_addresses",
     "settings",
     "variables",
 ]
@@ -61,23 +62,6 @@ def check_index(index: object) -> None:
             + said,
             field="index",
         )
-
-
-def credentials(address: str) -> set[str]:
-    """Return what of a URL nobody is to see: user and password, and what is behind a ``?``.
-
-    uv shows the host and the path of what it could not reach, which the user needs to know.
-    """
-    from urllib.parse import unquote, urlsplit
-
-    try:
-        parts = urlsplit(address)
-    except ValueError:
-        return {address}
-    who = parts.netloc.rpartition("@")[0]
-    password = who.partition(":")[2]
-    found = {who, unquote(who), password, unquote(password), parts.query, parts.fragment}
-    return found - {""}
 
 
 def find_uv(given: str | os.PathLike[str] | None = None, write: Sequence[str] = ()) -> str:
@@ -187,6 +171,14 @@ def variables(cache: str, index: str | None) -> dict[str, str | Secret]:
         if value:
             given[name.lower()] = Secret(value)
     return given
+
+
+def secret_addresses(index: str | None) -> list[str]:
+    """Return the addresses with credentials that uv is given: of the index, and of proxies."""
+    if index is None:
+        return []
+    given = [index, *(os.environ.get(name) or os.environ.get(name.lower()) for name in _PROXIES)]
+    return [address for address in given if address and credentials(address)]
 
 
 def certificates() -> list[str]:

@@ -23,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["Answer", "Grant", "Probe", "ask"]
+__all__ = ["Answer", "Grant", "Probe", "ask", "file_facts"]
 
 Grant = tuple[str, str]
 """A path that a worker has to read, and the reason, in words for the report."""
@@ -140,6 +140,17 @@ def ask(
     return answer
 
 
+def file_facts(*paths: str | None) -> list[Any]:
+    """Return all that tells the files at *paths* from others that stood there, or will."""
+    facts: list[Any] = []
+    for path in paths:
+        if path is not None:
+            status = os.stat(path)
+            facts += [path, status.st_dev, status.st_ino, status.st_size]
+            facts += [status.st_mtime_ns, status.st_ctime_ns]
+    return facts
+
+
 def _place(program: str, library: str | None, given: bytes) -> str | None:
     """Return the file for the answer of this very program; ``None`` where none can be kept."""
     import hashlib
@@ -149,12 +160,7 @@ def _place(program: str, library: str | None, given: bytes) -> str | None:
 
     if not os.path.isdir(state_folder()):
         return None  # made for environments only: no trace of a jail stays unasked
-    facts: list[Any] = [PROBE_CODE, hashlib.sha256(given).hexdigest()]
-    for path in (program, library):
-        if path is not None:
-            status = os.stat(path)
-            facts += [path, status.st_dev, status.st_ino, status.st_size]
-            facts += [status.st_mtime_ns, status.st_ctime_ns]
+    facts = [PROBE_CODE, hashlib.sha256(given).hexdigest(), *file_facts(program, library)]
     key = hashlib.sha256(repr(facts).encode("utf-8", "surrogateescape")).hexdigest()[:40]
     try:
         return os.path.join(Store().interpreters, key)

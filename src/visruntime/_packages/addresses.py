@@ -1,0 +1,59 @@
+"""Credentials in the addresses of a text: who and with which password, and what is behind a ``?``.
+
+A requirement may name its wheel by a URL that has a password. uv is to use that; nobody is to
+read it in a message, or in the environment, which is a guest's.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote, urlsplit
+
+__all__ = ["credentials", "credentials_in", "without_credentials"]
+
+_ADDRESS = re.compile(
+    r"(?P<scheme>\b[A-Za-z][A-Za-z0-9+.-]{0,31}:)(?P<slashes>[/\\]*)(?P<who>[^\s/\\?#]*@)?"
+    r"(?P<place>[^\s?#]*)(?P<query>\?[^\s#]*)?(?P<fragment>#\S*)?"
+)
+"""An address as uv reads one, with any number of slashes (URL Standard of WHATWG)."""
+_HASH = re.compile(r"#(?:sha\d+|md5)=[0-9a-fA-F]+(?=[;&]|$)")
+"""A fragment that says what the file is to be, and no secret."""
+
+
+def credentials(address: str) -> set[str]:
+    """Return what of a URL nobody is to see: user and password, and what is behind a ``?``.
+
+    uv shows the host and the path of what it could not reach, which the user needs to know.
+    """
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return {address}
+    who = parts.netloc.rpartition("@")[0]
+    password = who.partition(":")[2]
+    found = {who, unquote(who), password, unquote(password), parts.query, parts.fragment}
+    return found - {""}
+
+
+def credentials_in(text: str) -> set[str]:
+    """Return the credentials of all addresses in *text*."""
+    found: set[str] = set()
+    for match in _ADDRESS.finditer(text):
+        who = (match["who"] or "")[:-1]
+        password = who.partition(":")[2]
+        found |= {who, unquote(who), password, unquote(password)}
+        if match["slashes"]:
+            found.add((match["query"] or "")[1:])
+    return found - {""}
+
+
+def without_credentials(text: str) -> str:
+    """Return *text* with its addresses, but without what is secret in them."""
+    return _ADDRESS.sub(_bare, text)
+
+
+def _bare(match: re.Match[str]) -> str:
+    if not match["slashes"] and not match["who"]:
+        return match[0]  # such as --hash=sha256:...
+    held = _HASH.match(match["fragment"] or "")
+    return f"{match['scheme']}{match['slashes']}{match['place']}{held[0] if held else ''}"
