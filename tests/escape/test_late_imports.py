@@ -8,10 +8,15 @@ import os
 import subprocess
 import sys
 import sysconfig
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
+import pytest
+
 import visruntime
+from visruntime._host.trusted_finder import MOST_POLICIES, Guests
 
 PACKAGE = Path(visruntime.__file__).parent
 EXTRAS = ("anyio", "cloudpickle")
@@ -167,6 +172,7 @@ def imported_by(path: Path) -> set[str]:
     return {name for name in found if name.partition(".")[0] not in ("visruntime", "__future__")}
 
 
+@pytest.mark.one_uid
 def test_all_that_the_package_imports_is_imported_ahead() -> None:
     """No module that the package imports may be missing once `import_ahead` has run."""
     wanted: dict[str, str] = {}
@@ -186,3 +192,41 @@ def test_all_that_the_package_imports_is_imported_ahead() -> None:
     assert {"anyio", "grp", "tempfile"} <= set(wanted)
     missing = {name: path for name, path in wanted.items() if name not in there | GUARDED}
     assert missing == {}
+
+
+def test_only_who_asks_leaves_places_of_guests_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A guarded import must find nothing of a guest's, and other threads must find all."""
+    here = tmp_path.resolve()
+    plain = here / "plain"
+    for folder, name in ((here / "guest", "vis_planted"), (plain, "vis_plain")):
+        folder.mkdir()
+        (folder / f"{name}.py").write_text("")
+    (plain / "vis_linked.py").write_text("")
+    (here / "guest" / "link").symlink_to(plain)
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    monkeypatch.setattr(sys, "path", [str(here / "guest" / "link"), *sys.path])
+    sys.path.insert(0, str(here / "guest"))
+    monkeypatch.chdir(here / "guest")
+    guests = Guests()
+    assert not guests.known
+    guests.remember([("write", str(here / "guest"))])
+    assert guests.known
+    with guests.left_out():
+        # A link that a guest has put there leads to what is not the guest's, this time.
+        for name in ("vis_planted", "vis_linked"):
+            with pytest.raises(ModuleNotFoundError):
+                import_module(name)
+        with ThreadPoolExecutor(1) as other:
+            assert other.submit(import_module, "vis_planted").result().__name__ == "vis_planted"
+        sys.path.append(str(plain))
+        assert import_module("vis_plain").__name__ == "vis_plain"
+    assert import_module("vis_linked").__name__ == "vis_linked"
+    for number in range(MOST_POLICIES + 1):
+        guests.remember([("write", str(here / str(number)))])
+    # Where there were too many to remember, only what no policy gives is trusted.
+    assert guests.could_write(str(plain))
+    assert not guests.could_write(str(Path(os.__file__).parent / "json"))
+    for name in ("vis_planted", "vis_plain", "vis_linked"):
+        monkeypatch.delitem(sys.modules, name)
