@@ -360,7 +360,8 @@ static void a_swap_brings_nothing_in(void) {
     pthread_t thread;
     unsigned whole = 0, refused = 0;
     // Without it, all is copied; with it, whatever it meets.
-    for (int turn = 0; turn < 60; turn++) {
+    // On a busy machine the other thread may begin late.
+    for (int turn = 0; turn < 60 || (!refused && turn < 5000); turn++) {
         vj_windows_id context = 0;
         vj_windows_context_info info;
         if (turn == 1) pthread_create(&thread, NULL, swaps, &swapper);
