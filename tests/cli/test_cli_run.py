@@ -112,3 +112,23 @@ def test_a_missing_neighbour_is_named(workspace: Path, monkeypatch: pytest.Monke
     status, missing, _, err = drive(["script.py"], workspace)
     assert (status, missing) == (1, "nowhere_at_all")
     assert "No module named 'nowhere_at_all'" in err
+
+
+def test_a_run_imports_nothing_that_it_does_not_need(tmp_path: Path) -> None:
+    """What only other policies and failures need must not be paid for by the smallest run."""
+    heavy = (
+        "ctypes hashlib hmac secrets random base64 bz2 lzma urllib.parse tomllib importlib.metadata"
+    )
+    code = (
+        "import sys; before = set(sys.modules); from visruntime.cli import main\n"
+        "code = main(['run', '-c', 'pass'])\n"
+        f"print(code, *({set(heavy.split())} & set(sys.modules) - before))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")

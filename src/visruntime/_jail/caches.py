@@ -8,10 +8,7 @@ inside is never followed, opened or believed by the host: it is counted, and rem
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import os
-import secrets
 import time
 from contextlib import suppress
 
@@ -75,6 +72,8 @@ class CacheFolders:
 
     def make(self, paths: tuple[str, ...]) -> None:
         """Make the folder of each of *paths* that has none."""
+        import hashlib
+
         with suppress(FileExistsError):
             os.mkdir(self._folder, _PRIVATE)
         check_own(self._folder, os.lstat(self._folder), _FIELD)
@@ -168,6 +167,8 @@ def _name_of(policy: JailPolicy, key: bytes) -> str:
     The digest leaves the values of secrets out, and policies that differ in nothing else are not
     the same: they may be those of two users of one service.
     """
+    import hmac
+
     said = hmac.new(key, policy.digest.encode("ascii"), "sha256")
     for name, value in sorted(policy.env.items()):
         if isinstance(value, Secret):
@@ -180,10 +181,10 @@ def _key_in(root: str) -> bytes:
     """Return this user's key; make one at first. Without it a name says nothing of secrets."""
     path = os.path.join(root, _KEY)
     if not os.path.lexists(path):
-        new = os.path.join(root, f"{_KEY}.{secrets.token_hex(8)}")
+        new = os.path.join(root, f"{_KEY}.{os.urandom(8).hex()}")
         descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
-            os.write(descriptor, secrets.token_bytes(_KEY_BYTES))
+            os.write(descriptor, os.urandom(_KEY_BYTES))
         finally:
             os.close(descriptor)
         try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import time
 from contextlib import suppress
 
@@ -136,7 +135,7 @@ class Leaf:
         cpus: float | None,
     ) -> None:
         """Make the directories, set their limits and open the files for the jail."""
-        name = f"{LEAF_PREFIX}{_owner_name(os.getpid())}-{secrets.token_hex(4)}"
+        name = f"{LEAF_PREFIX}{_owner_name(os.getpid())}-{os.urandom(4).hex()}"
         for parent in parents:
             directory = f"{parent.directory}/{name}"
             os.mkdir(directory, 0o755)

@@ -7,7 +7,6 @@ EPERM. Versions and names of distributions are never asked.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import stat
@@ -77,6 +76,8 @@ NO_FLAG = 1
 
 def _answer(call: str, *arguments: object) -> int:
     """Return the errno of a harmless call, 0 if it succeeded."""
+    import ctypes
+
     libc = ctypes.CDLL(None, use_errno=True)
     return ctypes.get_errno() if getattr(libc, call)(*arguments) else 0
 
@@ -95,6 +96,8 @@ def _filter_refuses_mounts() -> bool:
     Where the text cannot be read it says EFAULT, with every right and with none; security
     modules are asked later.
     """
+    import ctypes
+
     bad = ctypes.c_void_p(8)
     return _answer("mount", bad, bad, bad, ctypes.c_ulong(0), None) == errno.EPERM
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 
 from visruntime._policy.links import real_path
 from visruntime._policy.name_servers import name_servers
@@ -45,7 +45,7 @@ HOSTS = "127.0.0.1 localhost visruntime\n::1 localhost\n"
 
 def new_guest_id() -> int:
     """Return a uid of the host that nobody else has, for the guest of a root caller."""
-    return GUEST_IDS[0] + secrets.randbelow(GUEST_IDS[1] - GUEST_IDS[0])
+    return GUEST_IDS[0] + int.from_bytes(os.urandom(8), "little") % (GUEST_IDS[1] - GUEST_IDS[0])
 
 
 def accounts(home: str, user: int) -> tuple[tuple[str, str], ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 import stat
 
 from visruntime import _native
@@ -74,7 +73,12 @@ class StartHints:
 
     def _named(self, name: str, directory: str) -> str | None:
         path = f"{directory}/{name}" if "/" in name and not name.startswith("/") else name
-        host = path if "/" in path else shutil.which(path)
+        if "/" in path:
+            host: str | None = path
+        else:
+            from shutil import which
+
+            host = which(path)
         return host if host and host.startswith("/") else None
 
     def _program(self, name: str, directory: str) -> str | None:

@@ -42,10 +42,10 @@ def check_index(index: object) -> None:
         PolicyError: it is neither a URL nor ``"default"``. Its text may hold a password and is
             only repeated where nothing in it looks like one.
     """
-    from urllib.parse import urlsplit
-
     if index is None or index == DEFAULT_INDEX:
         return
+    from urllib.parse import urlsplit
+
     if not isinstance(index, str):
         raise TypeError(
             f'index: expected a URL, "default", or None for no network, not {type(index).__name__}'

@@ -56,6 +56,24 @@ PATH_HELP = {
 }
 
 
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """The same, but argparse makes one for each option, and each would ask shutil for the width."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=_columns() - 2)
+
+
+def _columns() -> int:
+    """Return how many columns the terminal has; 80 where there is none."""
+    said = os.environ.get("COLUMNS", "")
+    if said.isascii() and said.isdigit() and 0 < len(said) < 6 and int(said):
+        return int(said)
+    try:
+        return os.get_terminal_size(1).columns or 80
+    except OSError:
+        return 80
+
+
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are refusals, and whose own words end where the guest's begin."""
 
@@ -65,7 +83,7 @@ class Parser(argparse.ArgumentParser):
             usage=f"visruntime {name} [OPTIONS] {operands}",
             description=description,
             epilog=f"examples:\n{examples}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=_Formatter,
             allow_abbrev=False,
         )
         self.flags: dict[str, bool] = {"-h": False, "--help": False}
