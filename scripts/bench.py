@@ -55,6 +55,7 @@ ROWS: dict[str, Callable[[], Any]] = {
     "17d": names.unzip_walled,
     "17e": names.loop_free,
     "17f": names.loop_walled,
+    "18": workers.run_from_the_shell,
 }
 
 

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import socket
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -93,3 +94,12 @@ def import_of_the_package() -> Iterator[Row]:
     ours = started(PYTHON, "-I", "-S", "-c", code)
     bare = started(PYTHON, "-I", "-S", "-c", "pass")
     yield Row("15", "python -c 'import visruntime' / -c pass", 1.5, ours, bare, {})
+
+
+@contextlib.contextmanager
+def run_from_the_shell() -> Iterator[Row]:
+    """Measure the smallest run of the command line: imports, a jail, a worker and their end."""
+    command = str(Path(sys.executable).parent / "visruntime")
+    ours = started(command, "run", "-c", "pass")
+    bare = started(sys.executable, "-I", "-c", "pass")
+    yield Row("18", "visruntime run -c pass / python -I -c pass", 3.5, ours, bare, {})

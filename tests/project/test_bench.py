@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.one_uid
 
 
-ROWS = "1 2 2b 3 4 5 6 7 8 9 10 11 12 13a 13b 13c 14a 14b 15 16 17a 17b 17c 17d 17e 17f".split()
+ROWS = "1 2 2b 3 4 5 6 7 8 9 10 11 12 13a 13b 13c 14a 14b 15 16 17a 17b 17c 17d 17e 17f 18".split()
 
 
 @pytest.mark.timeout(240)
