@@ -202,3 +202,20 @@ def test_why_knows_whether_a_jail_has_name_servers(monkeypatch: pytest.MonkeyPat
             patch.setattr("visruntime.policy.name_servers", lambda text=text: text)
             assert policy.why("read", "/etc/resolv.conf").allowed is allowed
     assert not vr.JailPolicy().why("read", "/etc/resolv.conf").allowed
+
+
+@pytest.mark.parametrize("rules", [["f/held"], ["f/a/held", "other"]])
+def test_a_file_above_a_denied_name_stays_as_it_is(workspace: Path, rules: list[str]) -> None:
+    """Where the kernel keeps such a file, which a folder could replace, `why` must not allow it."""
+    (workspace / "f").write_text("kept")
+    (workspace / "free").write_text("x")
+    policy = vr.JailPolicy(write=[workspace], deny_write=[workspace / name for name in rules])
+    answer = policy.why("write", workspace / "f")
+    assert not answer.allowed
+    assert "is no folder, so it stays as it is" in answer.reason
+    assert policy.why("read", workspace / "f").allowed
+    assert policy.why("write", workspace / "free").allowed
+    with vr.Jail(policy) as jail:
+        written = "answer(opened({!r}, os.O_WRONLY))"
+        assert inside(jail, written.format(str(workspace / "f"))) == errno.EROFS
+        assert inside(jail, written.format(str(workspace / "free"))) == 0

@@ -74,6 +74,10 @@ def why(policy: JailPolicy, op: str, target: object) -> Decision:
         if secret is not None:
             rule, allowed = secret, False
     shown = visible(path) if real == path else f"{visible(path)} (which is {visible(real)})"
+    if allowed and op == "write":
+        kept = _kept_as_it_is(policy, resolved, real, shown)
+        if kept is not None:
+            return kept
     if allowed and op == "write" and policy.absent_deny == "wall":
         behind = _behind_the_wall(policy, resolved, real, shown)
         if behind is not None:
@@ -130,18 +134,38 @@ def _behind_the_wall(
     return Decision(allowed=False, rule=held, reason=reason)
 
 
+def _below(rules: Sequence[Rule], real: str) -> Rule | None:
+    """Return a rule that denies writing below *real*."""
+    return next(
+        (
+            rule
+            for rule in rules
+            if rule.kind == "deny_write" and rule.path != real and is_within(rule.path, real)
+        ),
+        None,
+    )
+
+
+def _kept_as_it_is(
+    policy: JailPolicy, rules: Sequence[Rule], real: str, shown: str
+) -> Decision | None:
+    """Return the answer for a file above a denied name, which a folder could take the place of."""
+    below = _below(rules, real)
+    if below is None or object_at(real) != "file":
+        return None
+    reason = (
+        f"the guest cannot write {shown}: {_origin(below, policy)} lies below it, and it is no "
+        "folder, so it stays as it is; remove that rule"
+    )
+    return Decision(allowed=False, rule=below, reason=reason)
+
+
 def _only_as_a_folder(policy: JailPolicy, rules: Sequence[Rule], real: str) -> tuple[str, ...]:
     """Return the note for a missing name above one that is denied: only mkdir makes it."""
-    below = [
-        rule
-        for rule in rules
-        if rule.kind == "deny_write" and rule.path != real and is_within(rule.path, real)
-    ]
-    if not below or object_at(real) != "absent":
+    below = _below(rules, real)
+    if below is None or object_at(real) != "absent":
         return ()
-    return (
-        f"only as a new folder: {_origin(below[0], policy)} lies below it and does not exist yet",
-    )
+    return (f"only as a new folder: {_origin(below, policy)} lies below it and does not exist yet",)
 
 
 def _secret_rule(policy: JailPolicy, path: str, real: str, rule: Rule | None) -> Rule | None:
