@@ -103,11 +103,17 @@ PROTECTED_NAMES = (
     # Code that prompts, debuggers and linters run from the folder in which they start.
     ".Rprofile",
     ".iex.exs",
+    "$irbrc",
     ".irbrc",
+    "_irbrc",
+    "irb.rc",
     ".octaverc",
     ".pdbrc",
     ".pryrc",
     ".pylintrc",
+    ".pylintrc.toml",
+    "pylintrc",
+    "pylintrc.toml",
     # Coding agents: permissions, hooks, servers to start.
     ".agents",
     ".aider.conf.yml",
