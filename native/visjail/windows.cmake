@@ -49,6 +49,12 @@ if(VIS_LIBRARY_ONLY)
   add_executable(windows_probe ${probe})
   target_include_directories(windows_probe PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
   target_link_libraries(windows_probe PRIVATE visjail advapi32 ws2_32)
+  # The guard of consoles, for the Python that is staged in the probes. Its headers are CPython's.
+  find_package(Python 3.11 COMPONENTS Interpreter Development.Module)
+  if(Python_FOUND)
+    python_add_library(_visconsole MODULE ../vispython/windows_console_guard.c)
+    target_compile_options(_visconsole PRIVATE $<$<C_COMPILER_ID:MSVC>:/W3>)
+  endif()
   return()
 endif()
 

@@ -1,6 +1,7 @@
 """What .github/workflows/windows.yml runs, each step by one word; nothing of it runs elsewhere.
 
-    python tests/windows/on_windows.py build|table|probe NAME...|in-job ...|session0|package|extracted
+    python tests/windows/on_windows.py build | table | probe NAME... | in-job WORD...
+    python tests/windows/on_windows.py session0 | python | package | extracted
 
 Every probe is a run of its own of ``windows_probe.exe``, with a watchdog, and has to say that it
 passed. What it says otherwise is shown, and fails the step.
@@ -18,6 +19,8 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+# Short, and without the shortened names that the user's own folder has on some machines.
+TEMPORARY = Path(os.environ.get("RUNNER_TEMP") or tempfile.gettempdir()).resolve()
 sys.path.insert(0, str(ROOT / "scripts"))
 
 from gates import pe  # noqa: E402, after the folder that it lies in
@@ -38,6 +41,11 @@ IN_SESSION_0 = (
 )
 SECONDS = 180
 """How long one probe may take: 16 guests of 20 seconds at most are never all that slow."""
+
+
+def temporary(prefix: str) -> tempfile.TemporaryDirectory[str]:
+    """Return a folder that goes as far as it can; what a guest left may still be open."""
+    return tempfile.TemporaryDirectory(prefix=prefix, dir=TEMPORARY, ignore_cleanup_errors=True)
 
 
 def programs() -> Path:
@@ -65,7 +73,7 @@ def run(program: str, names: list[str]) -> int:
     """Run each of *names* by itself; 1 if one does not say that it passed."""
     failed = []
     for name in names:
-        with tempfile.TemporaryDirectory(prefix="vj", ignore_cleanup_errors=True) as folder:
+        with temporary("vj") as folder:
             try:
                 result = subprocess.run(
                     [str(programs() / program), folder, name],
@@ -98,7 +106,7 @@ def in_job(words: list[str]) -> int:
 
 def session0() -> int:
     """Run probes as a scheduled task of the system, which has no desktop that anybody sees."""
-    work = Path(tempfile.mkdtemp(prefix="vj0"))
+    work = Path(tempfile.mkdtemp(prefix="vj0", dir=TEMPORARY))
     output, ended = work / "output.txt", work / "ended.txt"
     script = work / "run.cmd"
     lines = ["@echo off", f'set "VIS_WINDOWS_PROGRAMS={programs()}"']
@@ -120,20 +128,51 @@ def session0() -> int:
         subprocess.run([task[0], "/Delete", "/F", *task[1:]], check=True)
 
 
+def python() -> int:
+    """Stage this very CPython, and run it: whole, and on a console with the guard and without."""
+    scripts = ROOT / "tests" / "windows" / "scripts"
+    with temporary("vjpy") as work:
+        staged = Path(work, "python")
+        # What no program needs of an installation: its own tests, and what others installed.
+        left_out = shutil.ignore_patterns("test", "tests", "__pycache__", "site-packages", "Tools")
+        shutil.copytree(sys.base_prefix, staged, ignore=left_out)
+        (guard,) = BUILD.glob("native/**/Release/_visconsole*.pyd")
+        shutil.copyfile(guard, staged / "_visconsole.pyd")
+        os.environ["VIS_PROBE_PYTHON"] = str(staged)
+        shutil.copyfile(scripts / "whole.py", staged / "script.py")
+        failed = run("windows_probe.exe", ["python"])
+        shutil.copyfile(scripts / "consoles.py", staged / "script.py")
+        folder = Path(work, "jails")
+        folder.mkdir()
+        command = [str(programs() / "windows_probe.exe"), str(folder), "python-console"]
+        subprocess.run(command, check=True, timeout=SECONDS)
+        (result,) = folder.glob("vj-*/work/result.txt")
+        lines = result.read_text().splitlines()
+    print("\n".join(lines))
+    ways = ("call", "open", "read", "raw", "kept", "subclass")
+    wanted = [f"control {way} opened 0" for way in ways]
+    wanted += [f"guarded {way} refused 1" for way in ways]
+    return failed or int(lines != [*wanted, "ended 0"])
+
+
 def package() -> int:
-    """Install the package as users do, and run what its tests say of Windows."""
-    python = [sys.executable, "-m"]
-    subprocess.run([*python, "pip", "install", "--quiet", "uv==0.13.9"], check=True)
-    sync = [*python, "uv", "sync", "--frozen", "--no-default-groups", "--group", "test"]
-    subprocess.run(sync, check=True, cwd=ROOT)
-    tests = ["tests/windows", "tests/worker/test_console_guard.py"]
-    run_tests = [*python, "uv", "run", "--frozen", "--no-sync", "pytest", "-q", *tests]
-    return subprocess.run(run_tests, check=False, cwd=ROOT).returncode
+    """Build and install the package as users do, and run a guest by its Python interface."""
+    with temporary("vjpk") as work:
+        environment = Path(work, "environment")
+        subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
+        python = str(environment / "Scripts" / "python.exe")
+        install = [python, "-m", "pip", "install", "--quiet", str(ROOT)]
+        subprocess.run(install, check=True)
+        script = ROOT / "tests" / "windows" / "scripts" / "package.py"
+        jails = Path(work, "jails")
+        jails.mkdir()
+        command = [python, "-I", str(script), str(jails), str(programs() / "windows_guest.exe")]
+        return subprocess.run(command, check=False, timeout=SECONDS).returncode
 
 
 def extracted() -> int:
     """Pack the files, take them out elsewhere, and compare: digests, and probes from there."""
-    with tempfile.TemporaryDirectory(prefix="vj70", ignore_cleanup_errors=True) as work:
+    with temporary("vj70") as work:
         packed = shutil.make_archive(str(Path(work, "packed")), "gztar", programs())
         there = Path(work, "there")
         shutil.unpack_archive(packed, there, filter="data")
@@ -160,6 +199,8 @@ def main(words: list[str]) -> int:
             return in_job(rest)
         case ["session0"]:
             return session0()
+        case ["python"]:
+            return python()
         case ["package"]:
             return package()
         case ["extracted"]:

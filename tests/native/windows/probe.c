@@ -189,8 +189,8 @@ bool probe_said(const probe_jail *jail, const char *line) {
 }
 
 static const probe_entry *entry_named(const char *name) {
-    const probe_entry *const tables[] = {probe_starts, probe_files, probe_streams,
-                                         probe_machine, probe_python};
+    const probe_entry *const tables[] = {probe_starts,  probe_files,  probe_streams,
+                                         probe_machine, probe_python, probe_ends};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         for (const probe_entry *entry = tables[i]; entry->name; entry++)
             if (!strcmp(entry->name, name)) return entry;

@@ -44,6 +44,7 @@ extern const probe_entry probe_files[];
 extern const probe_entry probe_streams[];
 extern const probe_entry probe_machine[];
 extern const probe_entry probe_python[];
+extern const probe_entry probe_ends[];
 
 #define PROBE_WORD(...) ((const char *const[PROBE_WORDS]){__VA_ARGS__})
 

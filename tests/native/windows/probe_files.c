@@ -142,8 +142,48 @@ static void make_junction(const char *path) {
     CloseHandle(folder);
 }
 
-// What is no source: junctions and links, also below a folder, other machines, devices,
-// and a file that somebody else may write to at that moment.
+// What is no source by its name, and a file that somebody else may write to at that
+// moment.
+static void odd_sources(const probe_host *probe) {
+    static const char *const never[] = {"\\\\localhost\\c$\\Windows\\win.ini",
+                                        "\\\\?\\C:\\Windows\\win.ini", "\\\\.\\NUL",
+                                        "C:relative", "NUL"};
+    vj_windows_context_info info;
+    vj_windows_status status = VJ_WINDOWS_OK;
+    vj_windows_error error = probe_error();
+    char *file = probe_format("%s\\written.txt", probe->folder);
+    wchar_t wide[PROBE_TEXT];
+    probe_write_file(file, "text");
+    vj_windows_id context = fresh(probe->folder, &info, &status);
+    DONE(status);
+    wide_of(file, wide);
+    HANDLE writer = CreateFileW(wide, GENERIC_WRITE, FILE_SHARE_READ | FILE_SHARE_WRITE,
+                                NULL, OPEN_EXISTING, 0, NULL);
+    CHECK(writer != INVALID_HANDLE_VALUE);
+    CHECK(stage_one(context, file) != VJ_WINDOWS_OK);
+    CloseHandle(writer);
+    for (size_t i = 0; i < sizeof never / sizeof *never; i++)
+        EQUAL(stage_one(context, never[i]), VJ_WINDOWS_REFUSED);
+    // The control: the same file, when nobody writes to it.
+    DONE(stage_one(context, file));
+    probe_held(vj_windows_close(context, &error), &error, "close");
+}
+
+// A folder `linked` that somebody has put a link into, and one that is `plain`.
+static void linked_sources(const probe_host *probe) {
+    vj_windows_context_info info;
+    vj_windows_status status = VJ_WINDOWS_OK;
+    vj_windows_error error = probe_error();
+    vj_windows_id context = fresh(probe->folder, &info, &status);
+    DONE(status);
+    // A file server of another kind may show a link only when it is opened.
+    status = stage_one(context, probe_format("%s\\linked", probe->folder));
+    CHECK(status == VJ_WINDOWS_REFUSED || status == VJ_WINDOWS_CHANGED);
+    DONE(stage_one(context, probe_format("%s\\plain", probe->folder)));
+    probe_held(vj_windows_close(context, &error), &error, "close");
+}
+
+// Junctions and symbolic links, themselves and below a folder.
 static void sources(const probe_host *probe) {
     vj_windows_context_info info;
     vj_windows_status status = VJ_WINDOWS_OK;
@@ -158,17 +198,6 @@ static void sources(const probe_host *probe) {
     probe_write_file(file, "text");
     vj_windows_id context = fresh(probe->folder, &info, &status);
     DONE(status);
-    wide_of(file, wide);
-    HANDLE writer = CreateFileW(wide, GENERIC_WRITE, FILE_SHARE_READ | FILE_SHARE_WRITE,
-                                NULL, OPEN_EXISTING, 0, NULL);
-    CHECK(writer != INVALID_HANDLE_VALUE);
-    CHECK(stage_one(context, file) != VJ_WINDOWS_OK);
-    CloseHandle(writer);
-    static const char *const never[] = {"\\\\localhost\\c$\\Windows\\win.ini",
-                                        "\\\\?\\C:\\Windows\\win.ini", "\\\\.\\NUL",
-                                        "C:relative", "NUL"};
-    for (size_t i = 0; i < sizeof never / sizeof *never; i++)
-        EQUAL(stage_one(context, never[i]), VJ_WINDOWS_REFUSED);
     make_junction(junction);
     EQUAL(stage_one(context, junction), VJ_WINDOWS_REFUSED);
     EQUAL(stage_one(context, folder), VJ_WINDOWS_REFUSED);
@@ -361,6 +390,8 @@ static void libraries(const probe_host *probe) {
 const probe_entry probe_files[] = {
     {"copies", copies},
     {"sources", sources},
+    {"odd-sources", odd_sources},
+    {"linked-sources", linked_sources},
     {"socket-bound", socket_bound},
     {"own-files", own_files},
     {"staged-files", staged_files},

@@ -7,11 +7,15 @@ same host with visjail.dll as it is shipped, which has to refuse here.
 
 from __future__ import annotations
 
+import hashlib
+import shutil
 from typing import TYPE_CHECKING
 
 from wine_helpers import only_in_the_lane
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from wine_helpers import Wine
 
 only_in_the_lane()
@@ -43,6 +47,22 @@ def test_exactly_what_was_given(wine: Wine) -> None:
 def test_staging(wine: Wine) -> None:
     """W15, W18, W19: copies are private, no odd name gets in, and sources keep their descriptors."""
     assert passes(wine, "copies")
+
+
+def test_odd_sources(wine: Wine) -> None:
+    """W16, W17: no device, share or relative path is a source, and no file that somebody writes."""
+    assert passes(wine, "odd-sources")
+
+
+def test_links_are_no_sources(wine: Wine) -> None:
+    """W17: no folder with a link in it is staged; a plain folder is the control."""
+    windows, place = wine.folder()
+    for name in ("linked", "plain", "elsewhere"):
+        (place / name).mkdir()
+        (place / name / "file.txt").write_text("text")
+    (place / "linked" / "link").symlink_to(place / "elsewhere")
+    answer = wine.run("windows_lane.exe", windows, "linked-sources")
+    assert answer.lines == ["ok linked-sources"]
 
 
 def test_output_stays(wine: Wine) -> None:
@@ -93,3 +113,41 @@ def test_console(wine: Wine) -> None:
 def test_closed_from_eight_threads(wine: Wine) -> None:
     """W68: eight threads that close at once agree on it, and nothing hangs."""
     assert passes(wine, "close-at-once")
+
+
+def test_close_waits_for_streams(wine: Wine) -> None:
+    """W42, W43: no reader is left behind by the end of its stream or of its context."""
+    assert passes(wine, "waits-for-streams")
+
+
+def test_abandoned_output(wine: Wine) -> None:
+    """W50: a flooding terminal whose output nobody has any more holds nothing up."""
+    assert passes(wine, "abandoned-output")
+
+
+def test_an_end_that_fails(wine: Wine) -> None:
+    """W52: a context that could not be taken away does nothing but be closed again, which works."""
+    assert passes(wine, "second-close")
+
+
+def test_no_handle_is_left(wine: Wine) -> None:
+    """W66: contexts with running, closed and flooding guests leave no handle in the host."""
+    assert passes(wine, "leaves-no-handle")
+
+
+def test_from_another_folder(wine: Wine, tmp_path: Path) -> None:
+    """W70, W63: a copy elsewhere has the same bytes, finds its helper beside it, and does the same."""
+    copy = tmp_path / "elsewhere"
+    shutil.copytree(wine.binaries, copy)
+    for name in ("visjail.dll", "visjail-desktop.exe", "windows_guest.exe"):
+        here, there = ((folder / name).read_bytes() for folder in (wine.binaries, copy))
+        assert hashlib.sha256(here).digest() == hashlib.sha256(there).digest()
+    answer = wine.run(str(copy / "windows_probe.exe"), wine.folder()[0], "unavailable")
+    # The helper is there, so it is not among what is missing.
+    assert answer.lines[-1] == "ok unavailable"
+    assert "desktops" not in answer.lines[0]
+    answer = wine.run(str(copy / "windows_lane.exe"), wine.folder()[0], "exact", "own-files")
+    assert answer.lines == ["ok exact", "ok own-files"]
+    (copy / "visjail-desktop.exe").unlink()
+    answer = wine.run(str(copy / "windows_probe.exe"), wine.folder()[0], "unavailable")
+    assert "private desktops with their helper program" in answer.lines[0]
