@@ -77,11 +77,13 @@ LATER: dict[str, set[int]] = {
     lane: {point for point in POINTS if point in numbers}
     for lane, numbers in {
         "unit": {16},
-        "cross": set(POINTS),
-        "wine": set(POINTS),
-        "refusal": set(POINTS),
-        "windows": set(POINTS),
-        "session0": set(POINTS),
+        "cross": set(),
+        # The worker does not run on Windows yet (64), and no archive is packed for it (70): a
+        # staged CPython and a copy of the programs elsewhere are tried, and that is half of it.
+        "wine": {64, 70},
+        "refusal": set(),
+        "windows": {64, 70},
+        "session0": set(),
     }.items()
 }
 

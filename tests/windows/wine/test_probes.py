@@ -136,7 +136,7 @@ def test_no_handle_is_left(wine: Wine) -> None:
 
 
 def test_from_another_folder(wine: Wine, tmp_path: Path) -> None:
-    """W70, W63: a copy elsewhere has the same bytes, finds its helper beside it, and does the same."""
+    """W63: a copy elsewhere has the same bytes, finds its helper beside it, and does the same."""
     copy = tmp_path / "elsewhere"
     shutil.copytree(wine.binaries, copy)
     for name in ("visjail.dll", "visjail-desktop.exe", "windows_guest.exe"):

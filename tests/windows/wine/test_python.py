@@ -33,7 +33,7 @@ def run(wine: Wine, probe: str, script: str, tmp_path: Path) -> tuple[list[str],
 
 
 def test_a_staged_python_runs(wine: Wine, tmp_path: Path) -> None:
-    """W64, W63, W23: it is whole, its folders are the jail's, and what it wrote stays.
+    """W63, W23: it is whole, its folders are the jail's, and what it wrote stays.
 
     It starts a process of its own, and loads its libraries from beside it.
     """
