@@ -19,8 +19,9 @@ endif()
 add_compile_definitions(UNICODE _UNICODE)
 if(MSVC)
   # Level 4 also says that C99 and C11 are not C89: aggregates that are not constant (4204), or
-  # that hold addresses of variables (4221). The C run time's own opinion of its functions is off.
-  add_compile_options(/W4 /WX /utf-8 /wd4204 /wd4221 /guard:cf)
+  # that hold addresses of variables (4221). An assignment in a condition (4706) is how C reads calls.
+  # The C run time's own opinion of its functions is off.
+  add_compile_options(/W4 /WX /utf-8 /wd4204 /wd4221 /wd4706 /guard:cf)
   add_compile_definitions(_CRT_SECURE_NO_WARNINGS)
   add_link_options(/guard:cf /DYNAMICBASE /HIGHENTROPYVA /NXCOMPAT)
 else()

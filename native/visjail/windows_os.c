@@ -28,8 +28,14 @@ uint32_t vj_win32_of_status(LONG status) {
 }
 
 FARPROC vj_win32_late(const wchar_t *library, const char *name) {
-    HMODULE loaded = GetModuleHandleW(library);
-    if (!loaded) loaded = LoadLibraryExW(library, NULL, LOAD_LIBRARY_SEARCH_SYSTEM32);
+    // By its whole path: a module of the same name that the host has from elsewhere is
+    // not it.
+    wchar_t path[MAX_PATH];
+    UINT length = GetSystemDirectoryW(path, MAX_PATH);
+    if (!length || length + 1 + wcslen(library) >= MAX_PATH) return NULL;
+    path[length] = L'\\';
+    wcscpy(path + length + 1, library);
+    HMODULE loaded = LoadLibraryExW(path, NULL, LOAD_LIBRARY_SEARCH_SYSTEM32);
     return loaded ? GetProcAddress(loaded, name) : NULL;
 }
 

@@ -25,7 +25,7 @@ static bool path_beside(const wchar_t *name, wchar_t path[MAX_PATH]) {
     HMODULE library = NULL;
     if (!GetModuleHandleExW(GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS |
                                 GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT,
-                            (LPCWSTR)(const void *)&vj_windows_os_table, &library))
+                            (LPCWSTR)(uintptr_t)&vj_windows_os_table, &library))
         return false;
     DWORD length = GetModuleFileNameW(library, path, MAX_PATH);
     if (!length || length >= MAX_PATH) return false;

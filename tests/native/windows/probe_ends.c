@@ -20,7 +20,7 @@ typedef struct {
 
 typedef struct {
     ULONG count;
-    handle_entry entries[];
+    handle_entry entries[1]; // as many as there are
 } handle_list;
 
 // How many handles this process has. GetProcessHandleCount says 0 under wine.
