@@ -83,7 +83,11 @@ def main() -> int:
     wine, compiler = program(), cross_build.compiler(TARGET)
     absent = [
         package
-        for package, there in (("wine64", wine), ("gcc-mingw-w64-x86-64", compiler))
+        for package, there in (
+            ("wine64", wine),
+            ("gcc-mingw-w64-x86-64", compiler),
+            ("CPython 3.11 with its headers", windows_python.is_possible()),
+        )
         if not there
     ]
     if wine is None or absent:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from cross_build import ROOT, cache
 
-__all__ = ["assemble", "build_guard", "standard_library"]
+__all__ = ["assemble", "build_guard", "is_possible"]
 
 VERSION = (3, 11)
 _UNUSED = ("tcl86t.dll", "tk86t.dll", "_tkinter.pyd", "_msi.pyd", "winsound.pyd")
@@ -28,14 +28,25 @@ _NOT_TAKEN = frozenset(
 )
 
 
-def standard_library() -> Path | None:
-    """Return the folder of a CPython 3.11's standard library on this machine, if there is one."""
+def is_possible() -> bool:
+    """Whether this machine has a CPython 3.11 with its standard library and its headers."""
+    library, headers = folder_of("stdlib"), folder_of("include")
+    return (
+        library is not None
+        and headers is not None
+        and (library / "encodings").is_dir()
+        and (headers / "Python.h").is_file()
+    )
+
+
+def folder_of(what: str) -> Path | None:
+    """Return a folder of this machine's CPython 3.11, by its name in sysconfig, if there is one."""
     if sys.version_info[:2] == VERSION:
-        return Path(sysconfig.get_path("stdlib"))
+        return Path(sysconfig.get_path(what))
     found = shutil.which("python3.11")
     if found is None:
         return None
-    ask = "import sysconfig; print(sysconfig.get_path('stdlib'))"
+    ask = f"import sysconfig; print(sysconfig.get_path({what!r}))"
     result = subprocess.run([found, "-I", "-c", ask], check=True, capture_output=True, text=True)
     return Path(result.stdout.strip())
 
@@ -48,13 +59,9 @@ def build_guard(folder: Path, compiler: str, work: Path) -> None:
     Raises:
         FileNotFoundError: its headers are not installed.
     """
-    library = standard_library()
-    ask = "import sysconfig; print(sysconfig.get_path('include'))"
-    python = sys.executable if sys.version_info[:2] == VERSION else "python3.11"
-    result = subprocess.run([python, "-I", "-c", ask], check=True, capture_output=True, text=True)
-    headers = Path(result.stdout.strip())
-    if library is None or not (headers / "Python.h").is_file():
-        raise FileNotFoundError(f"no headers of CPython 3.11 in {headers}")
+    headers = folder_of("include")
+    if headers is None or not (headers / "Python.h").is_file():
+        raise FileNotFoundError("no CPython 3.11 whose headers could be taken")
     shutil.copytree(headers, work / "include")
     sizes = ROOT / "tests" / "native" / "windows" / "python" / "pyconfig.h"
     shutil.copyfile(sizes, work / "include" / "pyconfig.h")
@@ -93,7 +100,7 @@ def assemble(folder: Path, launcher: Path) -> Path:
     Raises:
         FileNotFoundError: this machine has no CPython 3.11 with its standard library.
     """
-    library = standard_library()
+    library = folder_of("stdlib")
     if library is None or not (library / "encodings").is_dir():
         raise FileNotFoundError("no CPython 3.11 whose standard library could be taken")
     shutil.copytree(_carried(), folder)

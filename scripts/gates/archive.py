@@ -52,7 +52,7 @@ PLATFORMS = {
         "module": "python/lib/python3.13/lib-dynload/{}.cpython-313-darwin.so",
     },
     "windows": {
-        "programs": ("bin/uv.exe", "bin/vispython.exe"),
+        "programs": ("bin/uv.exe", "bin/vispython.exe", "bin/visjail-desktop.exe"),
         "files": (
             *("bin/visjail.dll", "bin/_viscore.pyd", "lib/visjail.lib"),
             *("include/visjail/visjail.h", "sbom.cdx.json", *_WORKER),
