@@ -57,25 +57,28 @@ def environment() -> dict[str, str]:
     return {**{f"ZIG_{name}_CACHE_DIR": place for name, place in places.items()}, **os.environ}
 
 
+def parts() -> dict[str, list[str]]:
+    """Return the sources of each file that is built."""
+    library = [str(SOURCE / f"{part}.c") for part in (*PURE, "macos_end", "macos_seatbelt")]
+    probe = [str(ROOT / "tests" / "native" / part) for part in PROBE]
+    return {
+        "libvisjail.dylib": library,
+        "visjail-macos-init": [str(SOURCE / f"{part}.c") for part in HELPER],
+        "visjail-macos-watch": [str(SOURCE / f"{part}.c") for part in WATCHER],
+        "macos-probe": [*probe, *library],
+    }
+
+
 def build(out: Path, *, machine: str, name: str) -> dict[str, Path]:
     """Compile everything into *out*, and return what is there by its name."""
     out.mkdir(parents=True, exist_ok=True)
     start = [*compiler(name, machine), "-std=gnu11", "-O2", *WARNINGS, f"-I{SOURCE}"]
     start.append(f"-ffile-prefix-map={ROOT}=.")
-    library = [str(SOURCE / f"{part}.c") for part in (*PURE, "macos_end", "macos_seatbelt")]
-    watcher = [str(SOURCE / f"{part}.c") for part in WATCHER]
-    helper = [str(SOURCE / f"{part}.c") for part in HELPER]
-    probe = [str(ROOT / "tests" / "native" / part) for part in PROBE]
-    made = {
-        "libvisjail.dylib": ["-shared", "-Wl,-install_name,@rpath/libvisjail.dylib", *library],
-        "visjail-macos-init": helper,
-        "visjail-macos-watch": watcher,
-        "macos-probe": [*probe, *library],
-    }
-    for file, parts in made.items():
-        command = [*start, *parts, "-o", str(out / file)]
+    for file, sources in parts().items():
+        shared = ["-shared", f"-Wl,-install_name,@rpath/{file}"] if ".dylib" in file else []
+        command = [*start, *shared, *sources, "-o", str(out / file)]
         subprocess.run(command, check=True, timeout=900, env=environment())
-    return {file: out / file for file in made}
+    return {file: out / file for file in parts()}
 
 
 def test(out: Path, *, machine: str, name: str) -> None:

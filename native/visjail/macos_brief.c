@@ -135,6 +135,7 @@ vj_status vj_brief_failure(const vj_brief_failed *record, uint64_t size,
         record->stage >= VJ_STAGE_END || record->text[sizeof record->text - 1])
         return vj_fail(error, VJ_SYSTEM, VJ_STAGE_SUPERVISOR, 0,
                        "the helper ended without a word");
+    if (record->stage == VJ_STAGE_NONE) return VJ_OK;
     vj_status status = record->stage == VJ_STAGE_NESTED ? VJ_REFUSED : VJ_SYSTEM;
     return vj_fail(error, status, record->stage, record->os_error, record->text);
 }

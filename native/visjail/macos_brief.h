@@ -2,8 +2,9 @@
 //
 // The host writes one brief into a pipe and closes it: numbers in native order, then
 // strings, each ended by NUL, in the order of vj_brief_view. The helper reads all of it
-// before it does anything. On the other pipe nothing comes when the program has been
-// executed, and one record when something failed.
+// before it does anything. On the other pipe comes one record of the stage VJ_STAGE_NONE
+// right before the program is executed, which closes the pipe, and one of another stage
+// when something failed. A pipe that ends without a word is a helper that died.
 #ifndef VJ_MACOS_BRIEF_H
 #define VJ_MACOS_BRIEF_H
 
@@ -67,7 +68,7 @@ vj_status vj_brief_read(const void *block, uint64_t size, vj_brief_view *view,
                         vj_error *error);
 void vj_brief_release(vj_brief_view *view);
 
-// What failed in the helper. A guest never has the pipe, but the host bounds the text all
+// What the helper says. A guest never has the pipe, but the host bounds the text all
 // the same.
 typedef struct {
     uint32_t magic;
@@ -80,7 +81,8 @@ typedef struct {
 void vj_brief_fail(vj_brief_failed *record, uint32_t stage, int os_error,
                    const char *text);
 
-// The error that a record stands for; a record that is none is an error, too.
+// The error that a record stands for, VJ_OK for the last one before the program; a record
+// that is none is an error, too.
 vj_status vj_brief_failure(const vj_brief_failed *record, uint64_t size, vj_error *error);
 
 #endif

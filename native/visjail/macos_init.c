@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -20,12 +21,16 @@
 
 #define READ_SIZE 65536u
 
-// Tell the host, and end. It reads one record, so the whole of it is written at once.
-static _Noreturn void fail(uint32_t stage, int os_error, const char *text) {
+// A pipe takes so little at once.
+static bool tell(uint32_t stage, int os_error, const char *text) {
     vj_brief_failed record;
     vj_brief_fail(&record, stage, os_error, text);
-    ssize_t written = write(VJ_BRIEF_FD_FAILED, &record, sizeof record);
-    _exit(written == (ssize_t)sizeof record ? 125 : 126);
+    return write(VJ_BRIEF_FD_FAILED, &record, sizeof record) == (ssize_t)sizeof record;
+}
+
+// Tell the host, and end.
+static _Noreturn void fail(uint32_t stage, int os_error, const char *text) {
+    _exit(tell(stage, os_error, text) ? 125 : 126);
 }
 
 static char *read_all(uint64_t *size) {
@@ -103,6 +108,7 @@ int main(void) {
     // from here on the watcher finds it.
     if (getppid() != brief.header.host) fail(VJ_STAGE_HOST, ESRCH, "the host has ended");
     if (chdir(brief.directory)) fail(VJ_STAGE_DIRECTORY, errno, "entering the directory");
+    if (!tell(VJ_STAGE_NONE, 0, "")) _exit(126);
     execve(brief.arguments[0], (char *const *)brief.arguments,
            (char *const *)brief.environment);
     fail(VJ_STAGE_EXECUTE, errno, "executing the program");

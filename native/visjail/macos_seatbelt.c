@@ -208,24 +208,40 @@ static bool write_all(int pipe, const char *bytes, uint64_t size, uint64_t deadl
     return true;
 }
 
-// What the helper says: nothing when the program has been executed.
-static vj_status read_answer(int pipe, uint64_t deadline, vj_error *error) {
-    vj_brief_failed record = {0};
-    uint64_t size = 0;
-    for (;;) {
+// Read one record within the time. `*size` is 0 at the end of the pipe.
+static bool read_record(int pipe, uint64_t deadline, vj_brief_failed *record,
+                        uint64_t *size) {
+    *size = 0;
+    while (*size < sizeof *record) {
         uint64_t now = now_ns();
-        if (now >= deadline)
-            return vj_fail(error, VJ_SYSTEM, VJ_STAGE_SUPERVISOR, ETIMEDOUT,
-                           "the helper did not start the program");
+        if (now >= deadline) {
+            errno = ETIMEDOUT;
+            return false;
+        }
         struct pollfd wait = {.fd = pipe, .events = POLLIN};
         int ready = poll(&wait, 1, (int)((deadline - now) / 1000000u) + 1);
         if (ready <= 0) continue;
-        ssize_t got = read(pipe, (char *)&record + size, sizeof record - size);
+        ssize_t got = read(pipe, (char *)record + *size, sizeof *record - *size);
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return failed(error, VJ_STAGE_SUPERVISOR, "hearing of the helper");
-        size += (uint64_t)got;
-        if (!got && !size) return VJ_OK;
-        if (!got || size == sizeof record) return vj_brief_failure(&record, size, error);
+        if (got < 0) return false;
+        if (!got) return true;
+        *size += (uint64_t)got;
+    }
+    return true;
+}
+
+// What the helper says: that it is about to execute the program, and then nothing more.
+static vj_status read_answer(int pipe, uint64_t deadline, vj_error *error) {
+    bool is_ready = false;
+    for (;;) {
+        vj_brief_failed record = {0};
+        uint64_t size = 0;
+        if (!read_record(pipe, deadline, &record, &size))
+            return failed(error, VJ_STAGE_SUPERVISOR, "hearing of the helper");
+        if (is_ready && !size) return VJ_OK;
+        vj_status status = vj_brief_failure(&record, size, error);
+        if (status != VJ_OK) return status;
+        is_ready = true;
     }
 }
 

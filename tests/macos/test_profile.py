@@ -17,7 +17,7 @@ from visruntime._native import NativeError, decide, macos_path, macos_profile
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-EXAMPLES = 1_000 if os.environ.get("VIS_FULL") else 80
+EXAMPLES = 1_000 if os.environ.get("VIS_FULL") else 50
 full = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 OPERATIONS = {

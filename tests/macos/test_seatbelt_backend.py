@@ -19,7 +19,7 @@ from visruntime._policy.platforms import COLUMNS, HELD, NOT_CONNECTED, REFUSED, 
 if TYPE_CHECKING:
     from pathlib import Path
 
-EXAMPLES = 300 if os.environ.get("VIS_FULL") else 40
+EXAMPLES = 300 if os.environ.get("VIS_FULL") else 25
 BARE = vr.Limits(processes=None, scratch=None)
 KINDS = ("read", "write", "deny", "deny_read", "deny_write", "deny_exec")
 

@@ -135,6 +135,8 @@ static void test_failures(void) {
     vj_brief_fail(&record, VJ_STAGE_NESTED, 0, "nested");
     assert(vj_brief_failure(&record, sizeof record, &error) == VJ_REFUSED);
     assert(!strcmp(vj_stage_name(error.stage), "sandbox around the host"));
+    vj_brief_fail(&record, VJ_STAGE_NONE, 0, "");
+    assert(vj_brief_failure(&record, sizeof record, &error) == VJ_OK);
     // A long text is cut, and what is no record is an error of its own.
     char text[400];
     memset(text, 'x', sizeof text);
