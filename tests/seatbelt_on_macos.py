@@ -392,11 +392,24 @@ class Runner:
             self.expect("an exit code comes through", holds=done.returncode == 7, said=done)
             done = self.run(policy, "/bin/sh", "-c", "ulimit -n; ulimit -c")
             self.expect("limits hold", holds=done.stdout.split() == ["64", "0"], said=done)
+            self._terminal(policy)
             done = self.run(policy, "/nowhere/program")
             self.expect("a program that is not there", holds="execute" in done.stderr, said=done)
             opened = self.file([*base, f"canary\t{here.top}/w/file"])
             done = self.run(opened, "/usr/bin/true")
             self.expect("a canary that is not held", holds="canaries" in done.stderr, said=done)
+
+    def _terminal(self, policy: str) -> None:
+        code = "stty size; : >/dev/tty && echo mine"
+        done = subprocess.run(
+            [self.probe, "terminal", policy, "/bin/sh", "-c", code],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=TIMEOUT,
+        )
+        self.expect("a terminal", holds=done.stdout.split() == ["30", "100", "mine"], said=done)
 
     def _git(self, base: list[str]) -> None:
         # Not the shim of /usr/bin, which looks for the tools in places of its own.

@@ -158,6 +158,14 @@ def test_what_fails_is_told_by_its_stage(
     assert f": {stage}" in done.stderr
 
 
+def test_a_terminal_of_its_own(host: Host) -> None:
+    """The program must have the terminal as its controlling one, of the size that was asked for."""
+    code = "stty size; : >/dev/tty && echo mine; exit 3"
+    done = host.do("terminal", "/bin/sh", "-c", code, more=("variable\tPATH=/usr/bin:/bin",))
+    assert done.stdout.split() == ["30", "100", "mine"]
+    assert done.returncode == 3
+
+
 def test_a_large_brief_crosses(host: Host) -> None:
     """What is more than a pipe holds must arrive whole."""
     more = tuple(f"variable\tV{number}={'x' * 4000}" for number in range(100))

@@ -1,12 +1,18 @@
 // The library of macOS, driven from a command line: for the tests that run on a Mac.
 //
-//   macos-probe profile POLICY                  print the profile and its parameters
-//   macos-probe run POLICY PROGRAM ARGUMENTS    run a program in a jail
-//   macos-probe end POLICY PROGRAM ARGUMENTS    start one, wait for a line of it, end the
-//   jail macos-probe acts                            try the acts of the standard input
-//   macos-probe leave                           leave a process behind, in another
-//   session macos-probe where                           say whether this process is in a
-//   sandbox
+// profile POLICY: print the profile and its parameters
+//
+// run POLICY PROGRAM ARGUMENTS: run a program in a jail
+//
+// terminal POLICY PROGRAM ARGUMENTS: run it on a terminal of 30 to 100
+//
+// end POLICY PROGRAM ARGUMENTS: start it, wait for a line of it, end the jail
+//
+// acts: try the acts of the standard input
+//
+// leave: leave a process behind, in another session
+//
+// where: say whether this process is in a sandbox
 //
 // POLICY is a file of lines, a word and an operand with a tab between: the kinds of
 // rules, and the words of `take_line`.
@@ -130,7 +136,8 @@ static int print_profile(void) {
     return 0;
 }
 
-static int start(char **arguments, int count, int output, vj_macos_run **run) {
+static int start(char **arguments, int count, const int descriptors[3], uint32_t flags,
+                 vj_macos_run **run) {
     vj_macos_profile profile;
     vj_error error;
     vj_macos_marker(asked.marker);
@@ -141,9 +148,10 @@ static int start(char **arguments, int count, int output, vj_macos_run **run) {
     vj_macos_spawn spawn = {
         .size = sizeof spawn,
         .version = VJ_MACOS_SPAWN_VERSION,
+        .flags = flags,
         .argument_count = (uint32_t)count,
         .environment_count = asked.variable_count,
-        .descriptors = {0, output, 2},
+        .descriptors = {descriptors[0], descriptors[1], descriptors[2]},
         .helper = asked.helper,
         .watcher = asked.watcher,
         .profile = &profile,
@@ -159,10 +167,9 @@ static int start(char **arguments, int count, int output, vj_macos_run **run) {
     return status == VJ_OK ? 0 : fail("start", &error);
 }
 
-static int run(char **arguments, int count) {
-    vj_macos_run *running = NULL;
-    int result = start(arguments, count, 1, &running);
-    if (result) return result;
+// Wait for the end, give the run back, and return what a shell would.
+static int finish(vj_macos_run *running) {
+    int result = 0;
     vj_macos_exit ended = {0};
     vj_error error;
     vj_status status = vj_macos_run_wait(running, 60000000000, &ended, &error);
@@ -173,12 +180,42 @@ static int run(char **arguments, int count) {
     return result;
 }
 
+static int run(char **arguments, int count) {
+    static const int own[3] = {0, 1, 2};
+    vj_macos_run *running = NULL;
+    int result = start(arguments, count, own, 0, &running);
+    return result ? result : finish(running);
+}
+
+// Pass on what the program writes to its terminal.
+static int on_terminal(char **arguments, int count) {
+    int32_t master = -1;
+    int32_t slave = -1;
+    vj_error error;
+    if (vj_macos_terminal(30, 100, &master, &slave, &error) != VJ_OK)
+        return fail("terminal", &error);
+    asked.settings.terminal = ttyname(slave);
+    const int ends[3] = {slave, slave, slave};
+    vj_macos_run *running = NULL;
+    int result = start(arguments, count, ends, VJ_BRIEF_TERMINAL, &running);
+    close(slave);
+    if (result) return result;
+    char bytes[4096];
+    // Linux says EIO where macOS says that it is the end.
+    for (ssize_t got = read(master, bytes, sizeof bytes); got > 0;
+         got = read(master, bytes, sizeof bytes))
+        fwrite(bytes, 1, (size_t)got, stdout);
+    close(master);
+    return finish(running);
+}
+
 // Start, pass on one line of the program, and end everything.
 static int end(char **arguments, int count) {
     int ends[2];
     if (pipe(ends)) return 125;
     vj_macos_run *running = NULL;
-    int result = start(arguments, count, ends[1], &running);
+    const int descriptors[3] = {0, ends[1], 2};
+    int result = start(arguments, count, descriptors, 0, &running);
     close(ends[1]);
     if (result) return result;
     FILE *output = fdopen(ends[0], "r");
@@ -226,6 +263,8 @@ int main(int count, char **arguments) {
     if (count < 3 || !read_policy(arguments[2])) return 2;
     if (!strcmp(word, "profile")) return print_profile();
     if (count > 3 && !strcmp(word, "run")) return run(arguments + 3, count - 3);
+    if (count > 3 && !strcmp(word, "terminal"))
+        return on_terminal(arguments + 3, count - 3);
     if (count > 3 && !strcmp(word, "end")) return end(arguments + 3, count - 3);
     return 2;
 }

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #undef fcntl
+#undef ttyname
 
 #define QUEUES_MAX    1024
 #define PROCESSES_MAX 64
@@ -46,6 +47,11 @@ int darwin_fcntl(int file, int command, ...) {
         return 0;
     }
     return fcntl(file, command, (intptr_t)pointer);
+}
+
+char *darwin_terminal(int file) {
+    static char name[] = "/dev/ttys000";
+    return isatty(file) ? name : NULL;
 }
 
 uint64_t clock_gettime_nsec_np(clockid_t clock) {

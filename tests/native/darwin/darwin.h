@@ -24,4 +24,8 @@ uint64_t clock_gettime_nsec_np(clockid_t clock);
 void darwin_random(void *bytes, size_t size);
 #define arc4random_buf darwin_random
 
+// Linux has other names for terminals.
+char *darwin_terminal(int file);
+#define ttyname darwin_terminal
+
 #endif
