@@ -298,6 +298,14 @@ class WindowsJail:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
+    def __del__(self) -> None:
+        # A host that ends takes its jobs with it; what stays on the disk, remove_stale removes.
+        if getattr(self, "_context", 0) and not sys.is_finalizing():
+            try:
+                self.close()
+            except JailPoisoned:
+                return
+
     def __repr__(self) -> str:
         return f"<WindowsJail {self.root!r} {self.state}>"
 

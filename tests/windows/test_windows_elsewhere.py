@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import subprocess
@@ -76,14 +77,18 @@ def test_wrong_limits_are_refused_by_name() -> None:
 
 # What a Python on Windows does not have, nor a build for it.
 ABSENT = "fcntl grp pwd resource termios pty visruntime._visjail visruntime._viscore".split()
-ON_WINDOWS = f"""
-import sys
+BEGIN = f"""
+import sys, os
 class Absent:
     def find_spec(self, name, path=None, target=None):
         if name in {ABSENT!r}:
             raise ImportError(f"no {{name}} on Windows")
 sys.meta_path.insert(0, Absent())
 sys.platform = "win32"
+for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_DIRECTORY", "geteuid", "getuid", "fork"):
+    delattr(os, name)
+"""
+ON_WINDOWS = f"""{BEGIN}
 import visruntime as vr
 def reason(make):
     try:
@@ -109,6 +114,34 @@ def test_a_python_of_windows_can_import_what_it_needs() -> None:
     assert others[-4:] == [
         f"{name} platform {name}" for name in ("Jail", "Runtime", "RuntimePool", "JailExecutor")
     ]
+
+
+def command_line(*words: str) -> tuple[int, str, str]:
+    """Run the command line as on Windows; return its exit code, stdout and stderr."""
+    code = f"{BEGIN}\nfrom visruntime.cli import main\nsys.exit(main({list(words)!r}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_the_command_line_refuses_in_one_line() -> None:
+    """W1: no sub-command may run anything on Windows, nor end in a traceback instead of a refusal."""
+    for words in (
+        ("exec", "--", "true"),
+        ("run", "-c", "1"),
+        ("shell",),
+        ("doctor", "--html", "x"),
+    ):
+        code, output, said = command_line(*words)
+        assert (code, output) == (125, ""), (words, said)
+        assert said.count("\n") == 1
+        assert "no JailPolicy can be enforced on windows" in said
+    code, output, said = command_line("doctor")
+    assert (code, said) == (1, "")
+    assert "native library of WindowsJail is not there" in output
+    code, output, said = command_line("doctor", "--json")
+    assert (code, said) == (1, "")
+    assert json.loads(output)["backend"] == "none"
+    assert command_line("--version")[0] == 0
 
 
 def test_importing_it_costs_next_to_nothing() -> None:

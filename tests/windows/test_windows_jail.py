@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import threading
 import time
@@ -346,6 +347,19 @@ def test_a_close_ends_what_others_wait_for(jail: vr.WindowsJail) -> None:
     for outcome in outcomes:
         assert outcome == "JailClosed" or outcome.startswith("returned"), outcomes
     assert jail.state == "closed"
+    process.close()
+
+
+def test_a_jail_that_is_forgotten_is_closed(machine: TestedWindows) -> None:
+    """No program, and no object of Windows, may outlive the last reference to its jail."""
+    jail = vr.WindowsJail._over(machine.calls, "C:\\jails")
+    process = jail.spawn([GUEST, "hang"])
+    assert machine.lib.fake_running() == 1
+    del jail
+    gc.collect()
+    assert machine.lib.fake_running() == 0
+    with pytest.raises(vr.JailClosed):
+        process.wait(1)
     process.close()
 
 

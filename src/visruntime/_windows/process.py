@@ -209,6 +209,9 @@ class WindowsProcess:
     ) -> tuple[bytes, bytes]:
         """Write *input*, read all output, and wait for the end; return stdout and stderr.
 
+        A console (``pty=True``) has no end of input: a program that reads to its end waits there, as
+        at any console, for Ctrl-Z and Enter, which are part of *input*.
+
         Args:
             timeout: seconds until the program is ended.
             max_bytes: of each of the two; a program that writes more is ended.

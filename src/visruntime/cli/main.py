@@ -93,9 +93,10 @@ def _run(words: list[str]) -> int:
         return EXIT_REFUSED
     from importlib import import_module
 
-    command = import_module(f"visruntime.cli.{words[0]}")
+    windows = sys.platform == "win32"
+    command = import_module(f"visruntime.cli.{'windows' if windows else words[0]}")
     try:
-        code: int = command.main(words[1:])
+        code: int = command.main(words if windows else words[1:])
     except Refusal as refusal:
         complain(str(refusal))
         return EXIT_REFUSED
