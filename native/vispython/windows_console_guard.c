@@ -141,8 +141,11 @@ static PyWrapperDescrObject *own_initialiser(PyTypeObject *type) {
     Py_XDECREF(names);
     if (!found) return NULL;
     PyWrapperDescrObject *wrapper = (PyWrapperDescrObject *)found;
-    bool own = Py_IS_TYPE(found, &PyWrapperDescr_Type) && PyDescr_TYPE(wrapper) == type &&
-               type->tp_init && wrapper->d_wrapped == (void *)type->tp_init;
+    initproc wrapped = NULL;
+    bool own = Py_IS_TYPE(found, &PyWrapperDescr_Type);
+    // Copied, since C knows no cast between functions and data.
+    if (own) memcpy(&wrapped, &wrapper->d_wrapped, sizeof wrapped);
+    own = own && PyDescr_TYPE(wrapper) == type && wrapped && wrapped == type->tp_init;
     Py_DECREF(found); // the type keeps it
     if (own) return wrapper;
     PyErr_SetString(PyExc_RuntimeError, "the type's initialiser is not CPython's own");
@@ -189,7 +192,7 @@ static PyObject *guard(PyObject *module, PyObject *argument) {
     guarded.type = (PyTypeObject *)Py_NewRef(argument);
     guarded.original = type->tp_init;
     type->tp_init = guarded_init;
-    wrapper->d_wrapped = (void *)guarded_init;
+    memcpy(&wrapper->d_wrapped, &type->tp_init, sizeof type->tp_init);
     PyType_Modified(type);
     Py_RETURN_NONE;
 }

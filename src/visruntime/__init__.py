@@ -165,6 +165,17 @@ _HOMES = {
     "windows": ("WindowsExit", "WindowsJail", "WindowsLimits", "WindowsProcess"),
 }
 
+# What runs programs under a policy. On Windows their names stand for a refusal.
+_NOT_OF_WINDOWS = (
+    "_jail.terminal",
+    "confinement.examine",
+    "executor",
+    "jail",
+    "packages",
+    "pool",
+    "runtime",
+)
+
 
 def __getattr__(name: str) -> object:
     """Import the module that *name* lives in."""
@@ -174,14 +185,15 @@ def __getattr__(name: str) -> object:
         return import_module(f"{__name__}.aio")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if sys.platform == "win32" and name in ("Jail", "JailExecutor", "Runtime", "RuntimePool"):
-        from visruntime._windows.stand_ins import stand_in
-
-        return stand_in(name)
     from importlib import import_module
 
     home = next((module for module, names in _HOMES.items() if name in names), "errors")
-    value = getattr(import_module(f"{__name__}.{home}"), name)
+    if sys.platform == "win32" and home in _NOT_OF_WINDOWS:
+        from visruntime._windows.stand_ins import stand_in
+
+        value: object = stand_in(name)
+    else:
+        value = getattr(import_module(f"{__name__}.{home}"), name)
     globals()[name] = value
     return value
 

@@ -18,7 +18,7 @@ NOTHING_TO_PROTECT = {
 
 def calls() -> dict[str, str]:
     """Return the calls of the table, each with its parameters."""
-    text = re.sub(r"//.*", "", HEADER.read_text())
+    text = re.sub(r"//.*", "", HEADER.read_text("utf-8"))
     table = text[text.index("struct vj_windows_os {") :]
     found = re.findall(r"\(\*(\w+)\)\(([^;]*)\);", table)
     return {name: " ".join(parameters.split()) for name, parameters in found}
@@ -32,7 +32,11 @@ def test_whatever_makes_an_object_is_given_its_rights() -> None:
         if name not in NOTHING_TO_PROTECT and name != "process_create":
             assert "vj_windows_security security" in calls()[name], name
     assert "vj_windows_security security" in calls()["desktop_open"]
-    launch = HEADER.read_text().partition("} vj_windows_launch;")[0].rpartition("typedef struct")[2]
+    launch = (
+        HEADER.read_text("utf-8")
+        .partition("} vj_windows_launch;")[0]
+        .rpartition("typedef struct")[2]
+    )
     assert re.findall(r"vj_windows_security (\w+);", launch) == ["process", "thread"]
 
 

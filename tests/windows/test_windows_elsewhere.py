@@ -19,6 +19,9 @@ from visruntime.windows import WindowsStaged, _load
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.skipif(
+    sys.platform == "win32", reason="tests/windows/test_here.py is for it"
+)
 PACKAGE = Path(vr.__file__).parent
 
 
@@ -97,6 +100,10 @@ def reason(make):
         return error.reason
 print(reason(lambda: vr.WindowsJail("C:\\\\x")), vr.WindowsLimits(), vr.WindowsProcess.__name__)
 print(vr.doctor())
+policy = vr.JailPolicy(egress=vr.Egress.OPEN, limits=vr.Limits(processes=4))
+try: vr.WindowsJail(policy)
+except vr.PolicyUnsupported as error: print(error.field)
+print([name for name in vr.__all__ if getattr(vr, name).__name__ != name])
 for name in ("Jail", "Runtime", "RuntimePool", "JailExecutor"):
     print(name, reason(lambda: getattr(vr, name)(object())), getattr(vr, name).__name__)
 """
@@ -111,6 +118,7 @@ def test_a_python_of_windows_can_import_what_it_needs() -> None:
     first, *others = done.stdout.splitlines()
     assert first.startswith("library WindowsLimits(")
     assert "native library of WindowsJail is not there" in done.stdout
+    assert others[-6:-4] == ["egress", "[]"]
     assert others[-4:] == [
         f"{name} platform {name}" for name in ("Jail", "Runtime", "RuntimePool", "JailExecutor")
     ]
@@ -170,7 +178,7 @@ def sources() -> list[Path]:
 
 def reads_of_surroundings(path: Path) -> list[str]:
     """Return what in *path* asks the environment of the host."""
-    text = path.read_text()
+    text = path.read_text("utf-8")
     if path.suffix != ".py":
         words = r"\b(getenv|environ|GetEnvironmentVariable[AW]?|GetEnvironmentStrings[AW]?)\b"
         code = "\n".join(line.partition("//")[0] for line in text.splitlines())

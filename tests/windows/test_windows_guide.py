@@ -14,7 +14,7 @@ DOCUMENTS = Path(__file__).parent.parent.parent / "doc"
 
 def guide() -> str:
     """Return the guide, with its lines joined."""
-    return " ".join((DOCUMENTS / "windows.md").read_text().split())
+    return " ".join((DOCUMENTS / "windows.md").read_text("utf-8").split())
 
 
 def test_no_isolation_of_the_clipboard_is_claimed() -> None:
@@ -25,7 +25,7 @@ def test_no_isolation_of_the_clipboard_is_claimed() -> None:
         "alone does not keep" in sentence and "READCLIPBOARD" in sentence for sentence in sentences
     )
     for page in DOCUMENTS.rglob("*.md"):
-        text = " ".join(page.read_text().split())
+        text = " ".join(page.read_text("utf-8").split())
         assert not re.search(r"clipboard (is|stays) (private|isolated)", text, re.IGNORECASE), page
 
 
@@ -50,7 +50,7 @@ def test_the_boundary_is_said_to_be_wider_than_paths() -> None:
 def test_no_document_claims_enforcement_on_windows() -> None:
     """W1: until a run on Windows is recorded, each page says that nothing is claimed."""
     assert "No enforcement on Windows is claimed yet" in guide()
-    contract = " ".join((DOCUMENTS / "reference/windows.md").read_text().split())
+    contract = " ".join((DOCUMENTS / "reference/windows.md").read_text("utf-8").split())
     assert "No enforcement by Windows is claimed" in contract
-    platforms = (DOCUMENTS / "reference/platforms.md").read_text()
+    platforms = (DOCUMENTS / "reference/platforms.md").read_text("utf-8")
     assert re.search(r"^\| Windows, AMD64 \| unclaimed \|$", platforms, re.MULTILINE)

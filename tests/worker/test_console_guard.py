@@ -20,7 +20,12 @@ from visruntime.guest.console import ConsoleUnguarded, guard_consoles
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = pytest.mark.one_uid
+pytestmark = [
+    pytest.mark.one_uid,
+    pytest.mark.skipif(
+        sys.platform == "win32", reason="tests/windows/test_here.py has the real one"
+    ),
+]
 
 NATIVE = Path(__file__).parent.parent.parent / "native/vispython"
 # A stand-in for the console: it keeps what its initialiser gets, which is C like that of the real one.

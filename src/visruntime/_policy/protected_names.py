@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 
-from visruntime._host.files import open_regular
 from visruntime._policy.paths import is_within
 
 TYPE_CHECKING = False
@@ -334,6 +333,8 @@ def _value(text: str, at: int) -> tuple[str, int]:
 
 
 def _read(path: str) -> str:
+    from visruntime._host.files import open_regular  # with flags that Windows has not
+
     try:
         descriptor = open_regular(path, os.O_RDONLY)
     except OSError:

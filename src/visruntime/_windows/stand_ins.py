@@ -17,5 +17,6 @@ def stand_in(name: str) -> type:
     def refuse(_self: object, *_arguments: Any, **_options: Any) -> None:
         check_platform("win32")
 
+    bases = (Exception,) if name.endswith("Broken") else ()  # to be named behind `except`
     doc = "Not available on Windows: see `WindowsJail`."
-    return type(name, (), {"__init__": refuse, "__doc__": doc, "__module__": "visruntime"})
+    return type(name, bases, {"__init__": refuse, "__doc__": doc, "__module__": "visruntime"})
