@@ -72,20 +72,17 @@ def shown() -> dict[str, set[int]]:
     return lanes
 
 
-# What a lane does not show yet. A point must leave the list when it is shown.
-LATER: dict[str, set[int]] = {
-    lane: {point for point in POINTS if point in numbers}
-    for lane, numbers in {
-        "unit": {16},
-        "cross": set(),
-        # The worker does not run on Windows yet (64), and no archive is packed for it (70): a
-        # staged CPython and a copy of the programs elsewhere are tried, and that is half of it.
-        "wine": {64, 70},
-        "refusal": set(),
-        "windows": {64, 70},
-        "session0": set(),
-    }.items()
-}
+LANES = ("unit", "cross", "wine", "refusal", "windows", "session0")
+
+
+def later() -> dict[str, set[int]]:
+    """Return what each lane does not show yet, as the document says."""
+    (line,) = re.findall(r"^Not shown yet.*: (.*)\.$", TABLE.read_text("utf-8"), re.MULTILINE)
+    found: dict[str, set[int]] = {lane: set() for lane in LANES}
+    for part in line.split(", "):
+        lane, *points = part.split()
+        found[lane] = {int(point.removeprefix("W")) for point in points}
+    return found
 
 
 def test_the_table_has_each_point_once() -> None:
@@ -94,7 +91,7 @@ def test_the_table_has_each_point_once() -> None:
     assert numbers == list(POINTS)
     for point, lanes in contract().items():
         assert lanes, point
-        assert set(lanes) <= set(LATER), point
+        assert set(lanes) <= set(LANES), point
 
 
 @pytest.fixture(scope="module")
@@ -106,8 +103,9 @@ def named() -> dict[str, set[int]]:
 @pytest.mark.parametrize("point", POINTS)
 def test_each_point_is_named_where_it_is_shown(point: int, named: dict[str, set[int]]) -> None:
     """No point may be without the test, or the step of a workflow, that the table promises."""
+    open_points = later()
     lanes = contract()[point]
-    missing = [lane for lane in lanes if point not in named[lane] | LATER[lane]]
+    missing = [lane for lane in lanes if point not in named[lane] | open_points[lane]]
     assert missing == [], f"W{point} is named nowhere in: {', '.join(missing)}"
 
 
