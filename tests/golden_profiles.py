@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from visruntime._native import macos_profile
+from visruntime._native.profiles import macos_profile
 
 FOLDER = Path(__file__).parent / "macos" / "golden"
 

@@ -12,7 +12,7 @@ from required import missing
 from seatbelt_model import Profile
 from seatbelt_on_macos import Scene, control, lines_of
 
-from visruntime._native import macos_profile
+from visruntime._native.profiles import macos_profile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

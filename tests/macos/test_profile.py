@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from seatbelt_model import Profile, codes
 
-from visruntime._native import NativeError, decide, macos_path, macos_profile
+from visruntime._native import NativeError, decide
+from visruntime._native.profiles import macos_path, macos_profile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,8 @@ decided in C, by the same tree of rules as a plan of Linux.
 
 from __future__ import annotations
 
-from visruntime import _native
+from visruntime._native import NativeError
+from visruntime._native.profiles import PROGRAMS, macos_profile, service_refused
 from visruntime._policy.links import real_path
 from visruntime._policy.platforms import NOT_CONNECTED, REFUSED, SEATBELT, fields
 from visruntime.errors import JailUnavailable, PolicyUnsupported
@@ -36,7 +37,7 @@ def refused(policy: JailPolicy) -> Iterator[tuple[str, str]]:
         elif kind == REFUSED and says:
             yield row.partition(".proxy")[0], why
     for index, name in enumerate(policy.services):
-        why = _native.service_refused(name)
+        why = service_refused(name)
         if why:
             yield f"services[{index}]", why
 
@@ -75,7 +76,7 @@ def make_profile(
     rules += [("deny", path) for path in hidden]
     rules += [("deny_write", path) for path in held if ("deny_write", path) not in rules]
     try:
-        return _native.macos_profile(
+        return macos_profile(
             rules=rules,
             own=own,
             terminal=terminal,
@@ -83,12 +84,12 @@ def make_profile(
             services=policy.services,
             host_ports=policy.host_ports,
             held=frozenset(held),
-            programs=() if policy.system == "none" else tuple(_native.PROGRAMS),
+            programs=() if policy.system == "none" else tuple(PROGRAMS),
             network_open=policy.egress.mode == "open",
             system=policy.system != "none",
             ignores_case=ignores_case,
         )
-    except _native.NativeError as error:
+    except NativeError as error:
         field = written[error.index].origin if 0 <= error.index < len(written) else "policy"
         raise PolicyUnsupported(f"{field}: {error} (back end seatbelt)", field=field) from None
 

@@ -20,7 +20,6 @@ if sys.platform != "win32":
     )
     from visruntime._native.library import BINARY_DIRECTORY, CORE_FILE, PATH_MAX, NativeError
     from visruntime._native.plans import PLAN_GUEST_AT, Fact, compile_plan, decide, plan_path
-    from visruntime._native.profiles import PROGRAMS, macos_path, macos_profile, service_refused
     from visruntime._native.search import (
         KEY_BYTES,
         PATTERN_PARTS_MAX,
@@ -48,7 +47,6 @@ __all__ = [
     "PATH_MAX",
     "PATTERN_PARTS_MAX",
     "PLAN_GUEST_AT",
-    "PROGRAMS",
     "Capture",
     "Fact",
     "JailHandle",
@@ -68,11 +66,8 @@ __all__ = [
     "find_secret",
     "fits",
     "is_private_key",
-    "macos_path",
-    "macos_profile",
     "make_intake",
     "map_memory",
     "plan_path",
     "search",
-    "service_refused",
 ]
