@@ -219,6 +219,7 @@ void vj_capture_free(vj_capture *capture);
 uint64_t vj_capture_total(const vj_capture *capture);
 uint64_t vj_capture_size(const vj_capture *capture);
 const char *vj_capture_bytes(vj_capture *capture);
+int64_t vj_write_quietly(int descriptor, const void *data, uint64_t size);
 vj_status vj_run_communicate(vj_run *run, const char *input, uint64_t input_size,
                              uint64_t *input_offset, int *input_descriptor,
                              vj_capture *output, vj_capture *errors, int64_t timeout_ns,

@@ -180,15 +180,16 @@ static bool drain(vj_capture *capture, uint64_t most) {
     return true;
 }
 
-// write(2) without SIGPIPE: a program that does not read its input must not end
-// a host that has left that signal at its default.
-static ssize_t write_quietly(int descriptor, const char *data, size_t size) {
+// A program that does not read its input must not end a host that has left SIGPIPE at
+// its default. A pipe has no MSG_NOSIGNAL.
+int64_t vj_write_quietly(int descriptor, const void *data, uint64_t size) {
     sigset_t pipe_signal, before, pending;
     sigemptyset(&pipe_signal);
     sigaddset(&pipe_signal, SIGPIPE);
     sigpending(&pending);
-    if (pthread_sigmask(SIG_BLOCK, &pipe_signal, &before)) return -1;
-    ssize_t count = write(descriptor, data, size);
+    int problem = pthread_sigmask(SIG_BLOCK, &pipe_signal, &before);
+    if (problem) return -problem;
+    ssize_t count = write(descriptor, data, (size_t)size);
     int saved = errno;
     if (count < 0 && saved == EPIPE && !sigismember(&pending, SIGPIPE)) {
         struct timespec now = {0, 0};
@@ -196,16 +197,14 @@ static ssize_t write_quietly(int descriptor, const char *data, size_t size) {
         }
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    errno = saved;
-    return count;
+    return count < 0 ? -saved : count;
 }
 
 static void feed(const char *input, uint64_t size, uint64_t *offset, int *descriptor) {
     while (*offset < size) {
-        ssize_t count =
-            write_quietly(*descriptor, input + *offset, (size_t)(size - *offset));
-        if (count < 0 && errno == EINTR) continue;
-        if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+        int64_t count = vj_write_quietly(*descriptor, input + *offset, size - *offset);
+        if (count == -EINTR) continue;
+        if (count == -EAGAIN || count == -EWOULDBLOCK) return;
         if (count < 0) break; // EPIPE: the program does not want the rest
         *offset += (uint64_t)count;
     }

@@ -144,6 +144,10 @@ uint64_t vj_capture_size(const vj_capture *capture);
 // vj_capture_size bytes, in order, until the next call for this capture.
 const char *vj_capture_bytes(vj_capture *capture);
 
+// write(2) to a program's input, without SIGPIPE for the caller: how many bytes, or the
+// negative of errno.
+int64_t vj_write_quietly(int descriptor, const void *data, uint64_t size);
+
 // Feed `input` to `input_descriptor` (closed when done; -1: none), read the
 // captures (NULL: none) and wait for the run, all at once. `*input_offset` keeps
 // the place between calls. VJ_TIMED_OUT and VJ_INTERRUPTED: call again.

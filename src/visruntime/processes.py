@@ -169,7 +169,11 @@ class TrustedStart:
         argv: list[str], _grants: Sequence[tuple[str, str]], data: bytes
     ) -> tuple[int, bytes]:
         """Run an interpreter that the host trusts, to ask for its version."""
-        done = subprocess.run(argv, input=data, capture_output=True, check=False, timeout=30)
+        # A file, since writing into a pipe that nobody reads could end a host by SIGPIPE.
+        with open(os.memfd_create("probe"), "w+b") as given:
+            given.write(data)
+            given.seek(0)
+            done = subprocess.run(argv, stdin=given, capture_output=True, check=False, timeout=30)
         return done.returncode, done.stdout
 
 

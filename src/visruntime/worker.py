@@ -69,6 +69,8 @@ _ASIDE = Timeouts(wall=5.0)
 _FAREWELL_SECONDS = 0.5
 _PIPE_SIZE = 1024 * 1024
 _CREDENTIALS = struct.Struct("iII")
+_QUIETLY = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
+"""How all is sent: a worker that is gone must not end a host with SIGPIPE at its default."""
 _SO_PASSRIGHTS = 83
 """Of asm-generic/socket.h, which x86 and arm64 use; Python has no name for it yet."""
 
@@ -305,9 +307,9 @@ class Worker:
     def _send_some(self, data: bytes | memoryview) -> int:
         descriptors = self._values.outgoing
         if not descriptors:
-            return self._channel.send(data, socket.MSG_DONTWAIT)
+            return self._channel.send(data, _QUIETLY)
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
-        sent = self._channel.sendmsg([data], rights, socket.MSG_DONTWAIT)
+        sent = self._channel.sendmsg([data], rights, _QUIETLY)
         self._values.drop_outgoing()
         return sent
 
@@ -625,7 +627,7 @@ class Worker:
             if self._process is not None and self._process.poll() is None:
                 # Never waits: a worker that left its replies unread gets no farewell.
                 farewell = self._exchange.make_farewell()
-                self._channel.send(farewell, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+                self._channel.send(farewell, _QUIETLY)
                 self._channel.shutdown(socket.SHUT_WR)
                 self._process.wait(_FAREWELL_SECONDS)
         except OSError:

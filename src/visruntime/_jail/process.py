@@ -203,12 +203,12 @@ class JailProcess:
         self._judge = judge
         self._captures: tuple[_native.Capture | None, _native.Capture | None] | None = None
         self._fed = False
-        self.stdin: IO[bytes] | None = _file(stdin, "wb")
+        self.stdin: IO[bytes] | None = None if stdin is None else _Input(stdin, "wb")
         if captured:  # nobody but `communicate` reads them: files would only cost
             self._captures = (self._take_in(stdout), self._take_in(stderr))
             stdout = stderr = None
-        self.stdout: IO[bytes] | None = _file(stdout, "rb")
-        self.stderr: IO[bytes] | None = _file(stderr, "rb")
+        self.stdout: IO[bytes] | None = _file(stdout)
+        self.stderr: IO[bytes] | None = _file(stderr)
         self.pty: Terminal | None = None if master is None else Terminal(master)
 
     def poll(self) -> int | None:
@@ -458,5 +458,17 @@ def set_terminal_size(descriptor: int, rows: int, columns: int) -> None:
     fcntl.ioctl(descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
 
-def _file(descriptor: int | None, mode: str) -> Any:
-    return None if descriptor is None else open(descriptor, mode, buffering=0)
+def _file(descriptor: int | None) -> Any:
+    return None if descriptor is None else open(descriptor, "rb", buffering=0)
+
+
+class _Input(io.FileIO):
+    """What a program reads; one that does not must not end a host by SIGPIPE."""
+
+    def write(self, data: Any) -> int | None:  # type: ignore[override]
+        """Write what the pipe takes; None if it would have to wait and must not."""
+        with memoryview(data).cast("B") as view:
+            try:
+                return _native.write_quietly(self.fileno(), view)
+            except BlockingIOError:
+                return None

@@ -17,6 +17,7 @@ if sys.platform != "win32":
         Refusal,
         RunHandle,
         TerminalReader,
+        write_quietly,
     )
     from visruntime._native.library import BINARY_DIRECTORY, CORE_FILE, PATH_MAX, NativeError
     from visruntime._native.plans import PLAN_GUEST_AT, Fact, compile_plan, decide, plan_path
@@ -70,4 +71,5 @@ __all__ = [
     "map_memory",
     "plan_path",
     "search",
+    "write_quietly",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import NamedTuple
 
@@ -13,7 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-__all__ = ["MOST_SECONDS", "Capture", "JailHandle", "Refusal", "RunHandle", "TerminalReader"]
+__all__ = [
+    *("MOST_SECONDS", "Capture", "JailHandle", "Refusal", "RunHandle", "TerminalReader"),
+    "write_quietly",
+]
 
 MOST_SECONDS = float(1 << 32)
 """A longer wait has no end: its nanoseconds might not fit in 64 bits."""
@@ -197,6 +201,23 @@ class TerminalReader:
         if status not in (lib.VJ_CLOSED, lib.VJ_TIMED_OUT, lib.VJ_INTERRUPTED):
             check(status, error)
         return None if status == lib.VJ_CLOSED else bytes(self._buffer[: size[0]])
+
+
+def write_quietly(descriptor: int, data: Any) -> int:
+    """Write once, as `os.write`, without SIGPIPE where nobody reads.
+
+    A host may have left that signal at its default, which ends it. Signal handlers of the host
+    run where the call is interrupted.
+
+    Raises:
+        OSError: as `os.write`; `BrokenPipeError` where nobody reads any longer.
+    """
+    while True:
+        count: int = lib.vj_write_quietly(descriptor, ffi.from_buffer(data), len(data))
+        if count >= 0:
+            return count
+        if count != -errno.EINTR:
+            raise OSError(-count, os.strerror(-count))
 
 
 _REFUSAL_KINDS = {

@@ -24,6 +24,7 @@ MAX_STACKS = 1024 * 1024
 """Bytes of stack text that are kept."""
 _PACKET = struct.Struct("<cQ")
 _CHUNK = 65536
+_QUIETLY = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
 _HUNG_UP = select.POLLHUP | select.POLLRDHUP
 
 
@@ -51,7 +52,7 @@ class Control:
     def _order(self, letter: bytes, number: int) -> None:
         # It may have ended, or have orders enough that it does not obey.
         with suppress(OSError):
-            self._socket.send(_PACKET.pack(letter, number), socket.MSG_DONTWAIT)
+            self._socket.send(_PACKET.pack(letter, number), _QUIETLY)
 
     def hand_over(self, descriptors: Sequence[int]) -> None:
         """Give the worker what a copy of it is to have; its control thread ends then.
@@ -60,7 +61,7 @@ class Control:
             OSError: it takes no orders, or too many descriptors are in flight.
         """
         rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", descriptors).tobytes())
-        self._socket.sendmsg([_PACKET.pack(b"F", 0)], [rights], socket.MSG_DONTWAIT)
+        self._socket.sendmsg([_PACKET.pack(b"F", 0)], [rights], _QUIETLY)
 
     def stacks(self, seconds: float = STACKS_SECONDS) -> str:
         """Every Python thread's stack as text, printable; answered even while C code runs.

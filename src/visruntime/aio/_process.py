@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import anyio
 from anyio.abc import ByteReceiveStream, ByteSendStream
 
+from visruntime import _native
 from visruntime.aio._threads import in_thread, shielded
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class ProcessWriter(ByteSendStream):
                 raise anyio.ClosedResourceError
             descriptor = self._file.fileno()
             try:
-                rest = rest[os.write(descriptor, rest) :]
+                rest = rest[_native.write_quietly(descriptor, rest) :]
             except BlockingIOError:
                 await anyio.wait_writable(descriptor)
             except OSError as problem:

@@ -266,8 +266,10 @@ def _held(pipe: int) -> int:
 
 def _feed(pipe: Any, waiting: bytes) -> bytes:
     """Write what the guest's stdin takes of *waiting*; return the rest."""
+    from visruntime import _native
+
     try:
-        return waiting[os.write(pipe.fileno(), waiting) :]
+        return waiting[_native.write_quietly(pipe.fileno(), waiting) :]
     except BlockingIOError:
         return waiting
     except OSError:
