@@ -10,7 +10,11 @@ _FRAME = r'(?m)^  File "(.*)", line (\d+) in (.*)$'
 
 
 def stack_of(thread: int) -> str:
-    """Return the stack of a running thread as tracebacks show it; "" if there is no such thread.
+    """Return the stack of a running thread, the newest call last; "" if there is no such thread.
+
+    File, line and function of each call, as in tracebacks but without the source: a guest that may
+    write there could have put anything in the place of a source file, and the host would wait for
+    a FIFO, or read a file without an end, though the limit on its function is over.
 
     faulthandler reads it in one go. Walking the frames from Python is not safe while the thread
     runs: CPython 3.11 collects garbage where a frame object is made, a finalizer may let the thread
@@ -22,7 +26,6 @@ def stack_of(thread: int) -> str:
     """
     import faulthandler
     import re
-    import traceback
 
     # A file, since a full pipe would wait here for ever.
     with open(os.memfd_create("stacks"), "w+b") as file:
@@ -33,7 +36,8 @@ def stack_of(thread: int) -> str:
     for part in text.split("\n\n"):
         head, _, lines = part.partition("\n")
         if f"{thread:016x} " in head:
-            frames = [(name, int(line), where) for name, line, where in re.findall(_FRAME, lines)]
-            frames.reverse()
-            return "".join(traceback.format_list([(*frame, None) for frame in frames]))
+            frames = reversed(re.findall(_FRAME, lines))
+            return "".join(
+                f'  File "{name}", line {line}, in {where}\n' for name, line, where in frames
+            )
     return ""
