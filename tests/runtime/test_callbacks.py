@@ -303,7 +303,7 @@ ASKING = [
     "self.call_host('f', (), {})",
     "display(1)",
     f"self.ask_host({INPUT}, {{'prompt': '', 'password': False}})",
-    f"self.ask_host({BUFFER}, {{'size': 100}})",
+    f"self.ask_host({BUFFER}, {{'size': 99999, 'copied': False}})",
 ]
 
 

@@ -36,8 +36,9 @@ ASK = """
 import fcntl, gc, mmap, sys
 frames = sys.modules["_visguest.frames"]
 session = next(x for x in gc.get_objects() if type(x).__name__ == "Session")
-def borrow(size):
-    number, (descriptor,) = session.ask_host(frames.BUFFER, {"size": size})
+def borrow(size, copied=False):
+    wish = {"size": size, "copied": copied}
+    number, (descriptor,) = session.ask_host(frames.BUFFER, wish)
     return number, descriptor
 import _visguest.arrays as arrays
 import _visguest.buffers as buffers
@@ -278,7 +279,8 @@ def test_without_numpy_the_host_gets_an_array_of_its_own() -> None:
 @pytest.fixture
 def shared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lend memory from the first byte on, as is done where much has been copied already."""
-    monkeypatch.setattr(lending, "MAX_COPIED", 0)
+    monkeypatch.setattr(lending, "_RESERVED", lending.MAX_COPIED)
+    monkeypatch.setattr(lending, "SMALL_BYTES", 0)
 
 
 @pytest.mark.usefixtures("shared")
@@ -351,7 +353,8 @@ def test_a_buffer_alone_is_no_value(runtime: AnyRuntime) -> None:
     for code in ("stored", "[stored]", "{'a': (stored,)}", "arrays.Table(b'x'), stored"):
         with pytest.raises(ProtocolViolation, match="nobody's data"):
             runtime.run(
-                "n, d = borrow(9)\nos.write(d, bytes(9))\nstored = arrays._Stored(n, 9)\n" + code
+                "n, d = borrow(40000)\nos.write(d, bytes(40000))\n"
+                "stored = arrays._Stored(n, 40000)\n" + code
             )
         runtime.exec(ASK + "import os")
     assert runtime.eval("1 + 1") == 2
@@ -406,11 +409,11 @@ def test_memory_of_one_run_is_bounded(runtime: AnyRuntime) -> None:
     """More buffers, or more bytes of them, than one run may have are an error of the guest."""
     runtime.exec(ASK)
     before = descriptors()
-    for code in (f"borrow({lending.MAX_BYTES} + 1)", "[borrow(4096) for _ in range(99)]"):
+    for code in (f"borrow({lending.MAX_BYTES} + 1)", "[borrow(40960) for _ in range(9)]"):
         result = runtime.run(code)
         assert result.error is not None
         assert "large values" in result.error.message
-    assert runtime.eval("borrow(4096)[0]") > 0
+    assert runtime.eval("borrow(40960)[0]") > 0
     assert descriptors() <= before
 
 

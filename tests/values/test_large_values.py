@@ -4,27 +4,36 @@ from __future__ import annotations
 
 import os
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy
 import pytest
 from runtime_helpers import runtime
-from values.test_arrays import ASK, descriptors
+from values.test_arrays import ASK, descriptors, shared
 
 from visruntime import _native
 from visruntime._worker import lending
 from visruntime.errors import ProtocolViolation, WorkerDied
 from visruntime.executor import JailExecutor
+from visruntime.guest.values import Handle
 from visruntime.policy import JailPolicy
 from visruntime.runtime import TrustedRuntime
 
 if TYPE_CHECKING:
     from runtime_helpers import AnyRuntime
 
-__all__ = ["runtime"]
+__all__ = ["runtime", "shared"]
 
 LARGE = 3_000_001
 """Bytes that no frame carries and no pipe holds, and no whole number of pages."""
+
+
+def owner_of(value: Any) -> object:
+    """Return what holds the bytes of an array of numpy's."""
+    while isinstance(value, numpy.ndarray):
+        value = value.base
+    return value.obj
 
 
 def test_long_bytes_cross_both_ways(runtime: AnyRuntime) -> None:
@@ -134,10 +143,10 @@ def test_tasks_of_an_executor_carry_long_bytes() -> None:
     ("code", "why"),
     [
         ("n, d = borrow(99999); named(n, 99999)", "nothing written"),
-        ("n, d = borrow(99999); os.write(d, bytes(9999)); named(n, 99999)", "too little"),
+        ("n, d = borrow(99999); os.write(d, bytes(40000)); named(n, 99999)", "too little"),
         ("n, d = borrow(99999); os.write(d, b'x'); os.close(d); named(n, 99999)", "closed"),
-        ("n, d = borrow(9999); os.write(d, bytes(9999)); named(n, 9998)", "another size"),
-        ("n, d = borrow(9999); os.write(d, bytes(9999)); [named(n, 9999)] * 2", "used twice"),
+        ("n, d = borrow(40000); os.write(d, bytes(40000)); named(n, 39999)", "another size"),
+        ("n, d = borrow(40000); os.write(d, bytes(40000)); [named(n, 40000)] * 2", "used twice"),
     ],
 )
 def test_a_pipe_that_was_not_filled_is_a_violation(
@@ -156,29 +165,29 @@ def test_more_than_was_announced_is_not_read(runtime: AnyRuntime) -> None:
     """The host takes the size that it has lent, and closes its end."""
     runtime.exec(ASK + "import os, time")
     code = (
-        "n, d = borrow(9999)\n"
-        "os.write(d, b'a' * 9999 + b'more')\n"
+        "n, d = borrow(40000)\n"
+        "os.write(d, b'a' * 40000 + b'more')\n"
         "end = time.monotonic() + 20\n"
         "refused = False\n"
         "while not refused and time.monotonic() < end:\n"
         "    try:\n"
-        "        os.write(d, bytes(9999))\n"
+        "        os.write(d, bytes(40000))\n"
         "    except BrokenPipeError:\n"
         "        refused = True\n"
-        "refused, named(n, 9999)"
+        "refused, named(n, 40000)"
     )
     refused, data = runtime.run(code).value
     assert refused
-    assert data == b"a" * 9999
+    assert data == b"a" * 40000
 
 
 def test_what_is_given_up_costs_nothing(runtime: AnyRuntime) -> None:
     """Pipes that are never filled, closed or held end with their run."""
     runtime.exec(ASK + "import os")
     before = descriptors()
-    runtime.run("[os.close(borrow(1 << 20)[1]) for _ in range(60)]")
+    runtime.run("[os.close(borrow(1 << 20)[1]) for _ in range(8)]")
     assert descriptors() <= before
-    runtime.run("held = [borrow(1 << 20) for _ in range(60)]")
+    runtime.run("held = [borrow(1 << 20) for _ in range(8)]")
     assert descriptors() <= before
     assert runtime.eval("bytes(2_000_000)") == bytes(2_000_000)
 
@@ -215,13 +224,107 @@ def test_an_interrupt_while_a_value_is_sent(monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_host_copies_only_so_much_in_a_run(
     runtime: AnyRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Over a bound values lie in pages of the guest: it cannot fill the host's memory."""
-    monkeypatch.setattr(lending, "MAX_COPIED", 3 * LARGE)
+    """Over a bound arrays lie in pages of the guest: it cannot fill the host's memory."""
+    monkeypatch.setattr(lending, "MAX_COPIED", 4 * LARGE)
+    monkeypatch.setattr(lending, "_RESERVED", LARGE)
     runtime.exec(ASK + "import os, stat")
     kinds = runtime.eval(f"[stat.S_ISFIFO(os.fstat(borrow({LARGE})[1]).st_mode) for _ in range(5)]")
     assert kinds == [True, True, True, False, False]
-    assert runtime.eval("stat.S_ISFIFO(os.fstat(borrow(9)[1]).st_mode)") is True
+    kept: list[Any] = []
+    runtime.expose("keep", kept.append)
+    runtime.exec(
+        f"for _ in range(5): keep(arrays.Array('|u1', ({LARGE},), bytes({LARGE})))\n"
+        "keep(arrays.Array('|u1', (900_000,), bytes(900_000)))"  # has its part, whatever arrays took
+    )
+    copied = [type(owner_of(value)) is bytes for value in kept]
+    assert copied == [True, True, True, False, False, True]
+
+
+def test_bytes_are_never_copied_out_of_memory_of_the_guest(
+    runtime: AnyRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They count with all that is copied; beyond they cross in frames, or not at all."""
+    monkeypatch.setattr(lending, "MAX_COPIED", 2 * LARGE)
+    monkeypatch.setattr(lending, "_RESERVED", 0)
     assert runtime.eval(f"[bytes({LARGE})] * 5") == [bytes(LARGE)] * 5
+    assert type(runtime.eval("bytes(65 << 20)")) is Handle
+    runtime.exec(ASK)
+    code = (
+        f"[borrow({LARGE}) for _ in range(2)]\n"
+        f"n, d = borrow({LARGE})\n"
+        f"buffers._fill(d, bytes({LARGE}))\n"
+        f"named(n, {LARGE})"
+    )
+    with pytest.raises(ProtocolViolation, match="malformed value"):
+        runtime.run(code)
+
+
+def test_small_values_are_never_mapped(
+    runtime: AnyRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel lets the host have 65,530 mappings: a guest cannot use them up, page by page."""
+    monkeypatch.setattr(lending, "MAX_COPIED", 2_000_000)
+    runtime.exec(ASK + "x = [arrays.Array('|u1', (100_000,), bytes(100_000))] * 60")
+    before = len(Path("/proc/self/maps").read_text().splitlines())
+    value = runtime.eval("x")
+    assert all(type(owner_of(each)) is bytes for each in value)
+    assert len(Path("/proc/self/maps").read_text().splitlines()) < before + 30
+    result = runtime.run("[borrow(900_000) for _ in range(3)]")
+    assert result.error is not None
+    assert "that the host copies" in result.error.message
+
+
+def test_what_is_given_up_is_not_charged(
+    runtime: AnyRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A guest that books all that is copied, and closes it, has the rest of its run copied."""
+    monkeypatch.setattr(lending, "MAX_COPIED", LARGE)
+    monkeypatch.setattr(lending, "_RESERVED", 0)
+    runtime.exec(ASK + "import os, stat")
+    code = (
+        "def copied():\n"
+        f"    n, d = borrow({LARGE})\n"
+        "    yes = stat.S_ISFIFO(os.fstat(d).st_mode)\n"
+        "    os.close(d)\n"
+        "    return yes\n"
+        "[copied() for _ in range(5)]"
+    )
+    assert runtime.run(code).value == [True] * 5
+
+
+@pytest.mark.parametrize("size", [40_000, 1_100_000])
+def test_few_descriptors_of_the_host_are_lent(runtime: AnyRuntime, size: int) -> None:
+    """Values that are not written hold few, and those that are written hold none."""
+    held: list[int] = []
+    runtime.expose("look", lambda: held.append(descriptors()))
+    runtime.exec(ASK)
+    code = (
+        "look()\n"
+        "for _ in range(64):\n"
+        "    try: borrow({size})\n"
+        "    except ValueError as problem: said = str(problem)\n"
+        "look()\n"
+        "said"
+    )
+    assert "not written yet" in runtime.run(code.format(size=size)).value
+    assert held[1] - held[0] <= lending.MAX_OPEN
+    for small in (1, 32 * 1024):
+        result = runtime.run(f"borrow({small})")
+        assert result.error is not None
+        assert "with the frame" in result.error.message
+    assert len(runtime.eval(f"[arrays.Array('|u1', ({size},), bytes({size}))] * 64")) == 64
+
+
+@pytest.mark.usefixtures("shared")
+def test_sealed_memory_holds_no_descriptor(runtime: AnyRuntime) -> None:
+    """Of many arrays that lie in the guest's memory, the last one only is a descriptor."""
+    held: list[int] = []
+    runtime.exec(ASK + "class Look:\n    def __repr__(self): look(); return ''")
+    runtime.expose("look", lambda: held.append(descriptors()))
+    before = descriptors()
+    value = runtime.eval("[*[arrays.Array('|u1', (40_000,), b'a' * 40_000)] * 20, Look()]")
+    assert all(each.sum() == 97 * 40_000 for each in value[:-1])
+    assert held[-1] <= before + 2
 
 
 # ---- the parts ----

@@ -169,7 +169,7 @@ def start(state: str, kind: int) -> Callable[[bytes], None]:
 
 FRAMES: dict[str, tuple[Callable[[bytes], None], Any]] = {
     "call": (call, {"id": 1, "name": "f", "args": [1], "kwargs": {"k": 2}}),
-    "lend": (lend, {"id": 1, "size": 100}),
+    "lend": (lend, {"id": 1, "size": 99_999, "copied": True}),
     "ask": (ask, {"id": 1, "prompt": "p", "password": False}),
     "show": (show, {"data": {"text/plain": "x"}, "display_id": "d", "update": True}),
     "tell": (tell, {"denial": DENIAL}),

@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from visruntime import _native
+from visruntime.guest.arrays import INLINE_BYTES
 
 if TYPE_CHECKING:
     from visruntime._native import Intake
@@ -23,11 +24,19 @@ __all__ = ["ALL_SEALS", "Lending", "make_memory"]
 
 MAX_LENT = 64
 """What a worker may have at one time."""
+MAX_OPEN = 8
+"""Of those, what is not written yet, and so holds a descriptor of the host's. A worker of ours has
+as many as it has threads that write one."""
 MAX_BYTES = 2 << 30
 """Bytes of all large values of one run, in each direction."""
 MAX_COPIED = 256 << 20
 """Bytes of those of one run that the host copies into memory of its own. Whatever is more lies in
 pages that the guest has paid for: it is slower, and a guest cannot fill the host's memory with it."""
+_RESERVED = MAX_COPIED // 4
+"""Of those, what is kept for values that can only be copied."""
+SMALL_BYTES = 1 << 20
+"""Up to this size a value is only copied: to map each would use up the mappings that the kernel
+lets the host have (vm.max_map_count, 65,530), for a page of the guest's."""
 _PIPE_SIZE = 1 << 20
 """What the kernel lets everybody have by default."""
 _SMALL_PIPE = 64 << 10
@@ -58,79 +67,134 @@ def make_memory(size: int) -> int:
 
 
 class _Lent:
-    """One of them: our end, and where it is a pipe, what has come through it."""
+    """One of them: our end, and what has come through it."""
 
-    __slots__ = ("descriptor", "intake")
+    __slots__ = ("data", "descriptor", "intake", "number", "size")
 
-    def __init__(self, descriptor: int, intake: Intake | None) -> None:
-        self.descriptor = descriptor  # -1 once all of a pipe has been read
-        self.intake = intake
+    def __init__(self, number: int, size: int, descriptor: int, intake: Intake | None) -> None:
+        self.number = number
+        self.size = size
+        self.descriptor = descriptor  # -1 once it is of no more use
+        self.intake = intake  # of a pipe
+        self.data: memoryview | None = None  # of memory that the guest has filled and sealed
 
 
 class Lending:
     """What one worker has been lent in one run, by number."""
 
-    __slots__ = ("_bytes", "_copied", "_last", "_lent", "_pipes", "_poll")
+    __slots__ = ("_bytes", "_copied", "_last", "_lent", "_open", "_poll")
 
     def __init__(self, poll: select.poll) -> None:
         """Begin; *poll* is that of whoever calls `read` for what is ready."""
         self._poll = poll
         self._lent: dict[int, _Lent] = {}
-        self._pipes: dict[int, _Lent] = {}
+        self._open: dict[int, _Lent] = {}  # by our descriptor
         self._last = 0
         self._bytes = 0
         self._copied = 0
 
-    def lend(self, size: int) -> tuple[int, int]:
+    def lend(self, size: int, *, copied: bool) -> tuple[int, int]:
         """Return the number of a new one, and the descriptor that the worker is to have.
 
+        Args:
+            size: bytes of the value.
+            copied: the host is to copy it, as it must for what becomes `bytes`.
+
         Raises:
-            ValueError: the worker has as much as it may.
+            ValueError: the worker has as much as it may, or the value belongs into the frame.
             OSError, MemoryError: there is no more.
         """
+        if size <= INLINE_BYTES:
+            raise ValueError(f"a value of {INLINE_BYTES} bytes or fewer goes with the frame")
+        self._settle()
+        if len(self._open) >= MAX_OPEN:
+            raise ValueError(f"more than {MAX_OPEN} large values that are not written yet")
         if len(self._lent) >= MAX_LENT or self._bytes + size > MAX_BYTES:
             raise ValueError(
                 f"more than {MAX_LENT} large values, or {MAX_BYTES} bytes of them, in one run"
             )
-        if self._copied + size <= MAX_COPIED:
-            lent, theirs = self._make_pipe(size)
+        copied = copied or size <= SMALL_BYTES
+        number = self._last + 1
+        if self._copied + size <= MAX_COPIED - (0 if copied else _RESERVED):
+            lent, theirs = self._make_pipe(number, size)
             self._copied += size
+        elif copied:
+            raise ValueError(
+                f"more than {MAX_COPIED} bytes of large values that the host copies, in one run"
+            )
         else:
-            lent, theirs = _make_shared(size)
+            lent, theirs = _make_shared(number, size)
         self._bytes += size
-        self._last += 1
-        self._lent[self._last] = lent
-        return self._last, theirs
+        self._last = number
+        self._lent[number] = self._open[lent.descriptor] = lent
+        return number, theirs
 
-    def _make_pipe(self, size: int) -> tuple[_Lent, int]:
+    def _make_pipe(self, number: int, size: int) -> tuple[_Lent, int]:
         intake = _native.make_intake(size)
         reader, writer = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(reader, False)
         if size > _SMALL_PIPE:
             with suppress(OSError):  # only for speed; the user may have many already
                 fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
-        lent = self._pipes[reader] = _Lent(reader, intake)
         self._poll.register(reader, select.POLLIN)
-        return lent, writer
+        return _Lent(number, size, reader, intake), writer
+
+    def _settle(self) -> None:
+        """Take in what has been written, so that it needs no descriptor any longer."""
+        for lent in list(self._open.values()):
+            if lent.intake is not None:
+                with suppress(ValueError):
+                    self._read_rest(lent, lent.intake)
+            else:
+                with suppress(ValueError):
+                    lent.data = _take_shared(lent.descriptor, lent.size)
+                    self._close(lent)
 
     def read(self, descriptor: int) -> bool:
         """Read once from a pipe that is ready; False if it is none of these."""
-        lent = self._pipes.get(descriptor)
+        lent = self._open.get(descriptor)
         if lent is None or lent.intake is None:
             return False
         try:
-            missing = lent.intake.read(descriptor)
-        except (BlockingIOError, InterruptedError):
-            return True
-        except EOFError:
-            self._close(lent)  # and what is missing stays so
-        else:
-            if missing == 0:
-                self._close(lent)
+            self._read_once(lent, lent.intake)
+        except (BlockingIOError, InterruptedError, EOFError):
+            pass
         return True
+
+    def _read_once(self, lent: _Lent, intake: Intake) -> int:
+        """Read, and return how much is missing.
+
+        Raises:
+            EOFError: the worker has given it up; it costs no more.
+        """
+        try:
+            missing = intake.read(lent.descriptor)
+        except EOFError:
+            self._close(lent)
+            if self._lent.pop(lent.number, None) is not None:
+                self._bytes -= lent.size
+                self._copied -= lent.size
+            raise
+        if missing == 0:
+            self._close(lent)
+        return missing
+
+    def _read_rest(self, lent: _Lent, intake: Intake) -> None:
+        """Read what is in the pipe: whoever names its number has written all of it before.
+
+        Raises:
+            ValueError: it is less.
+        """
+        try:
+            while lent.descriptor >= 0 and self._read_once(lent, intake):
+                pass
+        except (BlockingIOError, EOFError):
+            raise ValueError("not filled") from None
 
     def take(self, number: int, size: int) -> memoryview:
         """Return the bytes of one, once the guest can change them no more.
+
+        What was copied is a view of `bytes`; anything else is memory of the guest's.
 
         Raises:
             KeyError: there is no such number, or no longer.
@@ -138,23 +202,14 @@ class Lending:
         """
         lent = self._lent.pop(number)
         try:
-            if lent.intake is None:
-                return _take_shared(lent.descriptor, size)
-            data = memoryview(self._take_rest(lent, lent.intake))
+            if size != lent.size:
+                raise ValueError("of another size")
+            if lent.intake is not None:
+                self._read_rest(lent, lent.intake)
+                return memoryview(lent.intake.take())
+            return lent.data or _take_shared(lent.descriptor, size)
         finally:
             self._close(lent)
-        if len(data) != size:
-            raise ValueError("of another size")
-        return data
-
-    def _take_rest(self, lent: _Lent, intake: Intake) -> bytes:
-        """Read what is in the pipe: whoever names its number has written all of it before."""
-        try:
-            while lent.descriptor >= 0 and intake.read(lent.descriptor):
-                pass
-        except (BlockingIOError, EOFError):
-            raise ValueError("not filled") from None
-        return intake.take()
 
     def end_run(self) -> None:
         """Take back what was lent and not used."""
@@ -165,16 +220,17 @@ class Lending:
     def _close(self, lent: _Lent) -> None:
         if lent.descriptor < 0:
             return
-        if self._pipes.pop(lent.descriptor, None) is not None:
+        del self._open[lent.descriptor]
+        if lent.intake is not None:
             self._poll.unregister(lent.descriptor)
         os.close(lent.descriptor)
         lent.descriptor = -1
 
 
-def _make_shared(size: int) -> tuple[_Lent, int]:
+def _make_shared(number: int, size: int) -> tuple[_Lent, int]:
     descriptor = make_memory(size)
     try:
-        return _Lent(descriptor, None), os.dup(descriptor)
+        return _Lent(number, size, descriptor, None), os.dup(descriptor)
     except BaseException:
         os.close(descriptor)
         raise

@@ -24,7 +24,14 @@ from visruntime.guest.arrays import (
     reduce_octets,
     reduce_stored,
 )
-from visruntime.guest.values import BUILDERS, Handle, Repr, check_data, reduce_value
+from visruntime.guest.values import (
+    BUILDERS,
+    Handle,
+    Repr,
+    build_blob,
+    check_data,
+    reduce_value,
+)
 
 if TYPE_CHECKING:
     import select
@@ -71,7 +78,8 @@ class WorkerValues:
             self._take,
             self._build_array,
             self._build_table,
-            *BUILDERS[15:],
+            *BUILDERS[15:17],
+            _build_blob,
         )
         self._builders = (
             *self._plain_builders[:10],
@@ -140,10 +148,10 @@ class WorkerValues:
         Raises:
             ProtocolViolation: it has not the agreed shape.
         """
-        number, size = _read_wish(payload)
+        number, size, copied = _read_wish(payload)
         self.drop_outgoing()
         try:
-            lent, descriptor = self._lending.lend(size)
+            lent, descriptor = self._lending.lend(size, copied=copied)
         except (ValueError, MemoryError) as problem:
             return _answer(number, None, (type(problem).__name__, str(problem), {}))
         except OSError as problem:
@@ -224,6 +232,13 @@ class WorkerValues:
         self._lending.end_run()
 
 
+def _build_blob(kind: Any, data: Any) -> Any:
+    # What is no view of bytes is memory of the guest's, and to copy it has no bound.
+    if type(data) is not memoryview or type(data.obj) is not bytes:
+        raise ValueError("bytes that were not to be copied")
+    return build_blob(kind, data)
+
+
 def _data_only(builders: _Builders) -> _Builders:
     """*builders* for a value in which nothing stands for an object of the guest's."""
     return tuple(_refuse_object if builder in (Handle, Repr) else builder for builder in builders)
@@ -237,13 +252,13 @@ def _answer(number: int, value: int | None, error: tuple[str, str, dict[str, Any
     return _native.encode({"id": number, "value": value, "error": error, "interrupted": False})
 
 
-def _read_wish(payload: bytes) -> tuple[int, int]:
+def _read_wish(payload: bytes) -> tuple[int, int, bool]:
     try:
         wish = read_dict(payload, max_nodes=20)
-        number, size = wish["id"], wish["size"]
+        number, size, copied = wish["id"], wish["size"], wish["copied"]
     except (ValueError, TypeError, KeyError) as problem:
         raise ProtocolViolation(f"the worker asked for memory wrongly: {problem}") from None
-    right = type(number) is int and type(size) is int
+    right = type(number) is int and type(size) is int and type(copied) is bool
     if not right or not 0 <= number < 1 << 63 or not 0 < size < 1 << 62:
         raise ProtocolViolation("the worker asked for memory of no size")
-    return number, size
+    return number, size, copied

@@ -301,8 +301,8 @@ def _field(data: memoryview, table: int, index: int) -> int:
 # ---- taking apart ----
 
 if TYPE_CHECKING:
-    Store = Callable[[memoryview], tuple[int, int]]
-    """Keeps bytes in a buffer of their own and returns its number and size."""
+    Store = Callable[[memoryview], tuple[int, int] | None]
+    """Keeps bytes in a buffer of their own and returns its number and size; None: in the frame."""
 
 
 def reduce_array(value: Any, store: Store) -> tuple[Any, ...] | None:
@@ -343,9 +343,12 @@ def reduce_octets(value: Any, store: Store) -> tuple[Any, ...] | None:
     elif kind not in (bytes, bytearray):
         return None
     try:
-        return (BLOB, int(kind is bytearray), _Stored(*store(memoryview(value).cast("B"))))
+        stored = store(memoryview(value).cast("B"))
     except ValueError:  # so many buffers are out that these go with the frame
+        stored = None
+    if stored is None:
         return (None, bytes(value)) if kind is memoryview else None
+    return (BLOB, int(kind is bytearray), _Stored(*stored))
 
 
 def _reduce_ndarray(numpy: Any, value: Any, store: Store) -> tuple[Any, ...] | None:
@@ -392,7 +395,8 @@ def _reduce_frame(value: Any, store: Store) -> tuple[Any, ...] | None:
 
 def _place(data: memoryview, store: Store) -> Any:
     data = data.cast("B")
-    return bytes(data) if len(data) <= INLINE_BYTES else _Stored(*store(data))
+    stored = store(data) if len(data) > INLINE_BYTES else None
+    return bytes(data) if stored is None else _Stored(*stored)
 
 
 class _Stored:

@@ -8,6 +8,7 @@ import _viscore as core  # type: ignore[import-not-found]
 
 from .arrays import reduce_array, reduce_octets, reduce_stored
 from .frames import BUFFER
+from .limits import BESIDE_BYTES
 from .values import CONVERTING_BUILDERS
 
 TYPE_CHECKING = False  # typing costs a start more than this module does
@@ -25,8 +26,9 @@ _PIPE = 0o010000
 def reduce(value: object, session: Session) -> tuple[Any, ...] | None:
     """Take apart an array, a table or large bytes; the bytes go to the host beside the frames."""
 
-    def store(data: memoryview) -> tuple[int, int]:
-        number, (descriptor,) = session.ask_host(BUFFER, {"size": len(data)})
+    def store(data: memoryview, *, copied: bool = False) -> tuple[int, int]:
+        wish = {"size": len(data), "copied": copied}
+        number, (descriptor,) = session.ask_host(BUFFER, wish)
         try:
             if posix.fstat(descriptor).st_mode & _TYPE_BITS == _PIPE:
                 core.pour(descriptor, data)
@@ -36,10 +38,18 @@ def reduce(value: object, session: Session) -> tuple[Any, ...] | None:
             posix.close(descriptor)
         return number, len(data)
 
+    def store_array(data: memoryview) -> tuple[int, int] | None:
+        try:
+            return store(data)
+        except ValueError:
+            if len(data) > BESIDE_BYTES:
+                raise
+            return None  # so many are out that this one goes with the frame
+
     parts = reduce_stored(value)
     if parts is None:
-        parts = reduce_octets(value, store)
-    return reduce_array(value, store) if parts is None else parts
+        parts = reduce_octets(value, lambda data: store(data, copied=True))
+    return reduce_array(value, store_array) if parts is None else parts
 
 
 def _fill(descriptor: int, data: memoryview) -> None:
