@@ -128,7 +128,7 @@ class TrustedStart:
         """Make the sockets of a worker."""
         channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            return (*channel, *socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+            return _blocking((*channel, *socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)))
         except BaseException:
             for end in channel:
                 end.close()
@@ -177,6 +177,14 @@ class TrustedStart:
         return done.returncode, done.stdout
 
 
+def _blocking(ends: Pairs) -> Pairs:
+    # A host may have said socket.setdefaulttimeout: the worker's ends would not wait, and ours
+    # would where they are not to.
+    for end in ends:
+        end.settimeout(None)
+    return ends
+
+
 class JailedStart:
     """Starts workers in an open jail."""
 
@@ -220,11 +228,13 @@ class JailedPlace:
                 raise OSError(errno.EMFILE, "no sockets for the worker") from None
             raise CommandError(f"no sockets for the worker: {problem}") from None
         stream, packets = socket.SOCK_STREAM, socket.SOCK_SEQPACKET
-        return (
-            socket.socket(socket.AF_UNIX, stream, fileno=ends[0]),
-            socket.socket(socket.AF_UNIX, stream, fileno=ends[1]),
-            socket.socket(socket.AF_UNIX, packets, fileno=ends[2]),
-            socket.socket(socket.AF_UNIX, packets, fileno=ends[3]),
+        return _blocking(
+            (
+                socket.socket(socket.AF_UNIX, stream, fileno=ends[0]),
+                socket.socket(socket.AF_UNIX, stream, fileno=ends[1]),
+                socket.socket(socket.AF_UNIX, packets, fileno=ends[2]),
+                socket.socket(socket.AF_UNIX, packets, fileno=ends[3]),
+            )
         )
 
     def start(

@@ -18,7 +18,7 @@ from visruntime import _native
 from visruntime._worker import lending
 from visruntime._worker import values as _worker_values
 from visruntime.errors import GuestError, ProtocolViolation
-from visruntime.guest import arrays
+from visruntime.guest import arrays, arrow_messages
 from visruntime.guest.arrays import Array, Table, item_size
 from visruntime.policy import JailPolicy, Limits
 from visruntime.runtime import Runtime
@@ -194,7 +194,7 @@ def test_a_table_of_another_order_is_refused() -> None:
     data = sink.getvalue().to_pybytes()
     assert Table(data).to_arrow() == table
     header = memoryview(data)[8 : 8 + int.from_bytes(data[4:8], "little")]
-    schema = arrays._follow(header, arrays._field(header, arrays._follow(header, 0), 2))
+    schema = arrow_messages._table(header, arrow_messages._follow(header, 0), 2)
     # The field is left out where it is 0: any other number will do.
     layout = schema - int.from_bytes(header[schema : schema + 4], "little", signed=True)
     changed = bytearray(data)

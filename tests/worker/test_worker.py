@@ -397,3 +397,20 @@ def test_a_trusted_worker_ends_with_its_host() -> None:
     while Path(f"/proc/{worker}").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not Path(f"/proc/{worker}").exists() or "Z" in Path(f"/proc/{worker}/stat").read_text()
+
+
+def test_a_host_with_a_default_timeout_of_sockets() -> None:
+    """What `socket.setdefaulttimeout` says is not for the sockets of a worker, or of its copy."""
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(0.2)
+    try:
+        for made in (TrustedRuntime(), Runtime(JailPolicy())):
+            with made as runtime:
+                runtime.exec("import time; time.sleep(0.3); x = 3")
+                with runtime.fork() as copy:
+                    assert copy.eval("x + 1") == 4
+                    # More than the channel takes at once, to one that does not read yet.
+                    copy.expose("give", lambda: "y" * (2 << 20))
+                    assert copy.eval("len(give())") == 2 << 20
+    finally:
+        socket.setdefaulttimeout(before)

@@ -15,7 +15,12 @@ if TYPE_CHECKING:
     from typing import Any
 
 __all__ = [
-    *("MOST_SECONDS", "Capture", "JailHandle", "Refusal", "RunHandle", "TerminalReader"),
+    "MOST_SECONDS",
+    "Capture",
+    "JailHandle",
+    "Refusal",
+    "RunHandle",
+    "TerminalReader",
     "write_quietly",
 ]
 

@@ -45,6 +45,9 @@ MAX_ANSWER = 4096
 MAX_COMPILED = 4 * 1024**2
 """Largest compiled form of all guest modules that is taken, in bytes."""
 
+_MAX_HEAD = 100
+"""Longest line before a compiled module, in bytes."""
+
 
 class Answer:
     """What an interpreter said: its ``sys.version``, and the guest modules as it compiled them."""
@@ -104,14 +107,21 @@ def _split(text: bytes) -> dict[str, bytes] | None:
     if not text:
         return None
     found = {}
-    while text:
-        head, _, text = text.partition(b"\n")
-        name, _, length = head[:100].partition(b" ")
-        size = int(length)
-        if not 0 < size <= len(text):
+    place = 0
+    for name, _ in sources():
+        # As it was given them, so that no work is done for what is something else.
+        end = text.find(b"\n", place, place + _MAX_HEAD)
+        head = text[place:end] if end >= 0 else b""
+        start = name.encode() + b" "
+        if not head.startswith(start):
+            raise ValueError("it compiled something else than it was given")
+        digits = head[len(start) :]
+        size = int(digits) if digits.isdigit() else 0
+        place = end + 1 + size
+        if size == 0 or place > len(text):
             raise ValueError("what it compiled is cut short")
-        found[name.decode()], text = text[:size], text[size:]
-    if list(found) != [name for name, _ in sources()]:
+        found[name] = text[place - size : place]
+    if place != len(text):
         raise ValueError("it compiled something else than it was given")
     return found
 

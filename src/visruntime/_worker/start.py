@@ -34,6 +34,7 @@ _GUEST_MODULES = (
 _LATE_MODULES = (
     *(
         "arrays",
+        "arrow_messages",
         "buffers",
         "copying",
         "displays",

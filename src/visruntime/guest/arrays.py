@@ -199,8 +199,10 @@ class Table:
 
         Older ones run code that a table brings along (CVE-2023-47248), so they get none.
 
-        What it makes takes no more memory than the bytes that came, so batches that are compressed,
-        or in the order of another machine, are refused; a worker writes none.
+        What it makes takes no more memory than the bytes that came, and to look at it no more time
+        than these take. So a table is refused whose batches are compressed, in the order of another
+        machine or additions to a dictionary, that uses bytes twice, or that has columns of views; a
+        worker writes none.
 
         Raises:
             ImportError: there is no pyarrow here, or an older one; or it is not imported yet and a
@@ -212,14 +214,18 @@ class Table:
             self.before_import("pyarrow")
         import pyarrow
 
+        from .arrow_messages import Messages
+
         if _release(pyarrow.__version__) < _SAFE_ARROW:
             raise ImportError(
                 f"pyarrow {pyarrow.__version__} unpickles what a table brings along "
                 "(CVE-2023-47248); install pyarrow 14.0.1 or newer"
             )
         data = pyarrow.py_buffer(self.data)
+        messages = Messages()
         for message in pyarrow.ipc.MessageReader.open_stream(data):
-            _check_message(memoryview(message.metadata).cast("B"))
+            body = 0 if message.body is None else message.body.size
+            messages.check(memoryview(message.metadata).cast("B"), body)
         with pyarrow.ipc.open_stream(data) as stream:
             table = stream.read_all()
         table.validate(full=True)
@@ -251,51 +257,6 @@ def _release(version: object) -> tuple[int, ...]:
             break
         numbers.append(int(part))
     return tuple(numbers)
-
-
-# What a message's header says: Message.fbs and Schema.fbs of Arrow, as FlatBuffers. pyarrow has
-# verified it before we see it, and has no name for what we ask.
-_SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3
-_OLD_COMPRESSION = b"ARROW:experimental_compression"
-"""The key by which Arrow 0.17 said it, which all later ones understand."""
-
-
-def _check_message(header: memoryview) -> None:
-    """Refuse a message of which pyarrow would make more than the bytes that came.
-
-    Raises:
-        ValueError: its body is compressed, or its numbers are in the other order.
-    """
-    message = _follow(header, 0)
-    kind = _number(header, _field(header, message, 1), 1)
-    table = _follow(header, _field(header, message, 2))
-    if kind == _SCHEMA and _number(header, _field(header, table, 0), 2):
-        raise ValueError("a table whose numbers are not little-endian")
-    if kind == _DICTIONARY:
-        table = _follow(header, _field(header, table, 1))
-    compressed = kind in (_DICTIONARY, _BATCH) and _field(header, table, 3)
-    if compressed or _OLD_COMPRESSION in bytes(header):
-        raise ValueError("a table that is compressed: a few bytes of it could fill the memory")
-
-
-def _number(data: memoryview, place: int, size: int) -> int:
-    """The unsigned number at *place*; 0, as FlatBuffers has it, for a field that is not there."""
-    return int.from_bytes(data[place : place + size], "little") if place else 0
-
-
-def _follow(data: memoryview, place: int) -> int:
-    """Where the offset at *place* leads."""
-    return place + int.from_bytes(data[place : place + 4], "little")
-
-
-def _field(data: memoryview, table: int, index: int) -> int:
-    """Where the field of a table is; 0 if it has none."""
-    layout = table - int.from_bytes(data[table : table + 4], "little", signed=True)
-    entry = 4 + 2 * index
-    if layout < 0 or entry >= int.from_bytes(data[layout : layout + 2], "little"):
-        return 0
-    offset = int.from_bytes(data[layout + entry : layout + entry + 2], "little")
-    return table + offset if offset else 0
 
 
 # ---- taking apart ----
@@ -375,11 +336,34 @@ def _reduce_scalar(value: Any) -> tuple[Any, ...] | None:
     return None
 
 
-def _reduce_table(pyarrow: Any, table: Any, store: Store) -> tuple[Any, ...]:
+def _reduce_table(pyarrow: Any, table: Any, store: Store) -> tuple[Any, ...] | None:
+    table = _without_views(pyarrow, table)
+    if table is None:
+        return None
     sink = pyarrow.BufferOutputStream()
     with pyarrow.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return (TABLE, _place(memoryview(sink.getvalue()), store))
+
+
+def _without_views(pyarrow: Any, table: Any) -> Any:
+    """Return *table* with plain texts and bytes for views of some; None where that cannot be."""
+    fields = []
+    for field in table.schema:
+        name = str(field.type)
+        if name in ("string_view", "binary_view"):
+            plain = pyarrow.large_string if name == "string_view" else pyarrow.large_binary
+            field = field.with_type(plain())
+        elif "_view" in name:
+            return None
+        fields.append(field)
+    schema = pyarrow.schema(fields, table.schema.metadata)
+    if schema == table.schema:
+        return table
+    try:
+        return table.cast(schema)
+    except pyarrow.ArrowException:  # of an older version, which has no such cast
+        return None
 
 
 def _reduce_frame(value: Any, store: Store) -> tuple[Any, ...] | None:
@@ -426,8 +410,8 @@ def convert_array(array: Array) -> Any:
 
 
 def convert_table(table: Table) -> Any:
-    """Return a pyarrow.Table over the same memory, where there is pyarrow."""
+    """Return a pyarrow.Table over the same memory, where there is pyarrow that takes it."""
     try:
         return table.to_arrow()
-    except ImportError:
+    except (ImportError, ValueError):
         return table

@@ -27,8 +27,7 @@ def reduce(value: object, session: Session) -> tuple[Any, ...] | None:
     """Take apart an array, a table or large bytes; the bytes go to the host beside the frames."""
 
     def store(data: memoryview, *, copied: bool = False) -> tuple[int, int]:
-        wish = {"size": len(data), "copied": copied}
-        number, (descriptor,) = session.ask_host(BUFFER, wish)
+        number, (descriptor,) = session.ask_host(BUFFER, {"size": len(data), "copied": copied})
         try:
             if posix.fstat(descriptor).st_mode & _TYPE_BITS == _PIPE:
                 core.pour(descriptor, data)
