@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from visruntime._jail.violations import without_secrets
+from visruntime._policy.redact import redact
 from visruntime._policy.values import Frozen
 from visruntime._runtime.traceback import printable
 from visruntime._worker.claims import read_dict
@@ -51,18 +53,20 @@ class Denial(Frozen):
     rule: str
     violation: Violation | None
 
-    def __init__(self, claim: tuple[Any, ...], explain: ExplainAct) -> None:
+    def __init__(
+        self, claim: tuple[Any, ...], explain: ExplainAct, secrets: tuple[str, ...] = ()
+    ) -> None:
         event, right, rule, path, errno, file, line = claim
         said = explain(right, errno, path) if right in ("read", "write") else None
         self._set(
-            event=event,
-            right=right,
-            rule=rule,
-            path=path,
+            event=redact(event, secrets),
+            right=redact(right, secrets),
+            rule=redact(rule, secrets),
+            path=redact(path, secrets),
             errno=errno,
-            file=file,
+            file=redact(file, secrets),
             line=line,
-            violation=said,
+            violation=None if said is None else without_secrets(said, secrets),
         )
 
     def __str__(self) -> str:
@@ -78,13 +82,15 @@ class Denial(Frozen):
 class Denials:
     """Takes in what a worker says that its audit hook refused in one run.
 
-    ``told`` is how many of those kept came while the run went on, ``explain`` the policy.
+    ``told`` is how many of those kept came while the run went on, ``explain`` the policy, and
+    ``secrets`` are texts that none of them shows.
     """
 
-    __slots__ = ("_kept", "_lost", "explain", "told")
+    __slots__ = ("_kept", "_lost", "explain", "secrets", "told")
 
     def __init__(self) -> None:
         self.explain: ExplainAct = _unexplained
+        self.secrets: tuple[str, ...] = ()
         self._kept: list[Denial] = []
         self._lost = 0
         self.told: int = 0
@@ -103,7 +109,7 @@ class Denials:
         if len(self._kept) >= MAX_DENIALS:
             self._lost += 1
             return None
-        self._kept.append(Denial(claim, self.explain))
+        self._kept.append(Denial(claim, self.explain, self.secrets))
         self.told += 1
         return self._kept[-1]
 
@@ -123,7 +129,7 @@ class Denials:
                     f"the worker described a denial wrongly: {problem}"
                 ) from None
         room = MAX_DENIALS - len(self._kept)
-        rest = [Denial(one, self.explain) for one in claimed[:room]]
+        rest = [Denial(one, self.explain, self.secrets) for one in claimed[:room]]
         return (*self._kept, *rest), dropped + self._lost + len(claimed) - len(rest)
 
 

@@ -340,7 +340,8 @@ class JailExecutor(Executor):
                 said = printable(f"{type(problem).__name__}: {problem}"[:MOST_SAID]).rstrip(": ")
                 self._broken = f"a worker could not be made ready ({said})"
         if not known:
-            _LOGGER.critical("a worker could not be made ready", exc_info=problem)
+            # Not with its traceback: that shows source, and a guest may have put anything there.
+            _LOGGER.critical("%s", self._broken)
         raise JailExecutorBroken(f"the executor is broken: {self._broken}") from problem
 
 

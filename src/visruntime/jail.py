@@ -38,10 +38,17 @@ from visruntime._jail.process import (
 from visruntime._jail.processes import parse_processes
 from visruntime._jail.streams import Streams
 from visruntime._jail.usage import Meter
-from visruntime._jail.violations import Explainer, bounded, guessed, of_output
+from visruntime._jail.violations import (
+    Explainer,
+    bounded,
+    guessed,
+    of_output,
+    without_secrets,
+)
 from visruntime._policy.environment_names import check_env
 from visruntime._policy.paths import is_within
 from visruntime._policy.patterns import plain_paths
+from visruntime._policy.redact import secrets_of
 from visruntime._policy.values import Secret
 from visruntime.errors import (
     CommandError,
@@ -300,6 +307,7 @@ class Jail(JailFiles):
             explain=lambda error: self._start_error(error, request),
             judge=self._explainer.of_refusal,
             captured=quiet,
+            secrets=secrets_of(env or {}),
             **streams.parent,
         )
 
@@ -540,7 +548,8 @@ class Jail(JailFiles):
             ended_by = -(process.returncode or 0)
             found += of_output(self.policy.limits, streams, ended_by=ended_by)
         if process.returncode:
-            found += guessed(stderr, self._guess)
+            guesses = guessed(stderr, self._guess)
+            found += [without_secrets(guess, process._secrets) for guess in guesses]
         kept, dropped = bounded(found)
         return kept, dropped + process.violations_dropped
 

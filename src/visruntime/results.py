@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from visruntime._callbacks.budget import NO_CALLS
+from visruntime._jail.violations import without_secrets
+from visruntime._policy.redact import redact
 from visruntime._runtime.brief import brief
 from visruntime._runtime.traceback import printable, render_failure, render_frame
 from visruntime.errors import GuestError, ProtocolViolation
@@ -136,40 +138,49 @@ class GuestFailure:
         "violation",
     )
 
-    def __init__(self, claim: dict[str, Any], explain: Explain) -> None:
+    def __init__(
+        self, claim: dict[str, Any], explain: Explain, secrets: tuple[str, ...] = ()
+    ) -> None:
         cause, context = claim["cause"], claim["context"]
-        self.type_name: str = claim["type"]
-        self.message: str = claim["message"]
-        self.notes: tuple[str, ...] = tuple(claim["notes"])
-        self.frames: tuple[GuestFrame, ...] = tuple(GuestFrame(frame) for frame in claim["frames"])
+        self.type_name: str = redact(claim["type"], secrets)
+        self.message: str = redact(claim["message"], secrets)
+        self.notes: tuple[str, ...] = tuple(redact(note, secrets) for note in claim["notes"])
+        self.frames: tuple[GuestFrame, ...] = tuple(
+            GuestFrame(tuple(redact(x, secrets) if type(x) is str else x for x in frame))
+            for frame in claim["frames"]
+        )
         self.cause: GuestFailure | None = (
-            GuestFailure(cause, explain) if cause is not None else None
+            GuestFailure(cause, explain, secrets) if cause is not None else None
         )
         self.context: GuestFailure | None = (
-            GuestFailure(context, explain) if context is not None else None
+            GuestFailure(context, explain, secrets) if context is not None else None
         )
         self.exceptions: tuple[GuestFailure, ...] = tuple(
-            GuestFailure(member, explain) for member in claim["exceptions"]
+            GuestFailure(member, explain, secrets) for member in claim["exceptions"]
         )
         self.interrupted: bool = claim.get("interrupted", False) is True
         self.cancelled: bool = claim.get("cancelled", False) is True
         self.errno: int | None = claim["errno"]
-        self.path: str | None = claim["path"]
+        path = claim["path"]
+        self.path: str | None = None if path is None else redact(path, secrets)
         self.violation: Violation | None = None
         if self.errno is not None:
-            self.violation = explain(self.errno, self.path)
+            found = explain(self.errno, path)
+            self.violation = None if found is None else without_secrets(found, secrets)
         self.explanation: str | None = None if self.violation is None else self.violation.detail
 
     @classmethod
-    def from_claim(cls, claim: object, explain: Explain) -> GuestFailure:
-        """Build it from what a worker sent.
+    def from_claim(
+        cls, claim: object, explain: Explain, secrets: tuple[str, ...] = ()
+    ) -> GuestFailure:
+        """Build it from what a worker sent, with ``***`` for each of *secrets*.
 
         Raises:
             ProtocolViolation: the worker's description has not the agreed shape.
         """
         try:
             _check_claim(claim, _Allowance())
-            return cls(claim, explain)  # type: ignore[arg-type]
+            return cls(claim, explain, secrets)  # type: ignore[arg-type]
         except (KeyError, TypeError, ValueError) as problem:
             raise ProtocolViolation(f"the worker described an error wrongly: {problem}") from None
 

@@ -15,10 +15,10 @@ from visruntime._arguments import check_path, check_whole, check_word
 from visruntime._jail.backends import BACKEND_WORDS
 from visruntime._policy.environment_names import check_env
 from visruntime._policy.patterns import beginnings
+from visruntime._policy.redact import secrets_of
 from visruntime._runtime.events import RunEvent
 from visruntime._runtime.handle import RunHandle
 from visruntime._runtime.interpreter import how_to_add, jailed_interpreter, refuse_built
-from visruntime._runtime.redact import secrets_of
 from visruntime._runtime.request import variables
 from visruntime._runtime.session import RuntimeSession
 from visruntime._runtime.shared import Shared
@@ -235,10 +235,10 @@ class Runtime(RuntimeSession):
         self._tls = TlsSettings(strict=tls_strict, ca=ca, write=write)
         inherited = {n: os.environ[n] for n in self._policy.inherit_env if n in os.environ}
         chosen = {**inherited, **self._policy.env, **(env or {})}
+        self._env = env or {}  # as it was given: which of them are secrets
         added = self._tls.variables(chosen, {})
         if added:
             env = {**(env or {}), **added}
-        self._env = env or {}
         self._interpreter = jailed_interpreter(python, environment, write=write)
         if isinstance(policy, Jail):
             _require_readable(self._policy, self._grants)

@@ -18,8 +18,8 @@ import time
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
+from visruntime._policy.redact import redact
 from visruntime._runtime.events import Feed
-from visruntime._runtime.redact import redact
 from visruntime._runtime.timeouts import Timeouts
 from visruntime._runtime.traceback import printable
 from visruntime._worker.control import STACKS_SECONDS, Control
@@ -582,7 +582,7 @@ class Worker:
         Raises:
             TimeoutError: the worker did not answer.
         """
-        return self.control.stacks(seconds)
+        return redact(self.control.stacks(seconds), self.secrets)
 
     def signal_descendants(self, number: int) -> int:
         """Signal what the worker has started, but not itself; return how many there were."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -13,7 +14,7 @@ import pytest
 from packages_helpers import make_source, require_uv
 
 import visruntime as vr
-from visruntime._runtime.redact import redact, shown
+from visruntime._policy.redact import redact, shown
 from visruntime._worker.streams import Capture
 
 if TYPE_CHECKING:
@@ -47,6 +48,129 @@ def check(problem: vr.WorkerDied) -> None:
     assert "***" in said
     for start in range(len(TEXT) - 8):
         assert TEXT[start : start + 8] not in said
+
+
+def run_everything(result: vr.RunResult) -> str:
+    """Return all that is said of a run, but what the guest wrote by itself."""
+    error = result.error
+    said = [repr(result), repr(result.violations), repr(result.denials), repr(result.trips)]
+    said += [repr([each.to_dict() for each in (*result.violations, *result.denials)])]
+    if error is not None:
+        said += [error.traceback, repr(error), repr(error.path), repr(error.explanation)]
+        said += [repr(error.frames), repr([frame.source for frame in error.frames])]
+        said += [str(error.to_exception(result)), error.type_name, *error.notes]
+    return "\n".join(map(str, said))
+
+
+RUNS = (
+    "raise ValueError(TOKEN)",
+    "problem = KeyError(1); problem.add_note(TOKEN); raise problem",
+    "try: raise ValueError(TOKEN)\nexcept ValueError as cause: raise KeyError(1) from cause",
+    "open('/nowhere/' + TOKEN)",
+    "open('/root/' + TOKEN + '/x', 'w')",
+    "__import__(TOKEN.replace('-', '_') + '-')",
+    "exec(compile('def f():\\n  1/0\\nf()', TOKEN, 'exec'))",
+    "raise type(TOKEN, (Exception,), {})",
+)
+
+
+def test_what_a_guest_puts_into_an_error() -> None:
+    """It is not in errors, violations, denials and explanations, whose policy it may be of."""
+    for options in ({"policy": POLICY}, {"policy": vr.JailPolicy(), "env": POLICY.env}):
+        seen = []
+        with vr.Runtime(**options) as runtime:  # type: ignore[arg-type]
+            runtime.exec("import os; TOKEN = os.environ['TOKEN']")
+            for code in RUNS:
+                result = runtime.run(code)
+                assert result.error is not None, code
+                said = run_everything(result)
+                assert TEXT not in said, code
+                seen.append(said)
+            # The controls: each was about it, and what a guest writes by itself is the guest's.
+            assert sum("***" in said for said in seen) >= len(RUNS) - 1
+            result = runtime.run("print(TOKEN)\nTOKEN")
+            assert (result.value, result.stdout_text) == (TEXT, TEXT + "\n")
+        assert any("violation" in said.lower() and "/nowhere/***" in said for said in seen)
+
+
+def test_the_path_decides_before_it_is_redacted(tmp_path: Path) -> None:
+    """What the policy says is said of the real path; no grant is advised for a hidden one."""
+    denied = tmp_path / TEXT
+    denied.mkdir()
+    policy = vr.JailPolicy(read=[tmp_path], deny=[denied], env={"TOKEN": vr.Secret(TEXT)})
+    with vr.Runtime(policy) as runtime:
+        code = f"import os; open('{tmp_path}/' + os.environ['TOKEN'] + '/x')"
+        (violation,) = runtime.run(code).violations
+    assert violation.rule == "deny[0]"
+    assert violation.target == f"{tmp_path}/***/x"
+    assert violation.grant is None
+
+
+def test_stacks_of_a_run_that_was_stopped() -> None:
+    """The name of the code that runs is one more place."""
+    code = "import os; eval(compile('max(iter(int, 1))', os.environ['TOKEN'], 'eval'))"
+    with vr.Runtime(POLICY) as runtime:
+        with pytest.raises(vr.CommandTimeout) as caught:
+            runtime.run(code, timeout=vr.Timeouts(wall=0.2, grace=0.6))
+        stop = caught.value.result.stop
+        assert TEXT not in stop.stacks
+        assert "***" in stop.stacks
+
+
+def test_what_a_program_says_of_a_path() -> None:
+    """Violations that are guessed from stderr are the host's words, which stderr is not."""
+    command = ["sh", "-c", 'cat "/nowhere/$TOKEN"']
+    plain = vr.JailPolicy()
+    for policy, env in ((POLICY, None), (plain, {"TOKEN": vr.Secret(TEXT)})):
+        with vr.Jail(policy) as jail:
+            result = jail.run(command, env=env)
+            assert TEXT in result.stderr_text
+            assert [violation.target for violation in result.violations] == ["/nowhere/***"]
+            assert TEXT not in repr(result.violations)
+
+
+def test_the_log_of_an_executor_that_broke(caplog: pytest.LogCaptureFixture) -> None:
+    """It names the error without the secret, and opens no file to show source."""
+    executor = vr.JailExecutor(POLICY, 1, initializer="os:getenv", initargs=("TOKEN", "x", 1))
+    with executor, pytest.raises(vr.JailExecutorBroken):
+        executor.submit("os:getcwd").result()
+    assert "could not be made ready" in caplog.text
+    assert all(record.exc_info is None for record in caplog.records)
+
+    def initialize() -> None:
+        import os
+
+        raise ValueError(os.environ["TOKEN"])
+
+    executor = vr.JailExecutor(POLICY, 1, initializer=initialize)
+    with executor, pytest.raises(vr.JailExecutorBroken, match=r"\*\*\*"):
+        executor.submit("os:getcwd").result()
+    assert "ValueError: ***" in caplog.text
+    assert TEXT not in caplog.text
+
+
+def test_the_report_and_the_hints_of_a_command(tmp_path: Path) -> None:
+    """``--report`` and the lines of ``visruntime:`` show no secret that a script puts into a path."""
+    report = tmp_path / "report.json"
+    script = tmp_path / "script.py"
+    script.write_text("import os\nopen('/nowhere/' + os.environ['API_TOKEN'])\n")
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "visruntime", "run", "--env", "API_TOKEN"),
+            *("--report", str(report), str(script)),
+        ],
+        env={**os.environ, "API_TOKEN": TEXT},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 1, done.stderr
+    ours = [line for line in done.stderr.splitlines() if line.startswith("visruntime:")]
+    assert any("/nowhere/***" in line for line in ours), done.stderr
+    assert TEXT not in "".join(ours)
+    assert TEXT not in report.read_text()
+    assert "/nowhere/***" in report.read_text()
 
 
 def test_texts_without_secrets() -> None:

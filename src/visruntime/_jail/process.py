@@ -10,7 +10,7 @@ import time
 
 from visruntime import _native
 from visruntime._arguments import check_data, check_seconds, check_whole
-from visruntime._jail.violations import limit_violations
+from visruntime._jail.violations import limit_violations, without_secrets
 from visruntime._policy.values import Frozen
 from visruntime.errors import CommandError, CommandTimeout, JailClosed
 
@@ -182,6 +182,7 @@ class JailProcess:
         stderr: int | None = None,
         master: int | None = None,
         captured: bool = False,
+        secrets: tuple[str, ...] = (),
     ) -> None:
         self._run = run
         self._owner = os.getpid()
@@ -201,6 +202,7 @@ class JailProcess:
         self._limits = limits
         self._explain = explain
         self._judge = judge
+        self._secrets = secrets
         self._captures: tuple[_native.Capture | None, _native.Capture | None] | None = None
         self._fed = False
         self.stdin: IO[bytes] | None = None if stdin is None else _Input(stdin, "wb")
@@ -333,7 +335,8 @@ class JailProcess:
         And how many more they refused. Once the run has ended ``violations`` hold the rest.
         """
         found, dropped = self._run.refusals()
-        return [self._judge(refusal) for refusal in found], dropped
+        judged = (self._judge(refusal) for refusal in found)
+        return [without_secrets(violation, self._secrets) for violation in judged], dropped
 
     def totals(self) -> tuple[int, int]:
         """Return how many bytes `communicate` has read of stdout and of stderr."""

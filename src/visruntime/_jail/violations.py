@@ -15,6 +15,7 @@ from visruntime._jail.refusals import violation_of
 from visruntime._policy.decider import Decider
 from visruntime._policy.grants import grant_limit, grant_path, grant_reveal
 from visruntime._policy.paths import MAX_PATH_BYTES
+from visruntime._policy.redact import redact, secrets_of
 from visruntime._policy.values import Grant
 from visruntime.events import Violation
 
@@ -26,7 +27,15 @@ if TYPE_CHECKING:
     from visruntime._policy.values import Limits, Rule
     from visruntime.policy import JailPolicy
 
-__all__ = ["MAX_VIOLATIONS", "Explainer", "bounded", "guessed", "limit_violations", "of_output"]
+__all__ = [
+    "MAX_VIOLATIONS",
+    "Explainer",
+    "bounded",
+    "guessed",
+    "limit_violations",
+    "of_output",
+    "without_secrets",
+]
 
 MAX_VIOLATIONS = 50
 """Most violations that one result holds; `bounded` counts the others."""
@@ -118,7 +127,7 @@ def of_output(
 class Explainer:
     """What a policy has to do with an error about a path; never looks at the path itself."""
 
-    __slots__ = ("_decider", "_origins", "_policy", "_resolved", "_rules", "_secrets")
+    __slots__ = ("_decider", "_origins", "_policy", "_resolved", "_rules", "_secrets", "_texts")
 
     def __init__(
         self,
@@ -131,6 +140,7 @@ class Explainer:
         self._rules = rules
         self._resolved = resolved
         self._secrets = {path for path, _ in secrets}
+        self._texts = secrets_of(policy.env)
         self._decider: Decider | None = None
         self._origins: dict[tuple[str, str], str] | None = None
 
@@ -141,6 +151,10 @@ class Explainer:
 
         An error without a path may be one of the network.
         """
+        found = self._explain(errno, path, confidence)
+        return None if found is None else without_secrets(found, self._texts)
+
+    def _explain(self, errno: int, path: str | None, confidence: str) -> Violation | None:
         if path is None:
             return self._network(errno, confidence)
         normal = _normal(path) if errno in REFUSALS else None
@@ -153,6 +167,10 @@ class Explainer:
 
     def of_act(self, right: str, errno: int, path: str) -> Violation | None:
         """Return what the policy says of *right* on a path, ``None`` if it allows that."""
+        found = self._of_act(right, errno, path)
+        return None if found is None else without_secrets(found, self._texts)
+
+    def _of_act(self, right: str, errno: int, path: str) -> Violation | None:
         normal = _normal(path)
         if normal is None or self._decide(right, normal)[0]:
             return None
@@ -160,9 +178,10 @@ class Explainer:
 
     def of_refusal(self, refusal: Refusal) -> Violation:
         """Return what the policy says of an act that a broker of the jail has refused."""
-        return violation_of(
-            refusal, lambda errno, path: self.of_act("write", errno, path), self.named_rules()
+        found = violation_of(
+            refusal, lambda errno, path: self._of_act("write", errno, path), self.named_rules()
         )
+        return without_secrets(found, self._texts)
 
     def named_rules(self) -> list[tuple[str, str, str]]:
         """Return each rule as (kind, path, the policy's own name of it)."""
@@ -245,6 +264,26 @@ class Explainer:
         if (kind, path) in self._origins:
             return self._origins[kind, path]
         return "secrets" if kind == "deny" and path in self._secrets else f"{kind} {path}"
+
+
+def without_secrets(found: Violation, secrets: Iterable[str]) -> Violation:
+    """Return what was found without the text of *secrets*, which a guest puts where it likes.
+
+    What would grant a path that has one in it is left out.
+    """
+    detail, target = redact(found.detail, secrets), redact(found.target, secrets)
+    if (detail, target) == (found.detail, found.target):
+        return found
+    return Violation(
+        found.kind,
+        detail,
+        confidence=found.confidence,
+        target=target,
+        errno=found.errno,
+        rule=found.rule,
+        limit=found.limit,
+        peak=found.peak,
+    )
 
 
 def _normal(path: str) -> str | None:

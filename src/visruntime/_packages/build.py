@@ -16,7 +16,7 @@ from visruntime._jail.state_folder import remove_tree
 from visruntime._packages.addresses import credentials, credentials_in, without_credentials
 from visruntime._packages.lock import VARIABLE
 from visruntime._packages.uv import certificates, host_cache, settings, variables
-from visruntime._runtime.redact import secrets_of, shown
+from visruntime._policy.redact import secrets_of, shown
 from visruntime.errors import CommandTimeout, EnvironmentNotBuilt, PolicyError, PolicyUnsupported
 
 TYPE_CHECKING = False

@@ -131,6 +131,11 @@ class Secret:
 
     It appears in no repr, dict, digest, report or log and cannot be pickled. `reveal` is
     the only way to the text.
+
+    A guest has it and can put it anywhere. Where the host says what a guest said (errors, tracebacks,
+    violations, denials, reports, stacks), ``***`` stands for the text as it is, and as Python escapes
+    it. What a guest writes or returns by itself stays as it is: stdout, stderr, values, displays and
+    files; and so does a text that a guest has changed.
     """
 
     __slots__ = ("_value",)

@@ -139,7 +139,8 @@ class HostFunctions:
         except Timeout:
             raise WorkerDied("the worker did not answer between two runs and was ended") from None
         if reply.get("error") is not None:
-            raise GuestFailure.from_claim(reply["error"], self._explain).to_exception(None)
+            failure = GuestFailure.from_claim(reply["error"], self._explain, worker.secrets)
+            raise failure.to_exception(None)
 
     # What a runtime has.
 

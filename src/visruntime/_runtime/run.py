@@ -6,7 +6,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from visruntime._callbacks.budget import NO_CALLS
-from visruntime._jail.violations import bounded, of_output
+from visruntime._jail.violations import bounded, of_output, without_secrets
+from visruntime._policy.redact import redact
 from visruntime._runtime.traceback import printable
 from visruntime.errors import ProtocolViolation
 from visruntime.guest.limits import MAX_TASK_NAME, MAX_TASKS
@@ -64,6 +65,7 @@ class Run:
         self._report = report
         self._explain = explain
         feed.denials.explain = explain_act
+        feed.denials.secrets = worker.secrets
         self._limits = limits
         self._worker_run = worker.run_number
         self.host_calls = NO_CALLS
@@ -126,14 +128,20 @@ class Run:
                 usage = RunUsage(wall, spent, counted.peak, counted.source)
         streams = self.worker.streams
         stdout, stderr = (stream.capture.take() for stream in streams)
-        claims: dict[str, Any] = {} if reply is None else _claims(reply, self._explain)
+        claims: dict[str, Any] = (
+            {} if reply is None else _claims(reply, self._explain, self.worker.secrets)
+        )
         mismatch = self.worker.take_mismatch()
         if mismatch is not None and claims.get("error") is None:
-            claims["value"], claims["error"] = None, GuestFailure.of_mismatch(mismatch)
+            claims["value"], claims["error"] = (
+                None,
+                GuestFailure.of_mismatch(redact(mismatch, self.worker.secrets)),
+            )
         denials, denials_dropped = self.feed.denials.all((reply or {}).get("denials"))
         refused, refused_dropped = process.refusals()
         violations, violations_dropped = bounded(
-            (
+            without_secrets(violation, self.worker.secrets)
+            for violation in (
                 *refused,
                 *self._violations(claims.get("error"), (len(stdout), len(stderr))),
                 *(denial.violation for denial in denials if denial.violation is not None),
@@ -181,9 +189,12 @@ class Run:
             yield from error.violations()
 
 
-def _claims(reply: dict[str, Any], explain: Explain) -> dict[str, Any]:
-    error, code, trips = reply.get("error"), reply.get("exit_code"), reply.get("trips")
+def _claims(
+    reply: dict[str, Any], explain: Explain, secrets: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    error, code = reply.get("error"), reply.get("exit_code")
     tasks: Any = reply.get("tasks")
+    trips: Any = reply.get("trips")
     right = (
         (code is None or (type(code) is int and -(2**31) <= code < 2**31))
         and type(tasks) is list
@@ -198,8 +209,8 @@ def _claims(reply: dict[str, Any], explain: Explain) -> dict[str, Any]:
         raise ProtocolViolation("the worker's reply has not the agreed shape")
     return {
         "value": reply.get("value"),
-        "error": None if error is None else GuestFailure.from_claim(error, explain),
+        "error": None if error is None else GuestFailure.from_claim(error, explain, secrets),
         "exit_code": code,
-        "tasks": tuple(printable(name) for name in tasks),
-        "trips": trips,
+        "tasks": tuple(printable(redact(name, secrets)) for name in tasks),
+        "trips": {redact(name, secrets): count for name, count in trips.items()},
     }

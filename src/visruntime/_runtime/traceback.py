@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from visruntime._policy.printable import printable
+
 if TYPE_CHECKING:
     from visruntime.results import GuestFailure, GuestFrame
 
@@ -15,13 +17,6 @@ _CAUSED = "\nThe above exception was the direct cause of the following exception
 _MEANWHILE = "\nDuring handling of the above exception, another exception occurred:\n\n"
 _PLACE, _TYPE, _MESSAGE, _MARK = "35", "1;35", "35", "1;31"
 """Parameters of the terminal's SGR sequence, the colours of CPython 3.13."""
-
-
-def printable(text: str) -> str:
-    """*text* of a guest without control characters, for messages and terminals."""
-    # A guest chooses the length, so no step here is taken for each character in Python.
-    unsafe = [c for c in set(text) if c not in "\n\t" and not c.isprintable()]
-    return text.translate(dict.fromkeys(map(ord, unsafe), "\ufffd")) if unsafe else text
 
 
 def _plain(text: str, _style: str) -> str:

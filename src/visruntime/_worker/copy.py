@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from visruntime._runtime.redact import redact, shown
+from visruntime._policy.redact import redact, shown
 from visruntime._runtime.traceback import printable
 from visruntime._worker.exchange import FORKED, GREETING
 from visruntime._worker.limit import Limit, Timeout

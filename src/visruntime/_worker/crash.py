@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal as signals
 from typing import TYPE_CHECKING, Any
 
+from visruntime._policy.redact import shown
 from visruntime._policy.values import Frozen
-from visruntime._runtime.redact import shown
 from visruntime.guest.limits import NO_THREAD
 
 if TYPE_CHECKING:

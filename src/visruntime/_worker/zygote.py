@@ -100,7 +100,7 @@ class Zygote:
                 timeouts=Timeouts(wall=START_SECONDS),
             )
             if reply.get("error") is not None:
-                raise GuestFailure.from_claim(reply["error"], _unexplained).to_exception(None)
+                raise _failure(reply["error"], worker).to_exception(None)
         except Timeout:
             worker.kill()
             raise WorkerDied(
@@ -123,6 +123,10 @@ def check_preload(preload: Iterable[str]) -> list[str]:
         if not all(part.isidentifier() for part in name.split(".")):
             raise ValueError(f"preload[{index}]: {name!a:.100} is no name of a module")
     return names
+
+
+def _failure(claim: object, worker: Worker) -> GuestFailure:
+    return GuestFailure.from_claim(claim, _unexplained, worker.secrets)
 
 
 def _unexplained(_errno: int, _path: str | None) -> None:

@@ -7,8 +7,8 @@ not found any more.
 
 from __future__ import annotations
 
+from visruntime._policy.printable import printable
 from visruntime._policy.values import Secret
-from visruntime._runtime.traceback import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
