@@ -36,6 +36,7 @@ __all__ = ["BUNDLE", "Bundle", "find", "install", "installed", "names", "verify"
 
 BUNDLE = "bundle"
 """As ``python=``: the interpreter of the installed archive of this very version."""
+_MOST_DIGITS = 10
 _MOST_MANIFEST = 8 * 1024**2
 _INSTALL_SECONDS = 120.0
 _PROGRESS_SECONDS = 1.0
@@ -263,7 +264,8 @@ def _check_fit(manifest: Manifest) -> None:
 
 def _numbers(version: str) -> tuple[int, ...]:
     parts = version.split(".")
-    return tuple(int(part) for part in parts) if all(map(str.isdecimal, parts)) else ()
+    known = all(part.isdecimal() and len(part) < _MOST_DIGITS for part in parts)
+    return tuple(map(int, parts)) if known else ()
 
 
 def _unpack(

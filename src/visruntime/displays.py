@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Display", "Displays"]
 
+MAX_JSON_BYTES = 128 << 20
+"""What the parts of a display's JSON may take in memory."""
+_PART_BYTES = {"{": 240, "[": 64, ",": 40, ":": 60}
+"""What becomes of each mark in JSON, at most: a dict, a list, an item, a value with its key."""
 _NODES = 4 * MAX_DISPLAY_FORMATS + 20
 
 
@@ -97,11 +101,13 @@ class Display:
         """As the data that its JSON stands for, ``None`` without any.
 
         Raises:
-            ValueError: it is no JSON, or nested too deeply.
+            ValueError: it is no JSON, nested too deeply, or of more parts than fit in 128 MiB.
         """
         text = self._text("application/json")
         if text is None:
             return None
+        if sum(text.count(mark) * size for mark, size in _PART_BYTES.items()) > MAX_JSON_BYTES:
+            raise ValueError("the JSON of this display has too many parts")
         import json
 
         try:

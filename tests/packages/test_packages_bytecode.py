@@ -125,6 +125,15 @@ def test_no_package_runs_while_the_network_and_the_password_are_there(
     assert "pth" in ran.value
 
 
+def test_a_wheel_with_folders_deep_in_each_other(index: tuple[Path, str]) -> None:
+    """What a wheel holds is no fault of the policy or of the machine, and says whose it is."""
+    folder, url = index
+    serve_wheel(folder, "deep", {"deep/" + "a/" * 150 + "x.py": "x = 1\n"})
+    environment = vr.Environment.from_requirements(["deep"], hashes="resolve", index=url)
+    with pytest.raises(vr.EnvironmentNotBuilt, match="installs"):
+        environment.build()
+
+
 def test_modules_are_compiled_for_good(tmp_path: Path) -> None:
     """Bytecode depends on the source alone, names no folder of the build, and is what is run."""
     modules = {f"many/m{number}.py": f"x = {number}\n" for number in range(150)}

@@ -6,6 +6,7 @@ import ast
 import collections.abc
 import datetime
 import functools
+import typing
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NewType, Optional, TypedDict, Union
 
@@ -67,6 +68,9 @@ TAKEN: list[tuple[Any, Any]] = [
     (dict[int, int], {10**9999: 1}),
     (collections.abc.Mapping[str, int], {"a": 1}),
     (tuple[int, str], (1, "x")),
+    (tuple[()], ()),
+    (typing.Tuple[()], ()),  # noqa: UP006 (as it was said)
+    (typing.Tuple, (1, "x")),  # noqa: UP006
     (tuple[int, ...], (1, 2, 3)),
     (set[str], {"a"}),
     (frozenset[int], frozenset({1})),
@@ -103,6 +107,8 @@ REFUSED: list[tuple[Any, Any, str]] = [
     (dict[int, int], {10**9999: None}, r"x\[<int>\]: expected int, not NoneType"),
     (dict[Any, int], {("a" * 10**6,): None}, r"x\[<tuple>\]: expected int, not NoneType"),
     (dict[str, int], {"a" * 10**6: None}, r"x\['a{100}'\]: expected int, not NoneType"),
+    (tuple[()], (1,), r"x: expected tuple"),
+    (tuple[()], [], r"x: expected tuple"),
     (tuple[int, str], (1,), r"x: expected tuple\[int, str\], not tuple"),
     (tuple[int, str], (1, 2), r"x\[1\]: expected str, not int"),
     (tuple[int, ...], (1, None), r"x\[1\]: expected int, not NoneType"),

@@ -200,6 +200,20 @@ def test_json_of_a_guest_is_parsed_only_when_asked_for() -> None:
         with pytest.raises(ValueError):  # noqa: PT011 (json's own subclass among them)
             assert Display({"application/json": text}).json
     assert Display({}).json is None
+
+
+def test_json_of_a_guest_takes_bounded_memory() -> None:
+    """Three bytes of JSON become a list of 64: what has too many parts is not parsed."""
+    for part in ("[],", "{},", '{"a":1},', "1,"):
+        many = "[" + part * (12_000_000 // len(part)) + "1]"
+        with pytest.raises(ValueError, match="too many parts"):
+            assert Display({"application/json": many}).json
+    numbers = "[" + "0.125," * 1_000_000 + "1]"
+    assert len(Display({"application/json": numbers}).json) == 1_000_001
+
+
+def test_bytes_of_a_display_are_text_where_they_can_be() -> None:
+    """What is no UTF-8 becomes U+FFFD."""
     assert Display({"text/html": b"\xff"}).html == "\ufffd"
 
 

@@ -240,6 +240,18 @@ def test_text_of_no_code_points_is_no_text(runtime: AnyRuntime) -> None:
         assert value.tolist() == [chr(code) * 9000 if code else ""]
 
 
+def test_bools_are_0_or_1(runtime: AnyRuntime) -> None:
+    """Libraries add bools up by what is there: another byte arrives as 1, or not at all."""
+    runtime.exec("import numpy; x = numpy.full(70_000, 0x80, 'u1'); x[0] = 0")
+    value = runtime.eval("x.view('?')")
+    assert value.dtype == bool
+    assert value.view("u1").tolist() == [0] + [1] * 69_999
+    assert Array("|b1", (2,), b"\0\1").data == b"\0\1"
+    for wrong in (b"\2", b"\x80", b"\0" * 3_000_000 + b"\xff"):
+        with pytest.raises(ValueError, match="neither 0 nor 1"):
+            Array("|b1", (len(wrong),), wrong)
+
+
 def test_an_array_that_means_more_than_its_numbers_is_refused(runtime: AnyRuntime) -> None:
     """A mask would be lost, and what it hides would become data."""
     with pytest.raises(TypeError, match="MaskedArray"):

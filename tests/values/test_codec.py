@@ -203,6 +203,15 @@ def test_decimal_is_exact(text: str) -> None:
     assert str(decode(encode(decimal.Decimal(text)))) == text
 
 
+def test_decimal_does_not_depend_on_the_context() -> None:
+    """A host that writes small letters, or counts with few digits, reads what a worker wrote."""
+    values = [decimal.Decimal(text) for text in ("1E+5", "-1.5E-400", "Infinity", "NaN12", "sNaN")]
+    plain = [encode(value) for value in values]
+    with decimal.localcontext(decimal.Context(prec=2, capitals=0, Emax=9, Emin=-9)):
+        assert [encode(value) for value in values] == plain
+        assert [repr(decode(data)) for data in plain] == [repr(value) for value in values]
+
+
 def test_dict_order() -> None:
     """The order of a dict never changes."""
     assert list(decode(encode({"b": 1, "a": 2, 0: 3}))) == ["b", "a", 0]

@@ -19,6 +19,8 @@ MOST_MEMBERS = 2 * MOST_FILES
 """Of a tar file: folders have members, too."""
 MOST_BYTES = 1024**3
 """Of all files together, unpacked."""
+_MOST_WORD = 1000
+"""Of a text, in characters."""
 _MODES = (0o644, 0o755)
 _PROGRAMS = ("bin/uv", "bin/visjail-init", "bin/vispython")
 
@@ -36,7 +38,7 @@ class FileEntry:
             self.link = _link(self.path, fields["link"])
             return
         self.mode, self.size, self.sha256 = fields["mode"], fields["size"], fields["sha256"]
-        if self.mode not in _MODES:
+        if type(self.mode) is not int or self.mode not in _MODES:
             raise BundleRefused(f"{self.path} has the mode {self.mode!r:.20}")
         if type(self.size) is not int or not 0 <= self.size <= MOST_BYTES:
             raise BundleRefused(f"{self.path} has the size {self.size!r:.20}")
@@ -58,14 +60,16 @@ class Manifest:
 
         try:
             fields = json.loads(data)
-            if fields["schema"] != SCHEMA:
+            if type(fields["schema"]) is not int or fields["schema"] != SCHEMA:
                 raise BundleRefused(f"its manifest has the schema {fields['schema']!r:.20}")
             self.name: str = _path(fields["name"])
-            self.version: str = str(fields["version"])
-            self.platform: str = str(fields["platform"])
-            self.glibc: str = str(fields["glibc"])
-            self.python: dict[str, str] = {k: str(v) for k, v in fields["python"].items()}
-            self.components: list[dict[str, str]] = fields["components"]
+            self.version: str = _word(fields["version"])
+            self.platform: str = _word(fields["platform"])
+            self.glibc: str = _word(fields["glibc"])
+            self.python: dict[str, str] = _words(fields["python"])
+            if type(fields["components"]) is not list:
+                raise BundleRefused("its components are no list")
+            self.components: list[dict[str, str]] = [_words(each) for each in fields["components"]]
             entries = [FileEntry(each) for each in fields["files"]]
             program, library = _path(self.python["program"]), _path(self.python["library"])
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
@@ -101,6 +105,18 @@ class Manifest:
             target = self.files.get(posixpath.normpath(place))
             if target is None or target.link is not None:
                 raise BundleRefused(f"{entry.path} is a link to {entry.link!a:.100}, no file of it")
+
+
+def _word(value: object) -> str:
+    if type(value) is not str or len(value) > _MOST_WORD:
+        raise BundleRefused(f"its manifest has {value!a:.100} where a short text belongs")
+    return value
+
+
+def _words(value: object) -> dict[str, str]:
+    if type(value) is not dict:
+        raise BundleRefused(f"its manifest has {value!a:.100} where names and texts belong")
+    return {name: _word(text) for name, text in value.items()}
 
 
 def _path(path: object) -> str:

@@ -17,6 +17,8 @@ __all__ = ["Member", "members"]
 
 _BLOCK = 512
 _PIECE = 1024 * 1024
+_MOST_PADDING = 20 * _BLOCK
+"""What may follow the first block of the end: writers of tar files fill a record of twenty blocks."""
 _KINDS = {b"0": "file", b"5": "folder", b"2": "link"}
 
 
@@ -74,9 +76,9 @@ def members(stream: BinaryIO, most: int) -> Iterator[Member]:
         if len(header) != _BLOCK:
             raise BundleRefused("it is cut short")
         if not header.strip(b"\0"):
-            while rest := stream.read(_BLOCK):
-                if rest.strip(b"\0"):
-                    raise BundleRefused("something follows its end")
+            rest = stream.read(_MOST_PADDING + 1)
+            if len(rest) > _MOST_PADDING or rest.strip(b"\0"):
+                raise BundleRefused("something follows its end")
             return
         member = Member(stream, header)
         yield member

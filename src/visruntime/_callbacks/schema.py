@@ -245,9 +245,11 @@ def _typed_dict(kind: Any, where: str) -> Check:
 
 
 def _container(annotation: Any, origin: Any, parts: tuple[Any, ...], where: str) -> Check:
+    import typing
     from collections import abc
 
-    if not parts:  # typing.List and the like
+    is_empty_tuple = origin is tuple and annotation is not typing.Tuple  # noqa: UP006 (it may be said)
+    if not parts and not is_empty_tuple:  # typing.List and the like
         return _plain(origin)
     if origin is tuple and not (len(parts) == 2 and parts[1] is ...):
         return _fixed_tuple(annotation, [make_check(part, where) for part in parts])

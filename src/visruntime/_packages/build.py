@@ -225,9 +225,12 @@ class Build:
         command = [self._interpreter.program, *options, "-c", source, modules, str(processes)]
         try:
             jail = self._open_jail(self._narrow_policy())
-        except PolicyUnsupported:
-            raise
         except PolicyError as problem:
+            # Such a jail has opened here before: but for its limits, it is about what is there now.
+            if isinstance(problem, PolicyUnsupported) and (problem.field or "").startswith(
+                "limits."
+            ):
+                raise
             raise EnvironmentNotBuilt(f"what {self._request.label} installs: {problem}") from None
         with jail:
             self._run(jail, command, "the compiler of Python")

@@ -107,6 +107,14 @@ def _is_text(view: memoryview) -> bool:
     return True
 
 
+def _is_bools(view: memoryview) -> bool:
+    """Whether *view* holds nothing but 0 and 1: libraries index and add up by what is there."""
+    return not any(
+        view[start : start + _TEXT_STEP].tobytes().translate(None, b"\0\1")
+        for start in range(0, len(view), _TEXT_STEP)
+    )
+
+
 class Array:
     """An n-dimensional array of plain data, in C order: what numpy makes an array of at no cost.
 
@@ -139,6 +147,8 @@ class Array:
             raise ValueError(f"{len(view)} bytes for an array of {size}")
         if dtype[1] == "U" and not _is_text(view):
             raise ValueError("text above U+10FFFF")
+        if dtype[1] == "b" and not _is_bools(view):
+            raise ValueError("a bool that is neither 0 nor 1")
         self.before_import = None
         self.dtype = dtype
         self.shape = shape
@@ -323,6 +333,8 @@ def _reduce_ndarray(numpy: Any, value: Any, store: Store) -> tuple[Any, ...] | N
         return None  # objects, records, long doubles: no plain data
     flat = numpy.ascontiguousarray(value, kind)
     flat = flat.reshape(-1).view("|u1") if flat.size else numpy.empty(0, "|u1")
+    if kind.kind == "b" and not _is_bools(memoryview(flat)):
+        flat = (flat != 0).view("|u1")  # as numpy reads them
     if kind.kind == "U" and not _is_text(memoryview(flat)):
         return None  # no text either
     return (ARRAY, kind.str, value.shape, _place(memoryview(flat), store))

@@ -277,8 +277,13 @@ def _reduce_timezone(value: Any) -> tuple[Any, ...]:
     return (TIMEZONE, *_zone_parts(value))
 
 
+def _decimal_text(value: Any) -> str:
+    """The one text of a Decimal: its ``str`` where the context says no small letters."""
+    return str(value).replace("e", "E")
+
+
 def _reduce_decimal(value: Any) -> tuple[Any, ...]:
-    text = str(value)
+    text = _decimal_text(value)
     if len(text) > MAX_DECIMAL_CHARACTERS:
         raise TypeError(f"a Decimal of more than {MAX_DECIMAL_CHARACTERS} characters")
     return (DECIMAL, text)
@@ -472,7 +477,7 @@ def _build_decimal(text: Any) -> Any:
     if type(text) is not str or len(text) > MAX_DECIMAL_CHARACTERS:
         raise ValueError("not a decimal")
     value = _stdlib("decimal").Decimal(text)
-    if str(value) != text:
+    if _decimal_text(value) != text:
         raise ValueError("not in canonical form")
     return value
 
