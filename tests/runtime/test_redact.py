@@ -54,7 +54,8 @@ def run_everything(result: vr.RunResult) -> str:
     """Return all that is said of a run, but what the guest wrote by itself."""
     error = result.error
     said = [repr(result), repr(result.violations), repr(result.denials), repr(result.trips)]
-    said += [repr([each.to_dict() for each in (*result.violations, *result.denials)])]
+    said += [repr([violation.to_dict() for violation in result.violations])]
+    said += [repr([denial.to_dict() for denial in result.denials])]
     if error is not None:
         said += [error.traceback, repr(error), repr(error.path), repr(error.explanation)]
         said += [repr(error.frames), repr([frame.source for frame in error.frames])]
@@ -78,7 +79,7 @@ def test_what_a_guest_puts_into_an_error() -> None:
     """It is not in errors, violations, denials and explanations, whose policy it may be of."""
     for options in ({"policy": POLICY}, {"policy": vr.JailPolicy(), "env": POLICY.env}):
         seen = []
-        with vr.Runtime(**options) as runtime:  # type: ignore[arg-type]
+        with vr.Runtime(**options) as runtime:
             runtime.exec("import os; TOKEN = os.environ['TOKEN']")
             for code in RUNS:
                 result = runtime.run(code)
