@@ -67,7 +67,7 @@ def test_what_pyarrow_writes_is_taken() -> None:
         "deep": pyarrow.array([[{"x": 1, "y": "é"}], [], None]),
         "map": pyarrow.array([[("k", 1)]] * 3, pyarrow.map_(pyarrow.string(), pyarrow.int8())),
         "null": pyarrow.nulls(3),
-        "time": pyarrow.array([dt.datetime(2020, 1, 1)] * 3, zone),
+        "time": pyarrow.array([dt.datetime(2020, 1, 1, tzinfo=dt.UTC)] * 3, zone),
         "fixed": pyarrow.array([[1, 2]] * 3, pyarrow.list_(pyarrow.int16(), 2)),
         "bool": pyarrow.array([True, None, False]),
         "deep names": pyarrow.array([["a"], ["b"], []]).cast(
@@ -117,7 +117,9 @@ def test_bytes_that_several_columns_name_are_refused() -> None:
     data = stream(pyarrow.record_batch([column], ["n"]))
     assert Table(data).to_arrow().num_rows == 1
     shared = changed(
-        data, DICTIONARY, lambda header, table: one_place(header, _table(memoryview(header), table, 1))
+        data,
+        DICTIONARY,
+        lambda header, table: one_place(header, _table(memoryview(header), table, 1)),
     )
     with pytest.raises(ValueError, match="more than one column"):
         Table(shared).to_arrow()

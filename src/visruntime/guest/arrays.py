@@ -365,10 +365,11 @@ def _without_views(pyarrow: Any, table: Any) -> Any:
         name = str(field.type)
         if name in ("string_view", "binary_view"):
             plain = pyarrow.large_string if name == "string_view" else pyarrow.large_binary
-            field = field.with_type(plain())
+            fields.append(field.with_type(plain()))
         elif "_view" in name:
             return None
-        fields.append(field)
+        else:
+            fields.append(field)
     schema = pyarrow.schema(fields, table.schema.metadata)
     if schema == table.schema:
         return table
