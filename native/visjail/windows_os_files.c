@@ -317,7 +317,9 @@ uint32_t vj_win32_remove(const vj_windows_os *os, const uint16_t *path) {
     if (file != INVALID_HANDLE_VALUE) CloseHandle(file);
     if (is_absent(code)) code = 0;
     // Marked only, because somebody has it open: it is not gone, and its name is taken.
-    else if (!code && GetFileAttributesW(whole) != INVALID_FILE_ATTRIBUTES)
+    // Asked for, such a name is refused, and not unknown.
+    else if (!code && (GetFileAttributesW(whole) != INVALID_FILE_ATTRIBUTES ||
+                       !is_absent(vj_win32_error())))
         code = VJ_WINDOWS_ERROR_SHARING_VIOLATION;
     free(whole);
     return code;
