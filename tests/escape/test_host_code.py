@@ -70,6 +70,12 @@ with Jail(JailPolicy(write=[here + "/foo", here + "/lib"])) as jail:
     tries += "('/foo/sub.py', '/lib/libsqlite3.so.0')])"
     got.append([inside(jail, tries), [note for note in jail.report.notes if "imports" in note]])
 outside(CLEAN)
+# A package without __init__.py, in a grant within a folder of sys.path.
+other = os.path.dirname(here) + "/other"
+sys.path.append(other)
+import space.tool
+with Jail(JailPolicy(write=[other + "/space"])) as jail:
+    got.append([note for note in jail.report.notes if "imports" in note])
 from visruntime._host.trusted_finder import GUESTS
 got.append(GUESTS.known)
 import shutil
@@ -93,6 +99,8 @@ def test_what_the_host_runs_from_elsewhere_is_read_only(tmp_path: Path) -> None:
     """Editable installs, mapped libraries, the script and LD_LIBRARY_PATH must not be changed."""
     here = tmp_path.resolve() / "all" / "project"
     make_project(here)
+    (here.parent / "other" / "space").mkdir(parents=True)
+    (here.parent / "other" / "space" / "tool.py").write_text("")
     (here / "host.py").write_text(HOST.format(tests=TESTS))
     result = subprocess.run(
         [sys.executable, "-I", str(here / "host.py")],
@@ -103,7 +111,7 @@ def test_what_the_host_runs_from_elsewhere_is_read_only(tmp_path: Path) -> None:
         timeout=50,
     )
     assert result.returncode == 0, result.stderr
-    granted, above, themselves, known, control = json.loads(result.stdout.splitlines()[-1])
+    granted, above, themselves, space, known, control = json.loads(result.stdout.splitlines()[-1])
     for attempts, notes in (granted, above):
         assert attempts[:6] == [errno.EROFS] * 6
         assert attempts[6:8] == [0, 0]
@@ -112,6 +120,7 @@ def test_what_the_host_runs_from_elsewhere_is_read_only(tmp_path: Path) -> None:
         assert "_editable_of_somebody.EditableFinder" in notes[0]
     attempts, notes = themselves
     assert attempts == [0, 0]
+    assert any(f"{here.parent}/other/space is a package that the host" in note for note in space)
     assert known is True
     assert any(f"{here}/foo is a package that the host has imported" in note for note in notes)
     assert any(f"{here}/lib is on the host's LD_LIBRARY_PATH" in note for note in notes)

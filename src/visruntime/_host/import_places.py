@@ -27,10 +27,11 @@ _MAPPED = re.compile(rb"^\S+ ..x. \S+ \S+ \S+ +(/.*)$", re.MULTILINE)
 """A file that is mapped to be executed, in /proc/self/maps (proc_pid_maps(5))."""
 
 
-def import_places() -> Iterator[tuple[str, str]]:
+def import_places(grants: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
     """Yield (path, what it is) of all from which this process imports.
 
-    What lies in a folder of ``sys.path`` is not named apart.
+    What lies in a folder of ``sys.path`` is not named apart, unless it is in one of *grants* (real
+    paths) that lies there too.
     """
     for entry in sys.path:
         yield entry, "on the host's sys.path"
@@ -42,8 +43,12 @@ def import_places() -> Iterator[tuple[str, str]]:
         yield own, "where the host's interpreter looks for packages when it starts"
     # Of the loaded modules nearly all lie in folders that were named already.
     known = tuple(os.path.join(folder, "") for folder in _known_folders())
+    entries = {folder.rstrip("/") for folder in known}
+    inner = tuple(
+        f"{grant}/" for grant in grants if grant not in entries and grant.startswith(known)
+    )
     found = {path: EDITABLE for path in _editable() if not path.startswith(known)}
-    found |= _loaded(known)
+    found |= _loaded(known, inner)
     folders: list[str] = []
     for path in sorted(found):
         if not any(is_within(path, folder) for folder in folders):
@@ -61,8 +66,15 @@ def _known_folders() -> Iterator[str]:
         yield os.path.join(here, entry)
 
 
-def _loaded(known: tuple[str, ...]) -> dict[str, str]:
-    """Return what loaded modules were made from, but in *known* folders. There are thousands."""
+def _loaded(known: tuple[str, ...], inner: tuple[str, ...]) -> dict[str, str]:
+    """Return what loaded modules were made from, but in *known* folders, except *inner* ones.
+
+    There are thousands of modules.
+    """
+
+    def is_apart(path: str) -> bool:
+        return not path.startswith(known) or f"{path}/".startswith(inner)
+
     found = {}
     for module in list(sys.modules.values()):
         # Not by their attributes: a module may answer by importing something.
@@ -70,11 +82,11 @@ def _loaded(known: tuple[str, ...]) -> dict[str, str]:
         if type(about) is not dict:
             continue
         file = about.get("__file__")
-        if type(file) is str and not file.startswith(known) and os.path.isabs(file):
+        if type(file) is str and is_apart(file) and os.path.isabs(file):
             found[file] = "a module that the host has imported"
         if "__path__" in about:
             for folder in _texts(about["__path__"]):
-                if not folder.startswith(known):
+                if is_apart(folder):
                     found[folder] = "a package that the host has imported"
     own = getattr(sys.modules.get("__main__"), "__file__", None)
     # Python takes the folder behind a link to it for sys.path, and not that of the link.

@@ -219,7 +219,7 @@ def _candidates(
         yield CACHE, sys.pycache_prefix, "the place of the code that the host has compiled"
     for path in config_files:
         yield PROTECTED, path, "a policy or configuration file in use"
-    for path, what in import_places():
+    for path, what in import_places(grants):
         yield IMPORTED, path, what
     for path in mapped_programs(grants):
         yield IMPORTED, path, "a program or library that the host runs"
