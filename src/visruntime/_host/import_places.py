@@ -47,7 +47,7 @@ def import_places(grants: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
     inner = tuple(
         f"{grant}/" for grant in grants if grant not in entries and grant.startswith(known)
     )
-    found = {path: EDITABLE for path in _editable() if not path.startswith(known)}
+    found = dict.fromkeys(_editable(known), EDITABLE)
     found |= _loaded(known, inner)
     folders: list[str] = []
     for path in sorted(found):
@@ -95,15 +95,18 @@ def _loaded(known: tuple[str, ...], inner: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def _editable() -> Iterator[str]:
+def _editable(known: tuple[str, ...]) -> Iterator[str]:
+    """Yield where finders of editable installs look, but for *known* folders."""
     for finder in list(sys.meta_path):
         for table in _tables(finder):
             for place in table.values():
                 for path in _texts(place):
-                    stem, suffix = os.path.splitext(path)
-                    if os.path.basename(stem) == "__init__":
-                        yield os.path.dirname(path)
-                    elif not suffix and os.path.isfile(f"{path}.py"):
+                    folder, _, name = path.rpartition("/")
+                    if path.startswith(known):
+                        continue
+                    if name.startswith("__init__."):
+                        yield folder
+                    elif "." not in name and os.path.isfile(f"{path}.py"):
                         yield f"{path}.py"
                     else:
                         yield path
