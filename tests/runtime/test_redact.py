@@ -107,6 +107,14 @@ def test_the_path_decides_before_it_is_redacted(tmp_path: Path) -> None:
     assert violation.grant is None
 
 
+def test_a_path_that_a_setting_adds_to() -> None:
+    """PYTHONPATH has one folder more with ``tls_strict=False``, and is a secret as before."""
+    options: dict[str, Any] = {"env": {"PYTHONPATH": vr.Secret(f"/{TEXT}")}, "tls_strict": False}
+    with vr.Runtime(vr.JailPolicy(), **options) as runtime, pytest.raises(vr.WorkerDied) as caught:
+        runtime.run("import os; os.write(2, os.environ['PYTHONPATH'].encode()); os._exit(3)")
+    check(caught.value)
+
+
 def test_stacks_of_a_run_that_was_stopped() -> None:
     """The name of the code that runs is one more place."""
     code = "import os; eval(compile('max(iter(int, 1))', os.environ['TOKEN'], 'eval'))"
