@@ -193,15 +193,14 @@ static long move(const request *call) {
     if (!vj_place_is_walled(&to.place) && !vj_place_is_walled(&from.place)) {
         return VJ_BROKER_CONTINUE;
     }
-    // Whatever is moved to a folder above a held name may hold it already. And what is
-    // exchanged arrives at both names. A folder above one stays where it is: elsewhere
-    // its names are made, and it is brought back by another jail, or the host.
+    // Whatever is moved to a folder above a held name may hold it already. A folder above
+    // one stays where it is: elsewhere its names are made, and it is brought back by
+    // another jail, or the host. And so does what the host has made at a held name since:
+    // elsewhere it is held no more, and a guest would write what is in it.
     if (vj_target_verdict(&to) != VJ_NAME_OTHER)
         return refuse(call, VJ_REFUSAL_MOVE, &to);
-    vj_name source = vj_target_verdict(&from);
-    if (source == VJ_NAME_ABOVE || ((call->flags & RENAME_EXCHANGE) && source)) {
+    if (vj_target_verdict(&from) != VJ_NAME_OTHER)
         return refuse(call, VJ_REFUSAL_MOVE, &from);
-    }
     if (!may_act(call)) return VJ_BROKER_ANSWERED;
     return sys(SYS_renameat2, from.place.folder, from.name, to.place.folder, to.name,
                call->flags);

@@ -129,6 +129,38 @@ def test_caches_are_out_of_sight_for_all_others(state: Path, kind: str) -> None:
     assert outside(text) == [0, 0, 0]
 
 
+@pytest.mark.parametrize("mode", ["broker", "wall", "error"])
+def test_caches_made_after_a_jail_opened_are_out_of_its_sight(
+    tmp_path: Path, state: Path, mode: str
+) -> None:
+    """A guest that had the user's home before the first cache was made must not reach it either."""
+    home = tmp_path.resolve()
+    free = home / "free"
+    free.mkdir()
+    with Jail(JailPolicy(write=[home], absent_deny=mode)) as first:
+        policy = JailPolicy(caches=[CACHE])
+        with Jail(policy) as jail:
+            inside(jail, at(CACHE, LEAVE))
+        (folder,) = folders(state)
+        acts = f"""
+left, state, free = p + "/left", {str(state.parent)!r}, {str(free)!r}
+answer([opened(left, os.O_WRONLY), attempt(os.link, left, free + "/second"),
+        attempt(os.rename, left, free + "/left"), attempt(os.listdir, state + "/caches"),
+        attempt(os.rename, state + "/caches", free + "/caches"),
+        attempt(os.mkdir, state + "/environments/made"), attempt(os.rename, state, free + "/state")])
+"""
+        got = inside(first, at(folder, acts))
+        assert 0 not in got
+        assert got[:4] == [errno.EACCES] * 4
+    assert os.listdir(free) == []
+    assert state.parent.stat().st_mode & 0o777 == 0o700
+    assert state.stat().st_mode & 0o777 == 0o700
+    with Jail(policy) as jail:
+        assert inside(jail, at(CACHE, LIST)) == ["folder", "left"]
+    # The control: without a jail each act succeeds.
+    assert outside(at(folder, acts)) == [0] * 7
+
+
 def test_no_grant_leads_to_a_cache(state: Path) -> None:
     """A policy must not write in another one's caches by naming them."""
     with Jail(JailPolicy(caches=[CACHE])) as jail:

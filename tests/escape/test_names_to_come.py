@@ -204,6 +204,19 @@ def test_what_is_above_a_name_is_neither_moved_nor_replaced(top: str, mode: str)
     assert sorted(os.listdir(top)) == [".git", "free"]
 
 
+def test_what_the_host_makes_at_a_name_is_not_moved_away(top: str) -> None:
+    """Elsewhere the name would be held no more, and what is in it would be the guest's."""
+    acts = """
+answer([attempt(os.rename, top + "/.envrc", top + "/free/envrc"),
+        attempt(os.rename, top + "/free/envrc", top + "/.envrc")])
+"""
+    with Jail(policy(top, "broker")) as jail:
+        with open(f"{top}/.envrc", "w", encoding="ascii") as file:
+            file.write("genuine")
+        assert inside(jail, text(top, acts)) == [errno.EACCES, errno.EACCES]
+    assert outside(text(top, acts)) == [0, 0]
+
+
 def test_only_the_folders_behind_the_wall_take_no_names(top: str) -> None:
     """The wall may keep no one from work in folders that exist, nor from changing what is there."""
     os.mkdir(f"{top}/free/deep")

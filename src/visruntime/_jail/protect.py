@@ -15,7 +15,13 @@ import visruntime
 from visruntime import _native
 from visruntime._host.import_places import import_places, mapped_programs, unknown_finders
 from visruntime._host.own_version import KEPT_NAMES
-from visruntime._jail.state_folder import BUNDLES, CACHES, ENVIRONMENTS, state_folder
+from visruntime._jail.state_folder import (
+    BUNDLES,
+    CACHES,
+    ENVIRONMENTS,
+    make_state_folder,
+    state_folder,
+)
 from visruntime._policy.decider import Decider
 from visruntime._policy.links import Resolver
 from visruntime._policy.paths import is_within, visible
@@ -32,8 +38,8 @@ PROTECTED, IMPORTED, CACHE, STATE = "protected", "imported", "cache", "state"
 read-only, and not to be made where it is missing; the same, though a build of an environment has
 a grant in it."""
 _HOLDS = {CACHE: ("wall",), STATE: ("wall", "broker")}
-"""Which ways to keep a missing name from being made are taken unasked. Most users have no state
-folder, and a grant of their home must not need one."""
+"""Which ways to keep a missing name from being made are taken unasked: a state folder that is
+missing even now cannot be made by this user, and a grant of the home must not need one."""
 
 
 class Protection:
@@ -100,6 +106,8 @@ def protect(
                 found.everywhere.append(whole)
         if not decide("write", real)[0] or _is_kept(real, found.existing, grants):
             continue
+        if kind == STATE:
+            make_state_folder(real)
         if not _is_missing(real):
             if real not in found.existing:
                 found.existing.append(real)

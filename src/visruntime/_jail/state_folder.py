@@ -18,6 +18,7 @@ __all__ = [
     "CACHES",
     "ENVIRONMENTS",
     "check_own",
+    "make_state_folder",
     "open_closed",
     "private_folder",
     "remove_tree",
@@ -68,6 +69,19 @@ def private_folder(path: str, field: str) -> str:
         os.mkdir(real, _PRIVATE)
     check_own(real, os.lstat(real), field)
     return real
+
+
+def make_state_folder(real: str) -> None:
+    """Make the state folder at the real path *real*, and what is to be hidden in it, if it can be.
+
+    A jail in whose write grant it lies pins and covers only what is there: what its host or
+    another process made later would be the guest's to read and to write.
+    """
+    with suppress(OSError):
+        os.makedirs(os.path.dirname(real), exist_ok=True)
+        for path in (real, os.path.join(real, CACHES), os.path.join(real, ENVIRONMENTS)):
+            with suppress(FileExistsError):
+                os.mkdir(path, _PRIVATE)
 
 
 def check_own(path: str, status: os.stat_result, field: str) -> None:
