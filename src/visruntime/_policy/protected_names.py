@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 
+from visruntime._policy.command_paths import command_paths
 from visruntime._policy.paths import is_within
 
 TYPE_CHECKING = False
@@ -147,8 +147,6 @@ MOST_BYTES = 1 << 20
 """Largest configuration of git that is read."""
 MOST_FILES = 32
 """Most of them, with those that they include."""
-MOST_CHARACTERS = 4096
-"""Of a setting, in which programs are looked for."""
 
 HOOKS = tuple(
     (
@@ -169,8 +167,9 @@ COMMANDS = frozenset(
         "core.gitproxy core.pager core.sshcommand credential.helper "
         "diff.command diff.external diff.textconv difftool.cmd difftool.path "
         "filter.clean filter.process filter.smudge gpg.defaultkeycommand gpg.program guitool.cmd "
-        "hook.command imap.tunnel instaweb.httpd interactive.difffilter man.cmd "
-        "man.path remote.receivepack remote.uploadpack sendemail.cccmd sendemail.headercmd "
+        "hook.command imap.tunnel instaweb.httpd interactive.difffilter lfs.args lfs.clean lfs.path "
+        "lfs.smudge man.cmd man.path remote.receivepack remote.uploadpack sendemail.cccmd "
+        "sendemail.headercmd "
         "sendemail.sendmailcmd sendemail.smtpserver sendemail.tocmd tar.command "
         "merge.driver mergetool.cmd mergetool.path sequence.editor submodule.update trailer.cmd "
         "trailer.command uploadpack.packobjectshook"
@@ -244,7 +243,7 @@ def _named(folder: str, git: str) -> Iterator[str]:
                 words = [value]  # its hooks are copied to each new repository
             elif name in COMMANDS or name.startswith("pager."):
                 # A program that is only a word comes from PATH; its arguments may not.
-                words = [word for word in _words(value) if _is_file(folder, word)]
+                words = [word for word in command_paths(value) if _is_file(folder, word)]
             else:
                 continue
             for word in words:
@@ -263,13 +262,6 @@ def _settings_of_all() -> list[str]:
     if "GIT_CONFIG_GLOBAL" in os.environ:
         own = [os.environ["GIT_CONFIG_GLOBAL"]]
     return [os.path.expanduser(path) for path in (*system, *own) if path]
-
-
-def _words(command: str) -> list[str]:
-    try:
-        return shlex.split(command[:MOST_CHARACTERS].removeprefix("!"))
-    except ValueError:
-        return command.split()
 
 
 def _is_file(folder: str, word: str) -> bool:

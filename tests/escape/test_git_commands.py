@@ -1,0 +1,93 @@
+"""Boundary: programs that git's settings name, however a shell lets one write that."""
+
+from __future__ import annotations
+
+import errno
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from jail_helpers import Jail, JailPolicy, inside, outside
+
+from visruntime._policy.protected_names import further_names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+SPELLINGS = (
+    "tools/{}",
+    "sh -c 'tools/{} %f'",
+    "sh -c \"sh -c 'tools/{}'\"",
+    "tools/{}; cat",
+    "cat|tools/{}",
+    "A=1 tools/{}",
+    "true&&tools/{}",
+    "f() {{ tools/{}; }}; f",
+    "$PWD/tools/{}",
+    '"$PWD/tools/{}"',
+    "${{PWD}}/tools/{}",
+    '"$(git rev-parse --show-toplevel)"/tools/{}',
+    "$(git rev-parse --show-toplevel)/tools/{}",
+    "`git rev-parse --show-toplevel`/tools/{}",
+    '"$(git rev-parse --git-dir)/../tools/{}"',
+    "cat; $(tools/{})",
+)
+"""Of a filter's command, all of which run the program that they name."""
+
+
+@pytest.fixture
+def repository(tmp_path: Path, tool: Callable[[str], str]) -> Path:
+    """Return a repository with a filter for each spelling, whose programs leave marks."""
+    tool("git")
+    folder = tmp_path.resolve() / "work"
+    (folder / "tools").mkdir(parents=True)
+    subprocess.run(["git", "init", "-q", str(folder)], check=True)
+    settings = attributes = ""
+    for number, spelling in enumerate(SPELLINGS):
+        name = f"clean {number}" if '"$PWD/' in spelling else f"clean{number}"
+        program = folder / "tools" / name
+        program.write_text(f"#!/bin/sh\n: > '{tmp_path}/ran{number}'\ncat\n")
+        program.chmod(0o755)
+        command = spelling.format(name).replace("\\", "\\\\").replace('"', '\\"')
+        settings += f'[filter "x{number}"]\n\tclean = "{command}"\n'
+        attributes += f"*.{number} filter=x{number}\n"
+        (folder / f"a.{number}").write_text("1")
+    with (folder / ".git" / "config").open("a") as file:
+        file.write(settings)
+    (folder / ".gitattributes").write_text(attributes)
+    return folder
+
+
+def test_programs_in_gits_settings_stay_as_they_are(repository: Path) -> None:
+    """Each spelling must run its program outside, and none may be changed by a guest."""
+    subprocess.run(
+        ["git", "-c", "safe.directory=*", "add", "."], cwd=repository, check=False, timeout=30
+    )
+    marks = {path.name for path in repository.parent.glob("ran*")}
+    assert marks == {f"ran{number}" for number in range(len(SPELLINGS))}
+    tools = sorted(str(path) for path in (repository / "tools").iterdir())
+    tries = f"answer([opened(p, os.O_WRONLY) for p in {tools!r}])"
+    with Jail(JailPolicy.workspace(repository)) as jail:
+        assert inside(jail, tries) == [errno.EROFS] * len(tools)
+    assert outside(tries) == [0] * len(tools)
+
+
+def test_programs_of_large_files_and_spelled_by_variables_are_named(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Settings of git-lfs and variables of the host must lead to files, other text to none."""
+    monkeypatch.setenv("VIS_TOOLS", str(repository / "tools"))
+    (repository / "tools" / "send").write_text("")
+    (repository / "tools" / "my own").write_text("")
+    (repository / ".git" / "config").write_text(
+        '[lfs "customtransfer.a"]\n\tpath = tools/send\n\targs = $VIS_TOOLS/clean0\n'
+        "[core]\n\tfsmonitor = 'tools/my own'; cat\n\teditor = \"tools/clean1 'open\"\n"
+        '\tpager = cd tools; $X/nothing; \\"\\"\n'
+    )
+    assert further_names(str(repository)) == [
+        "tools/send",
+        "tools/clean0",
+        "tools/my own",
+        "tools/clean1",
+    ]
