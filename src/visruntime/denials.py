@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from visruntime._jail.violations import without_secrets
+from visruntime._jail.redacted import without_secrets
 from visruntime._policy.redact import redact
 from visruntime._policy.values import Frozen
 from visruntime._runtime.traceback import printable

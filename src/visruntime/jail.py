@@ -36,6 +36,7 @@ from visruntime._jail.process import (
     set_terminal_size,
 )
 from visruntime._jail.processes import parse_processes
+from visruntime._jail.redacted import without_secrets
 from visruntime._jail.streams import Streams
 from visruntime._jail.usage import Meter
 from visruntime._jail.violations import (
@@ -43,7 +44,6 @@ from visruntime._jail.violations import (
     bounded,
     guessed,
     of_output,
-    without_secrets,
 )
 from visruntime._policy.environment_names import check_env
 from visruntime._policy.paths import is_within

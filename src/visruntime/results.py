@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from visruntime._callbacks.budget import NO_CALLS
-from visruntime._jail.violations import without_secrets
+from visruntime._jail.redacted import without_secrets
 from visruntime._policy.redact import redact
 from visruntime._runtime.brief import brief
 from visruntime._runtime.traceback import printable, render_failure, render_frame

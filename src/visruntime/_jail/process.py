@@ -10,7 +10,8 @@ import time
 
 from visruntime import _native
 from visruntime._arguments import check_data, check_seconds, check_whole
-from visruntime._jail.violations import limit_violations, without_secrets
+from visruntime._jail.redacted import without_secrets
+from visruntime._jail.violations import limit_violations
 from visruntime._policy.values import Frozen
 from visruntime.errors import CommandError, CommandTimeout, JailClosed
 

@@ -11,11 +11,12 @@ import errno as numbers
 import os
 import signal
 
+from visruntime._jail.redacted import without_secrets
 from visruntime._jail.refusals import violation_of
 from visruntime._policy.decider import Decider
 from visruntime._policy.grants import grant_limit, grant_path, grant_reveal
 from visruntime._policy.paths import MAX_PATH_BYTES
-from visruntime._policy.redact import redact, secrets_of
+from visruntime._policy.redact import secrets_of
 from visruntime._policy.values import Grant
 from visruntime.events import Violation
 
@@ -34,7 +35,6 @@ __all__ = [
     "guessed",
     "limit_violations",
     "of_output",
-    "without_secrets",
 ]
 
 MAX_VIOLATIONS = 50
@@ -264,26 +264,6 @@ class Explainer:
         if (kind, path) in self._origins:
             return self._origins[kind, path]
         return "secrets" if kind == "deny" and path in self._secrets else f"{kind} {path}"
-
-
-def without_secrets(found: Violation, secrets: Iterable[str]) -> Violation:
-    """Return what was found without the text of *secrets*, which a guest puts where it likes.
-
-    What would grant a path that has one in it is left out.
-    """
-    detail, target = redact(found.detail, secrets), redact(found.target, secrets)
-    if (detail, target) == (found.detail, found.target):
-        return found
-    return Violation(
-        found.kind,
-        detail,
-        confidence=found.confidence,
-        target=target,
-        errno=found.errno,
-        rule=found.rule,
-        limit=found.limit,
-        peak=found.peak,
-    )
 
 
 def _normal(path: str) -> str | None:

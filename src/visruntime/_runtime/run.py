@@ -6,7 +6,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from visruntime._callbacks.budget import NO_CALLS
-from visruntime._jail.violations import bounded, of_output, without_secrets
+from visruntime._jail.redacted import without_secrets
+from visruntime._jail.violations import bounded, of_output
 from visruntime._policy.redact import redact
 from visruntime._runtime.traceback import printable
 from visruntime.errors import ProtocolViolation
