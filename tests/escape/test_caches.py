@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 from jail_helpers import (
@@ -131,7 +131,7 @@ def test_caches_are_out_of_sight_for_all_others(state: Path, kind: str) -> None:
 
 @pytest.mark.parametrize("mode", ["broker", "wall", "error"])
 def test_caches_made_after_a_jail_opened_are_out_of_its_sight(
-    tmp_path: Path, state: Path, mode: str
+    tmp_path: Path, state: Path, mode: Literal["broker", "wall", "error"]
 ) -> None:
     """A guest that had the user's home before the first cache was made must not reach it either."""
     home = tmp_path.resolve()
