@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import tracemalloc
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
@@ -227,6 +228,36 @@ def test_a_cache_that_holds_too_much_is_emptied(
             jail.write_bytes(f"{CACHE}/{number}", b"")
     too_much(monkeypatch)
     with Jail(policy) as jail:
+        assert inside(jail, at(CACHE, LIST)) == []
+
+
+BROAD = """
+here = os.open(p, os.O_RDONLY)
+for step in range(14):
+    os.mkdir("d" * 250, dir_fd=here)
+    here = os.open("d" * 250, os.O_RDONLY, dir_fd=here)
+for number in range(300):
+    os.mkdir("%d\\U0001F600" % number, dir_fd=here)
+answer(0)
+"""
+
+
+def test_to_count_a_cache_takes_little_memory(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long paths of many folders must not fill the memory of the host whose jail opens next."""
+    policy = JailPolicy(caches=[CACHE])
+    with Jail(policy) as jail:
+        assert inside(jail, at(CACHE, BROAD)) == 0
+    monkeypatch.setattr(caches_module, "MOST_PENDING_BYTES", 1 << 18, raising=False)
+    (folder,) = folders(state)
+    tracemalloc.start()
+    try:
+        assert caches_module._holds_too_much(str(folder))
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20  # the paths of all are 4 MiB
+    finally:
+        tracemalloc.stop()
+    monkeypatch.setattr(caches_module, "LOOK_SECONDS", 0)
+    with Jail(policy) as jail:
+        assert any(note.startswith("caches: they were emptied") for note in jail.report.notes)
         assert inside(jail, at(CACHE, LIST)) == []
 
 

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,22 @@ def test_a_deep_and_closed_tree_is_removed(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="link"):
         remove_tree(str(tmp_path / "link"))
     assert (kept / "file").exists()
+
+
+def test_to_remove_a_broad_tree_takes_little_memory(tmp_path: Path) -> None:
+    """The names of all folders that a guest has made must not be held at once."""
+    for place in (tmp_path / "top", tmp_path / "top" / "below"):
+        place.mkdir()
+        for number in range(500):
+            (place / f"{number}{'d' * 240}").mkdir()
+    tracemalloc.start()
+    try:
+        remove_tree(str(tmp_path / "top"))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert os.listdir(tmp_path) == []
+    assert peak < 64 << 10  # the names of one of the two folders are more than 140 KiB
 
 
 def test_the_folders_are_private(cache: Path) -> None:

@@ -9,11 +9,13 @@ inside is never followed, opened or believed by the host: it is counted, and rem
 from __future__ import annotations
 
 import os
+import sys
 import time
 from contextlib import suppress
 
 from visruntime._jail.state_folder import (
     CACHES,
+    MOST_PENDING_BYTES,
     check_own,
     open_closed,
     private_folder,
@@ -270,19 +272,22 @@ def _holds_too_much(folder: str) -> bool:
     """Count what guests have left, without following a link.
 
     A folder that its guest has closed, or that lies deeper than a path can say, counts as too
-    much: it could hold anything.
+    much: it could hold anything. So do more folders beside each other than memory is set aside for.
     """
-    size = names = 0
+    size = names = waiting = 0
     pending = [folder]
     while pending:
         try:
-            with os.scandir(pending.pop()) as entries:
+            top = pending.pop()
+            waiting -= sys.getsizeof(top)
+            with os.scandir(top) as entries:
                 for entry in entries:
                     names += 1
                     size += entry.stat(follow_symlinks=False).st_blocks * 512
                     if entry.is_dir(follow_symlinks=False):
                         pending.append(entry.path)
-                    if names > MOST_NAMES or size > MOST_BYTES:
+                        waiting += sys.getsizeof(entry.path)
+                    if names > MOST_NAMES or size > MOST_BYTES or waiting > MOST_PENDING_BYTES:
                         return True
         except OSError:
             return True

@@ -13,10 +13,15 @@ from contextlib import suppress
 from visruntime._policy.links import Resolver, untrusted_link
 from visruntime.errors import PolicyError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 __all__ = [
     "BUNDLES",
     "CACHES",
     "ENVIRONMENTS",
+    "MOST_PENDING_BYTES",
     "check_own",
     "make_state_folder",
     "open_closed",
@@ -32,6 +37,8 @@ BUNDLES = "bundles"
 """The same; what hosts themselves may run."""
 CACHES = "caches"
 """The same; what only the guests of one policy may see (`_jail/caches.py`)."""
+MOST_PENDING_BYTES = 16 * 1024**2
+"""Most memory for the paths of folders that are yet to be counted in what a guest left."""
 
 _PRIVATE = 0o700
 _ALLOWED_TO_OTHERS = 0o022
@@ -111,37 +118,39 @@ def try_lock(descriptor: int) -> bool:
 
 
 def remove_tree(path: str) -> None:
-    """Remove a folder that a guest filled: it may be as deep, and as closed, as it liked.
+    """Remove a folder that a guest filled: it may be as deep, as broad and as closed, as it liked.
 
     Folders inside are moved up and emptied there, so that depth costs nothing and no link is
-    followed.
+    followed. No list of names is kept, so that their number costs no memory.
     """
     top = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         number = 0
-        while folders := _unlink_files(top):
-            for name in folders:
-                inner = open_closed(name, top)
-                try:
-                    for below in _unlink_files(inner):
-                        number = _move_up(below, inner, top, number)
-                finally:
-                    os.close(inner)
-                os.rmdir(name, dir_fd=top)
+        for name in _unlink_files(top):
+            inner = open_closed(name, top)
+            try:
+                for below in _unlink_files(inner):
+                    number = _move_up(below, inner, top, number)
+            finally:
+                os.close(inner)
+            os.rmdir(name, dir_fd=top)
     finally:
         os.close(top)
     os.rmdir(path)
 
 
-def _unlink_files(folder: int) -> list[str]:
-    folders = []
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                folders.append(entry.name)
-            else:
-                os.unlink(entry.name, dir_fd=folder)
-    return folders
+def _unlink_files(folder: int) -> Iterator[str]:
+    """Remove the files of *folder*, and yield each folder in it, which is gone when asked again."""
+    found = True
+    while found:  # a folder that is changed while it is read may not show all that it holds
+        found = False
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                found = True
+                if entry.is_dir(follow_symlinks=False):
+                    yield entry.name
+                else:
+                    os.unlink(entry.name, dir_fd=folder)
 
 
 def _move_up(name: str, inner: int, top: int, number: int) -> int:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 from contextlib import contextmanager
 
+from visruntime._jail.state_folder import MOST_PENDING_BYTES
 from visruntime.errors import EnvironmentNotBuilt
 
 TYPE_CHECKING = False
@@ -114,21 +116,27 @@ def _check(top: str) -> None:
     A FIFO would let the guests of different jails talk, a file with two names be changed later.
     """
     folders = [top]
-    count = 0
+    count = waiting = 0
     while folders:
-        with os.scandir(folders.pop()) as entries:
+        folder = folders.pop()
+        waiting -= sys.getsizeof(folder)
+        with os.scandir(folder) as entries:
             for entry in entries:
                 count += 1
                 status = entry.stat(follow_symlinks=False)
                 if stat.S_ISDIR(status.st_mode):
                     folders.append(entry.path)
+                    waiting += sys.getsizeof(entry.path)
                 elif stat.S_ISREG(status.st_mode):
                     if status.st_nlink != 1:
                         raise _strange(entry.path, top, "has more than one name")
                 elif not stat.S_ISLNK(status.st_mode):
                     raise _strange(entry.path, top, "is neither a file nor a folder")
-                if count > MAX_ENTRIES:
-                    raise EnvironmentNotBuilt(f"the build left more than {MAX_ENTRIES} files")
+                if count > MAX_ENTRIES or waiting > MOST_PENDING_BYTES:
+                    raise EnvironmentNotBuilt(
+                        f"the build left more than {MAX_ENTRIES} files, or folders whose paths "
+                        f"take more than {MOST_PENDING_BYTES >> 20} MiB"
+                    )
 
 
 def _strange(path: str, top: str, what: str) -> EnvironmentNotBuilt:
