@@ -58,6 +58,9 @@ print(json.dumps([refused, sorted(os.listdir(here + "/ran"))]))
 """
 
 AFTER = """
+import warnings
+warnings.simplefilter("always")
+warnings.warn("left open", ResourceWarning, source=here)  # asks tracemalloc where it was made
 try:
     vr.JailExecutor(vr.JailPolicy(), 1).submit(len, "x").result()
 except ModuleNotFoundError as error:

@@ -10,13 +10,15 @@ import os
 import re
 import sys
 
+from visruntime._host.editable_builds import build_folders
+from visruntime._host.loader_variables import library_folders, named_by_variables
 from visruntime._policy.paths import is_within
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["import_places", "library_folders", "mapped_programs", "unknown_finders"]
+__all__ = ["import_places", "mapped_programs", "unknown_finders"]
 
 TABLES = ("MAPPING", "NAMESPACES", "known_source_files", "submodule_search_locations")
 """Of finders of editable installs: where packages are (setuptools, scikit-build-core)."""
@@ -37,6 +39,10 @@ def import_places(grants: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
         yield entry, "on the host's sys.path"
     for folder in library_folders():
         yield folder, "on the host's LD_LIBRARY_PATH"
+    for path, variable in named_by_variables():
+        yield path, f"what the host's {variable} names, out of which code is run"
+    for folder in build_folders():
+        yield folder, "where the host builds an editable install when it is imported"
     site = sys.modules.get("site")  # not there under -S, when it has no say either
     own = getattr(site, "USER_SITE", None)
     if getattr(site, "ENABLE_USER_SITE", False) and isinstance(own, str) and own not in sys.path:
@@ -142,13 +148,6 @@ def _texts(value: object) -> list[str]:
     if not isinstance(given, (list, tuple, set, frozenset)):
         return []
     return [text for text in given if isinstance(text, str) and os.path.isabs(text)]
-
-
-def library_folders() -> list[str]:
-    """Return the folders that the dynamic loader looks in first (ld.so(8)); "" is the current one."""
-    # As glibc reads it: without any text there is none, and both signs separate.
-    value = os.environ.get("LD_LIBRARY_PATH", "")
-    return list(dict.fromkeys(re.split("[:;]", value))) if value else []
 
 
 def mapped_programs(grants: Sequence[str]) -> list[str]:

@@ -13,7 +13,7 @@ import sys
 from contextlib import suppress
 from importlib import import_module
 
-from visruntime._host.import_places import library_folders
+from visruntime._host.loader_variables import library_folders
 from visruntime._host.own_version import own_version
 from visruntime._host.trusted_finder import GUESTS
 from visruntime._policy.decider import Decider
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 __all__ = ["import_ahead", "import_trusted", "may_import_from", "prepare", "refuse_late_import"]
 
 NEEDED = """
-    _decimal _strptime argparse ast asyncio bisect calendar codecs concurrent.futures.thread
-    contextvars copy ctypes datetime decimal difflib encodings.ascii encodings.idna
+    _decimal _sha2 _strptime argparse ast asyncio bisect calendar codecs concurrent.futures.thread
+    contextvars copy csv ctypes datetime decimal difflib encodings.ascii encodings.idna
     encodings.latin_1 encodings.unicode_escape encodings.utf_16 encodings.utf_8 faulthandler fcntl
     fractions grp gzip hashlib hmac html importlib.metadata inspect io json linecache locale numbers
     pathlib platform pwd queue random re resource secrets select selectors shlex shutil signal socket
     sqlite3 stat string struct subprocess tempfile termios textwrap threading tokenize tomllib
-    traceback tty unicodedata uuid warnings weakref zlib zoneinfo
+    traceback tracemalloc tty unicodedata uuid warnings weakref zlib zoneinfo
 """.split()
 """Of the standard library: what this package imports, and what that imports later on."""
 EXTRAS = ("cloudpickle", "anyio", "anyio.from_thread", "anyio._backends._asyncio")

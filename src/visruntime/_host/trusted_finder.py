@@ -13,6 +13,7 @@ from _thread import get_ident
 from contextlib import contextmanager
 from importlib.machinery import PathFinder
 
+from visruntime._host.editable_builds import builds_before_it_finds
 from visruntime._host.own_version import KEPT_NAMES
 from visruntime._policy.decider import Decider
 from visruntime._policy.links import Resolver, real_path
@@ -98,7 +99,8 @@ class Guests:
             return None
         for finder in list(sys.meta_path):
             find = getattr(finder, "find_spec", None)
-            if find is None or finder is self:
+            # A build takes from its sources what to run, and they may be a guest's.
+            if find is None or finder is self or builds_before_it_finds(finder):
                 continue
             if finder is PathFinder:
                 places = sys.path if path is None else path

@@ -13,6 +13,7 @@ import sys
 
 import visruntime
 from visruntime import _native
+from visruntime._host.editable_builds import build_folders
 from visruntime._host.import_places import import_places, mapped_programs, unknown_finders
 from visruntime._host.own_version import KEPT_NAMES
 from visruntime._jail.state_folder import (
@@ -129,6 +130,11 @@ def protect(
         f"host_imports_from_grant: {finder} decides where the host imports from, and does not say "
         "which folders those are"
         for finder in unknown_finders()
+    ]
+    found.notes += [
+        f"host_imports_from_grant: to import what {finder} finds builds it in {visible(folder)} "
+        "first, which runs what its sources say; those in a write grant are the guest's"
+        for folder, finder in build_folders().items()
     ]
     _refuse_links(links, [*rules, *(("deny_write", path) for path in found.existing)])
     return found
