@@ -635,7 +635,11 @@ static void verify(vj_setup *setup) {
         int narrows = (operations[i].flags & VJ_BIND_NARROWS) != 0;
         VJ_AUTO_FD visible = (int)vj_open_no_links(setup->root, relative(path));
         if (visible < 0 && (masks || narrows) && is_out_of_reach(setup, path)) continue;
-        if (narrows && visible >= 0 && is_covered(setup, visible)) continue;
+        if (!masks && visible >= 0 && is_covered(setup, visible)) {
+            if (narrows) continue;
+            // A grant that is closed to its own guest, with rules in it.
+            vj_setup_fail(setup, VJ_STAGE_VERIFY, -EACCES);
+        }
         // Below a mask of mode 000 nothing can be looked up, by us neither.
         if (visible < 0) vj_setup_fail(setup, VJ_STAGE_VERIFY, visible);
         long result = same_object(visible, &operations[i]);

@@ -12,6 +12,7 @@ import pytest
 from jail_helpers import Jail, JailPolicy, errno, inside, is_root, outside
 
 from visruntime._policy.planted import is_planted
+from visruntime.errors import PolicyError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -252,3 +253,17 @@ def test_an_access_control_list_lets_others_plant(workspace: Path) -> None:
     listed = b"".join(struct.pack("<HHi", *entry) for entry in entries)
     os.setxattr(folder, "system.posix_acl_access", struct.pack("<I", 2) + listed)
     assert is_planted(str(folder / "data"), os.geteuid())
+
+
+def test_a_grant_that_is_closed_to_its_guest_is_refused_for_that(folder: Path) -> None:
+    """Where others rename, a closed folder of root is a stranger's; no rule in it could hold."""
+    folder.chmod(0o777)
+    closed = folder / "closed"
+    (closed / "inner").mkdir(parents=True)
+    closed.chmod(0o700)
+    with pytest.raises(PolicyError, match=f"since {closed} .*mode 0700. is closed to the guest"):
+        Jail(JailPolicy(write=[closed], deny_write=[closed / "inner"]))
+    closed.chmod(0o755)
+    text = TRY.format(path=str(closed / "inner" / "file"))
+    with Jail(JailPolicy(write=[closed], deny_write=[closed / "inner"])) as jail:
+        assert inside(jail, text) == [errno.ENOENT, errno.EROFS]

@@ -266,7 +266,9 @@ def as_public_error(error: _native.NativeError, plan: bytes) -> Exception:
     if error.stage in PATH_STAGES and error.index >= 0:
         path = _native.plan_path(plan, error.index)
         why = os.strerror(error.errno)
-        if error.stage in ("mount source changed", "mount verification"):
+        if error.stage == "mount verification" and error.errno == errno.EACCES:
+            why += _closed_above(f"{path}/")
+        elif error.stage in ("mount source changed", "mount verification"):
             why = "it was moved or replaced while the jail was opening"
         elif error.errno == errno.EACCES:
             why += _closed_above(path)
