@@ -7,7 +7,6 @@ read it in a message, or in the environment, which is a guest's.
 from __future__ import annotations
 
 import re
-from urllib.parse import unquote, urlsplit
 
 __all__ = ["credentials", "credentials_in", "without_credentials"]
 
@@ -25,6 +24,8 @@ def credentials(address: str) -> set[str]:
 
     uv shows the host and the path of what it could not reach, which the user needs to know.
     """
+    from urllib.parse import unquote, urlsplit
+
     try:
         parts = urlsplit(address)
     except ValueError:
@@ -37,6 +38,8 @@ def credentials(address: str) -> set[str]:
 
 def credentials_in(text: str) -> set[str]:
     """Return the credentials of all addresses in *text*."""
+    from urllib.parse import unquote
+
     found: set[str] = set()
     for match in _ADDRESS.finditer(text):
         who = (match["who"] or "")[:-1]
