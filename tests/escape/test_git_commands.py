@@ -32,6 +32,8 @@ SPELLINGS = (
     "`git rev-parse --show-toplevel`/tools/{}",
     '"$(git rev-parse --git-dir)/../tools/{}"',
     "cat; $(tools/{})",
+    "cd tools; ./{}",
+    'cd "$(git rev-parse --show-toplevel)/tools" && sh -c ./{}',
 )
 """Of a filter's command, all of which run the program that they name."""
 

@@ -14,6 +14,8 @@ __all__ = ["command_paths"]
 
 MOST_CHARACTERS = 4096
 """Of a command, in which programs are looked for."""
+MOST_FOLDERS = 4
+"""To which such a command goes."""
 DEEPEST = 4
 """Commands within quotes of commands (``sh -c 'sh -c "..."'``)."""
 
@@ -21,6 +23,8 @@ _EXPANSION = re.compile(r"\$\w+|\$\{[^}]*\}|\$\([^()]*\)|`[^`]*`")
 _VARIABLE = re.compile(r"\$\w+")
 _RUN = re.compile(r"""[^\s"'`;&|()<>${}\\]+""")
 """What a shell reads as one word wherever it stands, without quotes."""
+_GONE_TO = re.compile(r"""\b(?:cd|pushd)\s+(?:--\s+)?["']*([^\s"'`;&|()<>]+)""")
+"""A folder in which the rest of the command may run."""
 
 
 def command_paths(command: str) -> list[str]:
@@ -28,7 +32,7 @@ def command_paths(command: str) -> list[str]:
 
     What follows the value of a variable or of another command is given without that, as if it
     was the folder where the command starts; it nearly always is. Not told are paths that a shell
-    puts together in other ways: a name in a variable, a pattern, a folder gone to before.
+    puts together in other ways: a name in a variable, a pattern.
     """
     text = command[:MOST_CHARACTERS].removeprefix("!")
     found: dict[str, None] = {}
@@ -37,6 +41,9 @@ def command_paths(command: str) -> list[str]:
             found[path] = None
             # "/.." is "/": what is beside .git as $GIT_DIR/../name is found as well.
             found[os.path.normpath(f"/{path}").lstrip("/")] = None
+        for folder in dict.fromkeys(_GONE_TO.findall(_EXPANSION.sub("", spelling))[:MOST_FOLDERS]):
+            for path in list(found):
+                found[os.path.normpath(f"/{folder}/{path}").lstrip("/")] = None
     found.pop("", None)
     return list(found)
 
