@@ -90,6 +90,21 @@ def test_policies_that_differ_in_a_secret_do_not_share(state: Path) -> None:
         assert inside(jail, at(CACHE, LIST)) == ["folder", "left"]
 
 
+def test_inherited_values_tell_caches_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two users whom a variable of the host tells apart must not share a cache."""
+    policy = JailPolicy(caches=[CACHE], inherit_env=["TENANT"])
+    seen = []
+    for value in ("a", "b", None, "a"):
+        if value is None:
+            monkeypatch.delenv("TENANT")
+        else:
+            monkeypatch.setenv("TENANT", value)
+        with Jail(policy) as jail:
+            seen.append(inside(jail, at(CACHE, LIST)))
+            jail.write_bytes(f"{CACHE}/{value}", b"")
+    assert seen == [[], [], [], ["a"]]
+
+
 @pytest.mark.parametrize("kind", ["read", "write"])
 def test_what_the_host_has_there_is_neither_read_nor_written(workspace: Path, kind: str) -> None:
     """A cache inside of a grant must show nothing of the host's, nor let it be moved aside."""
@@ -169,6 +184,14 @@ def test_no_grant_leads_to_a_cache(state: Path) -> None:
     (folder,) = folders(state)
     with pytest.raises(vr.PolicyError, match="lies in"):
         Jail(JailPolicy(write=[folder]))
+    for path in (folder, folder / "left", folder.parent, state, state / "key"):
+        with pytest.raises(vr.PolicyError, match=r"read\[0\]: .* caches of all policies"):
+            Jail(JailPolicy(read=[path]))
+    for name in ("", "building", "bundles", "interpreters", "locks", "other"):
+        path = state.parent / name
+        path.mkdir(exist_ok=True)
+        with pytest.raises(vr.PolicyError, match="lies in"):
+            Jail(JailPolicy(write=[path]))
     with pytest.raises(vr.PolicyUnsupported, match="keeps things of its own"):
         Jail(JailPolicy(caches=[folder]))
 

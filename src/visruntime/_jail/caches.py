@@ -1,9 +1,10 @@
 """The folders behind ``caches=``: kept between jails, and shown to the guests of one policy only.
 
-Each policy has a folder below the state folder, named by what the policy says, its secrets
-included, under a key that never leaves this machine. A guest sees the folder of a cache and
-nothing above it, so it chooses neither what stands there nor who else sees it. What it leaves
-inside is never followed, opened or believed by the host: it is counted, and removed.
+Each policy has a folder below the state folder, named by what the policy says, its secrets and
+the values of inherited variables included, under a key that never leaves this machine. A guest
+sees the folder of a cache and nothing above it, so it chooses neither what stands there nor who
+else sees it. What it leaves inside is never followed, opened or believed by the host: it is
+counted, and removed.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from visruntime.errors import JailUnavailable, PolicyUnsupported
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import hmac
+
     from visruntime.policy import JailPolicy
 
 __all__ = ["CacheFolders", "caches_folder", "hold_caches"]
@@ -166,17 +169,25 @@ def hold_caches(policy: JailPolicy) -> CacheFolders:
 def _name_of(policy: JailPolicy, key: bytes) -> str:
     """Return the name of the folder of *policy*.
 
-    The digest leaves the values of secrets out, and policies that differ in nothing else are not
-    the same: they may be those of two users of one service.
+    The digest leaves the values of secrets and of inherited variables out, and policies that differ
+    in nothing else are not the same: they may be those of two users of one service.
     """
     import hmac
 
     said = hmac.new(key, policy.digest.encode("ascii"), "sha256")
     for name, value in sorted(policy.env.items()):
         if isinstance(value, Secret):
-            text = value.reveal().encode("utf-8", "surrogatepass")
-            said.update(b"\0%d\0%s\0%d\0%s" % (len(name), name.encode(), len(text), text))
+            _say(said, b"", name, value.reveal())
+    for name in sorted(policy.inherit_env):
+        if name in os.environ:
+            _say(said, b"inherited", name, os.environ[name])
     return said.hexdigest()[:32]
+
+
+def _say(said: hmac.HMAC, kind: bytes, name: str, value: str) -> None:
+    """Add a variable in a form that no other ones have."""
+    text = value.encode("utf-8", "surrogatepass")
+    said.update(b"%b\0%d\0%b\0%d\0%b" % (kind, len(name), name.encode(), len(text), text))
 
 
 def _key_in(root: str) -> bytes:

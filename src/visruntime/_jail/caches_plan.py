@@ -164,6 +164,9 @@ def hidden_caches(
         rules: all rules.
         aliases: of the host's mounts.
         looks: gets what the answer rests on.
+
+    Raises:
+        PolicyError: a rule grants something in the folder of all caches.
     """
     granted = {
         path for kind, path, private, _ in rules if kind in ("read", "write") and not private
@@ -177,6 +180,16 @@ def hidden_caches(
     decide = Decider([rule[:2] for rule in rules])
     found = []
     for name in (folder, *aliases.second_mounts(folder)):
+        for rule in written:
+            if rule.kind not in ("read", "write") or not is_within(rule.path, name):
+                continue
+            if decide("read", rule.path)[0]:
+                raise PolicyError(
+                    f"{rule.origin}: {visible(rule.path)} lies in {visible(name)}, the caches of all "
+                    "policies, each for its own guests; grant another folder",
+                    field=rule.origin,
+                    value=rule.path,
+                )
         if any(top in granted for top in ancestors(name)):
             readable, at = decide("read", name)
             if readable and not rules[at][2]:

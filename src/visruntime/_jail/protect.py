@@ -17,7 +17,7 @@ from visruntime._host.editable_builds import build_folders
 from visruntime._host.import_places import import_places, mapped_programs, unknown_finders
 from visruntime._host.own_version import KEPT_NAMES
 from visruntime._jail.state_folder import (
-    BUNDLES,
+    BUILDING,
     CACHES,
     ENVIRONMENTS,
     make_state_folder,
@@ -89,8 +89,10 @@ def protect(
             found.places.append(real)
         links += [(link, real, what) for link in on_the_way]
         if kind == STATE:
-            for name in (ENVIRONMENTS, BUNDLES, CACHES):
-                _refuse_grants_in(os.path.join(real, name), what, grants, decide)
+            # A build has its own folder in that of builds, and nothing else of the state folder.
+            builds = os.path.join(real, BUILDING)
+            others = [g for g in grants if g == builds or not is_within(g, builds)]
+            _refuse_grants_in(real, what, others, decide)
         elif kind != IMPORTED:
             _refuse_grants_in(real, what, grants, decide)
         elif real in grants:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = [
+    "BUILDING",
     "BUNDLES",
     "CACHES",
     "ENVIRONMENTS",
@@ -31,12 +32,14 @@ __all__ = [
     "try_lock",
 ]
 
+BUILDING = "building"
+"""In the state folder: the folders of builds, the only ones in which a guest may have a write grant."""
 ENVIRONMENTS = "environments"
-"""In the state folder: what no guest may ever have a write grant in."""
+"""In the state folder: what other guests run."""
 BUNDLES = "bundles"
-"""The same; what hosts themselves may run."""
+"""In the state folder: what hosts themselves may run."""
 CACHES = "caches"
-"""The same; what only the guests of one policy may see (`_jail/caches.py`)."""
+"""In the state folder: what only the guests of one policy may see (`_jail/caches.py`)."""
 MOST_PENDING_BYTES = 16 * 1024**2
 """Most memory for the paths of folders that are yet to be counted in what a guest left."""
 

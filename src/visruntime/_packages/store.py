@@ -11,6 +11,7 @@ import time
 from contextlib import contextmanager, suppress
 
 from visruntime._jail.state_folder import (
+    BUILDING,
     ENVIRONMENTS,
     check_own,
     private_folder,
@@ -43,7 +44,7 @@ class Store:
     def __init__(self) -> None:
         root = private_folder(state_folder(), _FIELD)
         self.environments = private_folder(os.path.join(root, ENVIRONMENTS), _FIELD)
-        self._building = private_folder(os.path.join(root, "building"), _FIELD)
+        self._building = private_folder(os.path.join(root, BUILDING), _FIELD)
         self.interpreters = private_folder(os.path.join(root, "interpreters"), _FIELD)
         self._locks = private_folder(os.path.join(root, "locks"), _FIELD)
 
