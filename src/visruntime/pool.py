@@ -107,7 +107,8 @@ class RuntimePool:
             max_size: how many there may be, borrowed ones and those about to end included.
             reuse: what becomes of one that is given back: ``"never"`` ends it, ``"reset"`` forgets
                 the names of its session (with ``preload=`` it gets a fresh worker in the same
-                jail), ``"keep"`` changes nothing.
+                jail), ``"keep"`` changes nothing. In any case borrowers share what the policy
+                shares: the folders of its write grants and its ``caches``.
             recycle_after: times that one is lent, at most.
             max_age: seconds since its start after which one is lent no more.
             max_memory: bytes of resident size of its worker after which one is lent no more; see

@@ -114,7 +114,9 @@ def test_package_caches_are_refused_and_protected(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
     lines = result.stdout.splitlines()
     assert lines == ["refused True"] * 3 + ["1", "1", "0", "0"]
-    assert sorted(os.listdir(home / ".cache")) == ["free", "pip", "uv"]
+    # The host itself has made its state folder, so that it is kept and covered like these.
+    assert sorted(os.listdir(home / ".cache")) == ["free", "pip", "uv", "visruntime"]
+    assert sorted(os.listdir(home / ".cache/visruntime")) == ["caches", "environments"]
 
 
 def test_configuration_in_use_is_protected(workspace: Path) -> None:
