@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import py_compile
 import subprocess
 import sys
 import sysconfig
@@ -16,12 +17,13 @@ from pathlib import Path
 import pytest
 
 import visruntime
+from visruntime._host.imports import may_import_from
 from visruntime._host.trusted_finder import MOST_POLICIES, Guests
 
 PACKAGE = Path(visruntime.__file__).parent
 EXTRAS = ("anyio", "cloudpickle")
 GUARDED = {"numpy", "pandas", "pyarrow"}
-"""What `refuse_late_import` answers for."""
+"""What `late_import` answers for."""
 ELSEWHERE = {"guest", "_pyinstaller"}
 """Parts that run in workers only, and in a program that packs others."""
 
@@ -233,3 +235,101 @@ def test_only_who_asks_leaves_places_of_guests_out(
     assert not guests.could_write(str(Path(os.__file__).parent / "json"))
     for name in ("vis_planted", "vis_plain", "vis_linked"):
         monkeypatch.delitem(sys.modules, name)
+
+
+ZONES = """
+import os, site, sys
+site.addsitedir({site!r})
+here = os.path.dirname(os.path.abspath(__file__))
+import pandas, pyarrow
+import visruntime as vr
+
+for name in ("pytz", "tzdata"):
+    assert name not in sys.modules
+when = pyarrow.timestamp("us", "No/Such")
+tables = [
+    pyarrow.table({{"when": pyarrow.array([1, 2], when)}}),
+    pyarrow.table({{
+        name: pyarrow.array([{{"when": 1}}], pyarrow.struct([("when", when)])) for name in "ab"
+    }}),
+]
+frame = pandas.DataFrame({{"when": pandas.to_datetime([1], utc=True)}})
+got = []
+with vr.Runtime(vr.JailPolicy(write=[here])) as runtime:
+    for name in ("pytz", "tzdata"):
+        runtime.exec(
+            "with open(" + repr(here + "/" + name + ".py") + ", 'w') as file:\\n"
+            "    file.write(" + repr("open('" + here + "/ran/" + name + "', 'w')") + ")"
+        )
+    for table in tables:
+        runtime.set("table", table)
+        value = runtime.run("table").value
+        assert type(value).__name__ == "Table", value
+        try:
+            value.to_pandas()
+        except Exception as error:
+            got.append(type(error).__name__)
+    runtime.set("frame", frame)
+    plain = pyarrow.table({{"number": [1, 2]}})
+    runtime.set("table", plain)
+    assert list(runtime.run("table").value.to_pandas()["number"]) == [1, 2]
+print(len(got), os.listdir(here + "/ran"))
+try:
+    tables[0].to_pandas()  # the control: who does this alone
+except Exception:
+    pass
+print(os.listdir(here + "/ran"))
+"""
+
+
+def test_a_time_zone_of_a_table_imports_nothing_of_a_guest(tmp_path: Path) -> None:
+    """When a table names a zone, pyarrow imports pytz: that must not be one of a guest's making."""
+    result = run_host(tmp_path, ZONES.format(site=str(site_without_extras(tmp_path))))
+    assert result.returncode == 0, result.stderr
+    first, control = result.stdout.splitlines()[-2:]
+    assert first == "2 []"
+    assert "pytz" in control
+
+
+def test_bytecode_of_a_guest_is_not_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bytecode that is not compared with its source runs in place of it, whoever wrote it."""
+    here = tmp_path.resolve()
+    source = here / "vis_cached.py"
+    source.write_text("by = 'the guest'")
+    unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    py_compile.compile(str(source), invalidation_mode=unchecked)
+    source.write_text("by = 'the host'")
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    monkeypatch.setattr(sys, "path", [str(here), *sys.path])
+    guests = Guests()
+    guests.remember([("write", str(here / "__pycache__"))])
+    with guests.left_out(), pytest.raises(ModuleNotFoundError):
+        import_module("vis_cached")
+    assert import_module("vis_cached").by == "the guest"  # the control
+    monkeypatch.delitem(sys.modules, "vis_cached")
+
+
+def test_a_grant_of_bytecode_is_one_of_modules(tmp_path: Path) -> None:
+    """Where a guest may write the bytecode of a folder, modules are imported ahead, and it is noted."""
+    folder = str(tmp_path.resolve())
+    cache = tmp_path.resolve() / "__pycache__"
+    cache.mkdir()
+    assert may_import_from([("write", str(cache))], [folder])
+    assert not may_import_from([("write", f"{folder}/free")], [folder])
+    code = (
+        "import sys\nimport visruntime as vr\nsys.path.append(sys.argv[1])\n"
+        "with vr.Jail(vr.JailPolicy(write=[sys.argv[1] + '/__pycache__'])) as jail:\n"
+        "    print(*jail.report.notes)\n"
+        "from visruntime._host.trusted_finder import GUESTS\nprint(GUESTS.known)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-P", "-c", code, folder],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+    assert f"host_imports_from_grant: {cache}" in result.stdout
+    assert result.stdout.endswith("True\n")

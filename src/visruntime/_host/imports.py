@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from importlib import import_module
 
 from visruntime._host.loader_variables import library_folders
@@ -21,10 +21,10 @@ from visruntime._policy.paths import is_within
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from types import ModuleType
 
-__all__ = ["import_ahead", "import_trusted", "may_import_from", "prepare", "refuse_late_import"]
+__all__ = ["import_ahead", "import_trusted", "late_import", "may_import_from", "prepare"]
 
 NEEDED = """
     _decimal _sha2 _strptime argparse ast asyncio bisect calendar codecs concurrent.futures.thread
@@ -38,6 +38,8 @@ NEEDED = """
 """Of the standard library: what this package imports, and what that imports later on."""
 EXTRAS = ("cloudpickle", "anyio", "anyio.from_thread", "anyio._backends._asyncio")
 """What its extras bring, where they are installed."""
+BYTECODE = "__pycache__"
+"""Of all modules in a folder; Python runs it instead of them if it names their time and size."""
 TOPS = frozenset(name.partition(".")[0] for name in (*NEEDED, *EXTRAS))
 
 
@@ -67,7 +69,7 @@ def _holds_a_name(grant: str, folder: str) -> bool:
     if grant == folder or not is_within(grant, folder):
         return False
     top = grant[len(folder.rstrip("/")) + 1 :].partition("/")[0]
-    return top.partition(".")[0] in TOPS
+    return top == BYTECODE or top.partition(".")[0] in TOPS
 
 
 def prepare(rules: Sequence[tuple[str, str]], places: Sequence[str]) -> None:
@@ -108,8 +110,12 @@ def import_trusted(name: str) -> ModuleType:
         return import_module(name)
 
 
-def refuse_late_import(name: str) -> None:
-    """Refuse to import the library *name* where a guest may have made it, or what it imports.
+@contextmanager
+def late_import(name: str) -> Iterator[bool]:
+    """Let this thread import and use the library *name*, unless a guest may have made that.
+
+    It imports more when it is used, such as time zones that the data names: none of that comes
+    from a place where a guest may have written. Yields whether there are such places.
 
     To import large libraries ahead, as those above, would cost who never uses them a second and
     their threads.
@@ -127,3 +133,8 @@ def refuse_late_import(name: str) -> None:
             f"have put a module of its own there; import {name} before the jail opens",
             name=name,
         )
+    if not GUESTS.known:
+        yield False
+        return
+    with GUESTS.left_out():
+        yield True

@@ -122,6 +122,8 @@ class Guests:
             return False  # a folder without code: where it is looked for can grow
         if spec.has_location and spec.origin is not None:
             places.append(spec.origin)
+            if spec.cached is not None:  # the bytecode that would run instead
+                places.append(spec.cached)
         return not any(map(self.could_write, places))
 
 

@@ -154,11 +154,11 @@ def _refuse_grants_in(real: str, what: str, grants: Sequence[str], decide: Decid
 
 
 def _is_package(folder: str, grant: str) -> bool:
-    """Tell whether *grant* is a package in *folder*, or lies in one."""
+    """Tell whether *grant* is a package or the bytecode in *folder*, or lies in one of these."""
     if grant == folder or not is_within(grant, folder):
         return False
     top = grant[len(folder.rstrip("/")) + 1 :].partition("/")[0]
-    return os.path.lexists(os.path.join(folder, top, "__init__.py"))
+    return top == "__pycache__" or os.path.lexists(os.path.join(folder, top, "__init__.py"))
 
 
 def _is_kept(real: str, existing: Sequence[str], grants: Sequence[str]) -> bool:

@@ -16,7 +16,12 @@ from .limits import BESIDE_BYTES
 TYPE_CHECKING = False  # typing costs a worker's start-up more than this module does
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
     from typing import Any, ClassVar
+
+    Importing = Callable[[str], AbstractContextManager[bool]]
+    """Given a library's name: what is entered while it is imported and works, since it imports more
+    when it meets the data. True says that only imports of this thread are watched."""
 
 __all__ = [
     "Array",
@@ -120,15 +125,15 @@ class Array:
 
     ``dtype`` is numpy's spelling of the type (``"<f8"``), ``shape`` a tuple of ints and ``data`` a
     memoryview of its bytes, read-only at the host. ``numpy.asarray`` takes one without a copy.
-    ``before_import``, where there is one, is asked before a library is imported.
+    ``importing``, where there is one, is given a library's name and entered while that works.
     """
 
-    __slots__ = ("before_import", "data", "dtype", "shape")
+    __slots__ = ("data", "dtype", "importing", "shape")
 
-    before_import: Callable[[str], None] | None
     dtype: str
     shape: tuple[int, ...]
     data: memoryview
+    importing: Importing | None
 
     def __init__(self, dtype: str, shape: tuple[int, ...], data: bytes | memoryview) -> None:
         size = item_size(dtype)
@@ -149,7 +154,7 @@ class Array:
             raise ValueError("text above U+10FFFF")
         if dtype[1] == "b" and not _is_bools(view):
             raise ValueError("a bool that is neither 0 nor 1")
-        self.before_import = None
+        self.importing = None
         self.dtype = dtype
         self.shape = shape
         self.data = view
@@ -175,8 +180,12 @@ class Array:
             ImportError: there is no numpy here, or it is not imported yet and a guest may write
                 where Python looks for it.
         """
-        if self.before_import is not None:
-            self.before_import("numpy")
+        if self.importing is None:
+            return self._numpy()
+        with self.importing("numpy"):
+            return self._numpy()
+
+    def _numpy(self) -> Any:
         import numpy
 
         flat = numpy.frombuffer(self.data, self.dtype) if len(self.data) else None
@@ -189,16 +198,16 @@ class Table:
     """A table as an Arrow IPC stream: ``data`` is a memoryview of its bytes.
 
     The host does not look into it unasked: parsing is the work of a large library, which must
-    then be trusted with what a guest wrote. ``before_import`` is as in `Array`.
+    then be trusted with what a guest wrote. ``importing`` is as in `Array`.
     """
 
-    __slots__ = ("before_import", "data")
+    __slots__ = ("data", "importing")
 
-    before_import: Callable[[str], None] | None
     data: memoryview
+    importing: Importing | None
 
     def __init__(self, data: bytes | memoryview) -> None:
-        self.before_import = None
+        self.importing = None
         self.data = memoryview(data).cast("B")
 
     def __repr__(self) -> str:
@@ -220,8 +229,12 @@ class Table:
             ValueError: the data is no valid stream (``pyarrow.ArrowInvalid`` is one), or such a one.
             OSError, pyarrow.ArrowException: it ends too early, or has what pyarrow does not know.
         """
-        if self.before_import is not None:
-            self.before_import("pyarrow")
+        if self.importing is None:
+            return self._to_arrow()
+        with self.importing("pyarrow"):
+            return self._to_arrow()
+
+    def _to_arrow(self) -> Any:
         import pyarrow
 
         from .arrow_messages import Messages
@@ -250,9 +263,11 @@ class Table:
         Raises:
             ImportError, ValueError, OSError, pyarrow.ArrowException: as :meth:`to_arrow`.
         """
-        if self.before_import is not None:
-            self.before_import("pandas")
-        return self.to_arrow().to_pandas()
+        if self.importing is None:
+            return self.to_arrow().to_pandas()
+        # A time zone is looked for among modules, and where it is nested, by a thread of pyarrow.
+        with self.importing("pandas") as alone:
+            return self.to_arrow().to_pandas(use_threads=not alone)
 
 
 _SAFE_ARROW = (14, 0, 1)
@@ -384,7 +399,7 @@ def _reduce_frame(value: Any, store: Store) -> tuple[Any, ...] | None:
     if pyarrow is None:
         return None  # to import it is not for us to decide, in a host least of all
     try:
-        table = pyarrow.Table.from_pandas(value)
+        table = pyarrow.Table.from_pandas(value, nthreads=1)  # the host watches this one
     except Exception:
         return None
     return _reduce_table(pyarrow, table, store)
