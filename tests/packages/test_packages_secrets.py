@@ -19,6 +19,11 @@ from jail_helpers import PYTHON
 from packages_helpers import make_source, make_wheel, require_uv
 
 import visruntime as vr
+from visruntime._packages.addresses import (
+    MOST_CREDENTIALS,
+    credentials_in,
+    without_credentials,
+)
 from visruntime._packages.uv import settings, variables
 from visruntime._policy.values import Secret
 from visruntime.environments import Interpreter
@@ -372,3 +377,23 @@ def test_another_file_in_the_place_of_the_interpreter_is_another_environment(
     program.write_bytes(b"honest!")
     os.utime(program, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert environment._key(interpreter) != before
+
+
+def test_the_query_of_a_quoted_address_is_known_without_the_quote() -> None:
+    """A lock writes its addresses in quotes, uv shows them without; and one may have a quote."""
+    line = 'sdist = { url = "https://x.test/a.zip?token=abc", hash = "sha256:0" }'
+    assert "token=abc" in credentials_in(line)
+    assert "abc" not in without_credentials(line)
+    assert without_credentials('a @ https://x.test/a.zip?tok"abc') == "a @ https://x.test/a.zip"
+
+
+def test_more_credentials_than_can_be_kept_out_are_refused() -> None:
+    """Each is looked for in all that uv says, so a lock of a guest's must not name millions."""
+    lines = [f"https://x.test/a?{number}" for number in range(MOST_CREDENTIALS + 1)]
+    assert len(credentials_in(*lines[1:], *lines[1:])) == MOST_CREDENTIALS
+    packages = [f"a{number} @ {line}" for number, line in enumerate(lines)]
+    environment = vr.Environment.from_requirements(
+        packages, hashes="resolve", index="https://x.test/simple"
+    )
+    with pytest.raises(vr.PolicyError, match="more than 1000 different"):
+        environment.build()

@@ -187,6 +187,9 @@ def test_texts_without_secrets() -> None:
     assert redact("a tokenlonger token", ["token", "tokenlonger", ""]) == "a *** ***"
     assert redact(repr("a\nb\xe9"), ["a\nb\xe9"]) == "'***'"
     assert redact(ascii("a\nb\xe9"), ["a\nb\xe9"]) == "'***'"
+    for said in (repr, ascii):  # one quote, the other, or both around it
+        for around in ("", '"', "'", "'\""):
+            assert redact(said(f"{around}a'\xe9b{around}"), ["a'\xe9b"]).count("***") == 1
     assert shown(b"x\x1b a\xffb", ["a\udcffb"]) == "x\ufffd ***"
 
 

@@ -7,8 +7,9 @@ read it in a message, or in the environment, which is a guest's.
 from __future__ import annotations
 
 import re
+from itertools import chain
 
-__all__ = ["credentials", "credentials_in", "without_credentials"]
+__all__ = ["MOST_CREDENTIALS", "credentials", "credentials_in", "without_credentials"]
 
 _ADDRESS = re.compile(
     r"(?P<scheme>\b[A-Za-z][A-Za-z0-9+.-]{0,31}:)(?P<slashes>[/\\]*)(?P<who>[^\s/\\?#]*@)?"
@@ -17,6 +18,8 @@ _ADDRESS = re.compile(
 """An address as uv reads one, with any number of slashes (URL Standard of WHATWG)."""
 _HASH = re.compile(r"#(?:sha\d+|md5)=[0-9a-fA-F]+(?=[;&]|$)")
 """A fragment that says what the file is to be, and no secret."""
+MOST_CREDENTIALS = 1000
+"""Different ones in the files of a request: each is looked for in all that uv says."""
 
 
 def credentials(address: str) -> set[str]:
@@ -36,17 +39,26 @@ def credentials(address: str) -> set[str]:
     return found - {""}
 
 
-def credentials_in(text: str) -> set[str]:
-    """Return the credentials of all addresses in *text*."""
+def credentials_in(*texts: str) -> set[str]:
+    """Return the credentials of all addresses in *texts*.
+
+    Raises:
+        ValueError: there are more than `MOST_CREDENTIALS`.
+    """
     from urllib.parse import unquote
 
-    found: set[str] = set()
-    for match in _ADDRESS.finditer(text):
+    found = {""}
+    for match in chain.from_iterable(map(_ADDRESS.finditer, texts)):
         who = (match["who"] or "")[:-1]
         password = who.partition(":")[2]
         found |= {who, unquote(who), password, unquote(password)}
         if match["slashes"]:
-            found.add((match["query"] or "")[1:])
+            query = (match["query"] or "")[1:]
+            found |= {query, query.partition('"')[0]}  # a lock writes addresses in quotes
+        if len(found) > MOST_CREDENTIALS + 1:
+            raise ValueError(
+                f"more than {MOST_CREDENTIALS} different users, passwords and queries in addresses"
+            )
     return found - {""}
 
 

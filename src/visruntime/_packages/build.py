@@ -196,7 +196,10 @@ class Build:
             self._refuse_variables(jail, wanted)
         content = self._read(jail, wanted)
         text = content.decode("utf-8", "replace")
-        self._asked |= credentials_in(text)
+        try:
+            self._asked |= credentials_in(text)
+        except ValueError as error:
+            raise EnvironmentNotBuilt(f"{self._request.label}: {error}") from None
         self.locked = without_credentials(text).encode()
         return wanted
 

@@ -88,9 +88,18 @@ class Request:
 
     @property
     def secrets(self) -> set[str]:
-        """The credentials in addresses that it names."""
+        """The credentials in addresses that it names.
+
+        Raises:
+            PolicyError: there are too many to keep them out of what is shown.
+        """
         contents = [content.decode("utf-8", "replace") for content in self.files.values()]
-        return {secret for content in contents for secret in credentials_in(content)}
+        try:
+            return credentials_in(*contents)
+        except ValueError as error:
+            raise _error(
+                f"{self.label}: {error}; give them to the index or a proxy instead"
+            ) from None
 
     @property
     def is_empty(self) -> bool:

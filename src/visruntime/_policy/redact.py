@@ -31,6 +31,8 @@ def redact(text: str, secrets: Iterable[str]) -> str:
     forms = set()
     for secret in secrets:
         forms |= {secret, printable(secret), repr(secret)[1:-1], ascii(secret)[1:-1]}
+        if "'" in secret:  # which is escaped where the text around it has both quotes
+            forms |= {repr(f'{secret}"')[1:-2], ascii(f'{secret}"')[1:-2]}
     # The longest first: one secret may begin with another.
     for form in sorted(forms - {""}, key=len, reverse=True):
         text = text.replace(form, MARK.decode())
