@@ -187,7 +187,7 @@ vj_windows_fault vj_windows_environment(const vj_windows_strings *entries,
         return VJ_WINDOWS_DUPLICATE;
     }
     *index = 0;
-    static const char *const needed[] = {"SystemRoot", "TEMP", "TMP"};
+    static const char *const needed[] = {"SystemRoot", "LOCALAPPDATA", "TEMP", "TMP"};
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
         if (!has_variable(sorted, entries->count, needed[i])) return VJ_WINDOWS_MISSING;
     }

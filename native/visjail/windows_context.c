@@ -232,25 +232,13 @@ static vj_windows_security place_security(const vj_windows_context *context,
     return NULL;
 }
 
-// Make the directory, hold it, and read back what it says.
-static vj_windows_status make_place(vj_windows_context *context, vj_windows_place place,
-                                    uint32_t *code, vj_windows_error *error) {
-    const vj_windows_os *os = context->os;
-    vj_windows_security security = place_security(context, place);
-    uint16_t path[VJ_WINDOWS_PLACE_SIZE];
+// Hold the directory that was made, and read back what it says.
+static vj_windows_status hold_made(const vj_windows_os *os, const uint16_t *path,
+                                   vj_windows_security security,
+                                   vj_windows_handle *handle, vj_windows_error *error) {
     bool equal = false;
-    if (!vj_windows_path(context, vj_windows_place_name(place), "", path,
-                         VJ_WINDOWS_PLACE_SIZE)) {
-        return vj_windows_fail_text(error, "directory", VJ_WINDOWS_TOO_LONG);
-    }
-    *code = os->directory_create(os, path, security);
-    if (*code) return vj_windows_fail_os(error, "directory", *code);
-    context->made[place] = true;
-    uint32_t opened =
-        os->open(os, NULL, path, VJ_WINDOWS_OPEN_HOLD, &context->places[place]);
-    if (!opened) {
-        opened = os->security_equal(os, context->places[place], security, &equal);
-    }
+    uint32_t opened = os->open(os, NULL, path, VJ_WINDOWS_OPEN_HOLD, handle);
+    if (!opened) opened = os->security_equal(os, *handle, security, &equal);
     if (opened) return vj_windows_fail_os(error, "descriptor of directory", opened);
     if (!equal) {
         return vj_windows_fail(error, VJ_WINDOWS_MISMATCH, "descriptor of directory", 0,
@@ -258,6 +246,21 @@ static vj_windows_status make_place(vj_windows_context *context, vj_windows_plac
                                "was made; is it on NTFS?");
     }
     return VJ_WINDOWS_OK;
+}
+
+static vj_windows_status make_place(vj_windows_context *context, vj_windows_place place,
+                                    uint32_t *code, vj_windows_error *error) {
+    const vj_windows_os *os = context->os;
+    vj_windows_security security = place_security(context, place);
+    uint16_t path[VJ_WINDOWS_PLACE_SIZE];
+    if (!vj_windows_path(context, vj_windows_place_name(place), "", path,
+                         VJ_WINDOWS_PLACE_SIZE)) {
+        return vj_windows_fail_text(error, "directory", VJ_WINDOWS_TOO_LONG);
+    }
+    *code = os->directory_create(os, path, security);
+    if (*code) return vj_windows_fail_os(error, "directory", *code);
+    context->made[place] = true;
+    return hold_made(os, path, security, &context->places[place], error);
 }
 
 static vj_windows_status make_root(vj_windows_context *context, const char *parent,
@@ -322,6 +325,34 @@ static vj_windows_status make_profile(vj_windows_context *context,
     return VJ_WINDOWS_OK;
 }
 
+// The folders of the package. Windows writes their paths into the environment of a guest,
+// below the LOCALAPPDATA that it was given, and makes none of them. They go with `temp`.
+static vj_windows_status make_package_folders(vj_windows_context *context,
+                                              vj_windows_error *error) {
+    const vj_windows_os *os = context->os;
+    vj_windows_security security = context->security[VJ_WINDOWS_WORK];
+    const char *const names[] = {"Packages", context->package, "AC", "Temp"};
+    char below[VJ_WINDOWS_PLACE_SIZE];
+    uint16_t path[VJ_WINDOWS_PLACE_SIZE];
+    size_t length = 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        length += (size_t)snprintf(below + length, sizeof below - length, "%s%s",
+                                   i ? "\\" : "", names[i]);
+        if (!vj_windows_path(context, vj_windows_place_name(VJ_WINDOWS_PLACE_TEMP), below,
+                             path, VJ_WINDOWS_PLACE_SIZE)) {
+            return vj_windows_fail_text(error, "package folder", VJ_WINDOWS_TOO_LONG);
+        }
+        uint32_t code = os->directory_create(os, path, security);
+        if (code) return vj_windows_fail_os(error, "package folder", code);
+        vj_windows_handle folder = NULL;
+        vj_windows_status status = hold_made(os, path, security, &folder, error);
+        code = vj_windows_handle_done(os, &folder);
+        if (status != VJ_WINDOWS_OK) return status;
+        if (code) return vj_windows_fail_os(error, "package folder", code);
+    }
+    return VJ_WINDOWS_OK;
+}
+
 static vj_windows_status make_desktop(vj_windows_context *context, const char *name,
                                       vj_windows_error *error) {
     const vj_windows_os *os = context->os;
@@ -358,6 +389,7 @@ static vj_windows_status make_all(vj_windows_context *context, char *parent, siz
         status = make_place(context, place, &code, error);
     }
     if (status == VJ_WINDOWS_OK) status = make_profile(context, error);
+    if (status == VJ_WINDOWS_OK) status = make_package_folders(context, error);
     if (status == VJ_WINDOWS_OK) status = make_desktop(context, name, error);
     return status;
 }

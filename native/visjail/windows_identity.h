@@ -32,10 +32,12 @@ size_t vj_windows_capabilities(const char *const **names);
 
 // What a descriptor is for.
 typedef enum {
-    VJ_WINDOWS_ROOT,    // the jail's folder: the guest goes through it, and sees nothing
-    VJ_WINDOWS_APP,     // what was staged: the guest reads and executes
-    VJ_WINDOWS_WORK,    // `work` and `temp`: the guest makes, changes and removes
-    VJ_WINDOWS_DESKTOP, // the guest makes windows there, and no more
+    VJ_WINDOWS_ROOT, // the jail's folder: the guest goes through it, and sees nothing
+    VJ_WINDOWS_APP,  // what was staged: the guest reads and executes
+    VJ_WINDOWS_WORK, // `work` and `temp`: the guest makes, changes and removes
+    // 0x81 (DESKTOP_READOBJECTS and WRITEOBJECTS): programs that load USER32 start.
+    // Without DESKTOP_CREATEWINDOW (0x2) a guest makes no window there.
+    VJ_WINDOWS_DESKTOP,
     VJ_WINDOWS_PROGRAM, // a process and its thread: others of the guest's may open them
     VJ_WINDOWS_PRIVATE, // pipes, jobs, events: of the host alone; guests inherit handles
     VJ_WINDOWS_OBJECT_END,

@@ -112,8 +112,10 @@ typedef struct {
     uint32_t version;
     vj_windows_text application; // absolute path of an .exe or .com
     vj_windows_text arguments;   // each ended by NUL; the first is the program's name
-    // NAME=value, each ended by NUL; all that the program gets. Only SystemRoot, and TEMP
-    // and TMP (both the directory `temp`), are added when they are not among them.
+    // NAME=value, each ended by NUL; all that the program gets. SystemRoot is added when
+    // it is not among them. LOCALAPPDATA, TEMP and TMP are always those of the package,
+    // which Windows sets: `temp\Packages\<package>\AC`, and `Temp` in it. Others are
+    // refused.
     vj_windows_text environment;
     uint32_t argument_count;
     uint32_t environment_count;
@@ -123,8 +125,9 @@ typedef struct {
     uint16_t rows;
     // Limits of the process and its descendants; 0: none.
     uint32_t active_processes;
-    uint32_t cpu_rate;       // hundredths of a percent of all processors
-    uint64_t process_memory; // bytes
+    uint32_t cpu_rate; // hundredths of a percent of all processors
+    // Bytes, 4096 or more; rounded down to whole pages of 4096.
+    uint64_t process_memory;
     uint64_t job_memory;
     // JOB_OBJECT_UILIMIT_*; 0: all that can be set here. A host that is in a job itself
     // can set none, as Windows nests no job that has any; then others than 0 are refused.
@@ -229,7 +232,8 @@ vj_windows_status vj_windows_close_stream(vj_windows_id stream, vj_windows_error
 vj_windows_status vj_windows_close(vj_windows_id context, vj_windows_error *error);
 
 // Remove what hosts that are dead have left in `parent`: roots whose marker agrees with
-// them and names a process that does not exist any more.
+// them and names a process that does not exist any more. Each is tried, whatever became
+// of the others; the first error is told, and `*removed` is right after one, too.
 vj_windows_status vj_windows_remove_stale(const vj_windows_text *parent,
                                           uint64_t *removed, vj_windows_error *error);
 

@@ -67,8 +67,9 @@ static bool same_label(PSECURITY_DESCRIPTOR actual, PSECURITY_DESCRIPTOR expecte
     PACL left = NULL;
     PACL right = NULL;
     if (!GetSecurityDescriptorSacl(expected, &wanted, &right, &defaulted)) return false;
-    if (!wanted) return true;
     if (!GetSecurityDescriptorSacl(actual, &there, &left, &defaulted)) return false;
+    // One label more than was asked for is another descriptor.
+    if (!wanted) return !there || !left || !left->AceCount;
     return there && same_acl(left, right, mapping);
 }
 

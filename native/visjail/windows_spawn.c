@@ -88,15 +88,30 @@ static bool has_variable(const vj_windows_text *block, const char *name) {
 static vj_windows_status plan_environment(const vj_windows_context *context,
                                           const vj_windows_spawn_request *request,
                                           launch_plan *plan, vj_windows_error *error) {
-    static const char *const names[3] = {"SystemRoot", "TEMP", "TMP"};
+    enum { ADDED = 4 };
+    static const char *const names[ADDED] = {"SystemRoot", "LOCALAPPDATA", "TEMP", "TMP"};
+    char data[VJ_WINDOWS_PLACE_SIZE];
     char temp[VJ_WINDOWS_PLACE_SIZE];
-    const char *const values[3] = {context->system_root, temp, temp};
+    const char *const values[ADDED] = {context->system_root, data, temp, temp};
     const vj_windows_text *given = &request->environment;
     if (given->size > VJ_WINDOWS_ENVIRONMENT_UNITS_MAX * 3ull) {
         return vj_windows_fail_text(error, "environment", VJ_WINDOWS_TOO_LONG);
     }
-    snprintf(temp, sizeof temp, "%s\\temp", context->root);
-    size_t room = (size_t)given->size + 3 * (VJ_WINDOWS_PLACE_SIZE + 16);
+    // Without LOCALAPPDATA an AppContainer does not start (error 203). With it Windows
+    // puts the folders of the package there (windows_context.c makes them), and their
+    // paths in place of what these three say: one of the caller's would be lost without a
+    // word.
+    for (size_t i = 1; i < ADDED; i++) {
+        if (!has_variable(given, names[i])) continue;
+        return vj_windows_fail(
+            error, VJ_WINDOWS_REFUSED, "environment", 0,
+            "Windows itself sets LOCALAPPDATA, TEMP and TMP of a guest, "
+            "to folders in `temp`; leave them out");
+    }
+    snprintf(data, sizeof data, "%s\\temp", context->root);
+    snprintf(temp, sizeof temp, "%s\\temp\\Packages\\%s\\AC\\Temp", context->root,
+             context->package);
+    size_t room = (size_t)given->size + ADDED * (VJ_WINDOWS_PLACE_SIZE + 16);
     char *block = malloc(room);
     if (!block) {
         return vj_windows_fail(error, VJ_WINDOWS_NO_MEMORY, "environment", 0,
@@ -104,7 +119,7 @@ static vj_windows_status plan_environment(const vj_windows_context *context,
     }
     vj_windows_strings entries = {block, (size_t)given->size, request->environment_count};
     if (given->size) memcpy(block, given->bytes, (size_t)given->size);
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < ADDED; i++) {
         if (has_variable(given, names[i])) continue;
         entries.size += 1 + (size_t)snprintf(block + entries.size, room - entries.size,
                                              "%s=%s", names[i], values[i]);
@@ -162,11 +177,18 @@ static vj_windows_status plan_limits(const vj_windows_context *context,
                                "a rate of processor time is 1 to 10000 hundredths of a "
                                "percent");
     }
+    // Windows keeps whole pages, and what is read back is compared with what was set.
+    const uint64_t page = 4096;
+    if ((request->process_memory && request->process_memory < page) ||
+        (request->job_memory && request->job_memory < page)) {
+        return vj_windows_fail(error, VJ_WINDOWS_REFUSED, "limits", 0,
+                               "a limit of memory is one page (4096 bytes) or more");
+    }
     plan->limits = (vj_windows_job_limits){
         .active_processes = request->active_processes,
         .cpu_rate = request->cpu_rate,
-        .process_memory = request->process_memory,
-        .job_memory = request->job_memory,
+        .process_memory = request->process_memory & ~(page - 1),
+        .job_memory = request->job_memory & ~(page - 1),
         .ui = request->ui_limits ? request->ui_limits : known,
     };
     return VJ_WINDOWS_OK;

@@ -145,12 +145,16 @@ static uint32_t search_parent(stale_search *search, uint64_t *removed) {
     if (search->parent_length && search->path[search->parent_length - 1] == '\\') {
         search->parent_length--;
     }
+    // One root that cannot be removed keeps no other: the first error is told at the end.
+    uint32_t first = 0;
     while (!code) {
         code = os->listing_next(os, listing, &search->entry);
-        if (!code) code = judge_entry(search, removed);
-        else if (code == VJ_WINDOWS_ERROR_NO_MORE_FILES) break;
+        if (code) break;
+        uint32_t own = judge_entry(search, removed);
+        if (!first) first = own;
     }
     if (code == VJ_WINDOWS_ERROR_NO_MORE_FILES) code = 0;
+    if (!code) code = first;
     uint32_t closing = vj_windows_listing_done(os, &listing);
     if (!code) code = closing;
     closing = vj_windows_handle_done(os, &parent);

@@ -17,7 +17,7 @@ static const char *const fault_texts[VJ_WINDOWS_FAULT_END] = {
     [VJ_WINDOWS_NO_VALUE] = "it is not NAME=VALUE",
     [VJ_WINDOWS_DUPLICATE] = "Windows takes it and another name for the same",
     [VJ_WINDOWS_TOO_MANY] = "there are too many of them, or it lies too deep",
-    [VJ_WINDOWS_MISSING] = "SystemRoot, TEMP and TMP must be given",
+    [VJ_WINDOWS_MISSING] = "SystemRoot, LOCALAPPDATA, TEMP and TMP must be given",
     [VJ_WINDOWS_OUTSIDE] = "it leads out of the jail's own folders",
     [VJ_WINDOWS_DOTS] = "a dot or two are no name",
     [VJ_WINDOWS_NOT_RELATIVE] = "it must be relative",

@@ -94,8 +94,8 @@ vj_windows_fault vj_windows_command_line(const vj_windows_strings *arguments,
 
 // The block of `entries` (NAME=VALUE): sorted as Windows sorts them, ended by two NULs,
 // which `*written` includes. It stands alone, since nothing is inherited: SystemRoot,
-// TEMP and TMP must be there, and a variable that names a folder of the user must lead
-// into `workspace`, an absolute path. `*index` is the entry of a fault.
+// LOCALAPPDATA, TEMP and TMP must be there, and a variable that names a folder of the
+// user must lead into `workspace`, an absolute path. `*index` is the entry of a fault.
 vj_windows_fault vj_windows_environment(const vj_windows_strings *entries,
                                         const char *workspace, uint16_t *to, size_t room,
                                         size_t *written, uint32_t *index);

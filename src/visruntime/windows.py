@@ -129,7 +129,7 @@ class WindowsJail:
 
     @property
     def temp(self) -> str:
-        """The folder of temporary files, ``TEMP`` and ``TMP`` of each program."""
+        """The folder in which ``LOCALAPPDATA``, ``TEMP`` and ``TMP`` of each program lie."""
         return self.root + "\\temp"
 
     @property
@@ -208,8 +208,8 @@ class WindowsJail:
         Args:
             command: the absolute path of an .exe or .com, and its arguments. There is no search and
                 no shell; batch files are refused.
-            env: all of its variables. ``SystemRoot``, ``TEMP`` and ``TMP`` are added; nothing of
-                the host's is.
+            env: all of its variables. ``SystemRoot`` is added, and ``LOCALAPPDATA``, ``TEMP`` and
+                ``TMP``, which are folders in ``temp`` and refused here; nothing of the host's is.
             cwd: an absolute path; ``work`` by default.
             stdin: false for a program that finds its input at its end.
             pty: a console (ConPTY) of this size for all three streams, instead of pipes.

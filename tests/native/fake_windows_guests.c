@@ -177,6 +177,8 @@ static uint32_t job_set_limits(const vj_windows_os *os, vj_windows_handle job,
     FAKE_CALL();
     fake_object *object = fake_of(job, FAKE_JOB);
     object->limits = *limits;
+    object->limits.process_memory &= ~4095ull; // as Windows: whole pages
+    object->limits.job_memory &= ~4095ull;
     object->limited = true;
     return fake_leave(0);
 }

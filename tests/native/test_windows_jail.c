@@ -107,8 +107,14 @@ static void a_context_is_made(void) {
     check(!strncmp(info.package_sid, "S-1-15-2-", 9) && fake_has_profile(info.package),
           "a profile");
     check(strstr(info.package, name) != NULL, "whose name is unique with the root's");
-    static const char *const places[] = {"", "app", "work", "temp"};
-    for (size_t i = 0; i < 4; i++) {
+    char folders[3][160];
+    snprintf(folders[0], sizeof folders[0], "temp/Packages/%s", info.package);
+    snprintf(folders[1], sizeof folders[1], "temp/Packages/%s/AC", info.package);
+    snprintf(folders[2], sizeof folders[2], "temp/Packages/%s/AC/Temp", info.package);
+    // The last four are what Windows names to the guest, and does not make.
+    const char *const places[] = {
+        "", "app", "work", "temp", "temp/Packages", folders[0], folders[1], folders[2]};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         const char *descriptor = fake_descriptor(below_jails(&info, places[i]));
         check(descriptor && strstr(descriptor, "D:P(") &&
                   strstr(descriptor, info.package_sid) && strstr(descriptor, FAKE_USER),
@@ -496,6 +502,16 @@ static void only_the_dead_are_cleaned_up(void) {
     }
     // And a directory of the form without any marker.
     mkdir(case_path("jails/vj-00000000000000a8"), 0700);
+    // One that fails does not keep the others.
+    fake_forget();
+    fake_fail_named("profile_delete", FAKE_INJECTED);
+    vj_windows_error *error = case_error();
+    check_status(vj_windows_remove_stale(&parent, &removed, error), VJ_WINDOWS_SYSTEM,
+                 "a failure");
+    check(!removed && error->os_error == FAKE_INJECTED &&
+              fake_count("profile_delete") == 3,
+          "is told when all were tried");
+    fake_fail_named(NULL, 0);
     check_status(vj_windows_remove_stale(&parent, &removed, case_error()), VJ_WINDOWS_OK,
                  "stale");
     check(removed == 3, "three were stale");

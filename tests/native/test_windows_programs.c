@@ -70,7 +70,7 @@ static void a_program_is_started(void) {
     vj_windows_context_info made;
     vj_windows_id context = 0;
     vj_windows_spawn_info info;
-    char text[2048], entry[1100];
+    char text[2048], entry[1300];
     check_status(create(&context, &made, 0), VJ_WINDOWS_OK, "create");
     check_status(vj_windows_seal(context, case_error()), VJ_WINDOWS_OK, "seal");
     check_status(spawn(context, "echo", 0, &info), VJ_WINDOWS_OK, "spawn");
@@ -93,7 +93,15 @@ static void a_program_is_started(void) {
     as_text(launch->directory, text, sizeof text);
     snprintf(entry, sizeof entry, "%s\\work", made.root);
     check(!strcmp(text, entry), "in `work`");
-    snprintf(entry, sizeof entry, "TEMP=%s\\temp", made.root);
+    // Without LOCALAPPDATA no AppContainer starts. The others are what Windows makes of
+    // it.
+    snprintf(entry, sizeof entry, "LOCALAPPDATA=%s\\temp", made.root);
+    check(has_entry(launch, entry), "where the folders of the package are");
+    snprintf(entry, sizeof entry, "TMP=%s\\temp\\Packages\\%s\\AC\\Temp", made.root,
+             made.package);
+    check(has_entry(launch, entry), "one for what is temporary");
+    snprintf(entry, sizeof entry, "TEMP=%s\\temp\\Packages\\%s\\AC\\Temp", made.root,
+             made.package);
     check(has_entry(launch, entry) && has_entry(launch, "SystemRoot=C:\\Windows"),
           "what every program needs");
     check(launch->has_desktop, "on the private desktop");
@@ -170,6 +178,20 @@ static void temp_outside(vj_windows_spawn_request *request) {
     request->environment = (vj_windows_text){"Temp=C:\\sources", 16};
     request->environment_count = 1;
 }
+static void own_local_data(vj_windows_spawn_request *request) {
+    request->environment = (vj_windows_text){"LocalAppData=C:\\jails", 22};
+    request->environment_count = 1;
+}
+static void small_memory(vj_windows_spawn_request *request) {
+    request->job_memory = 4095;
+}
+static void small_process(vj_windows_spawn_request *request) {
+    request->process_memory = 1;
+}
+static void uneven_memory(vj_windows_spawn_request *request) {
+    request->process_memory = 100000001;
+    request->job_memory = 200000001;
+}
 static void no_rows(vj_windows_spawn_request *request) {
     request->flags = VJ_WINDOWS_SPAWN_CONSOLE;
     request->rows = 0;
@@ -196,15 +218,24 @@ static void wrong_requests_start_nothing(void) {
     case_begin();
     vj_windows_id context = sealed_context(0);
     static void (*const changes[])(vj_windows_spawn_request *) = {
-        batch_file,    relative_program, relative_directory, no_argument,
-        other_count,   same_variables,   temp_outside,       no_rows,
-        too_wide,      unknown_flag,     unknown_ui,         too_fast,
-        silent_console};
+        batch_file,     relative_program, relative_directory, no_argument,
+        other_count,    same_variables,   temp_outside,       no_rows,
+        too_wide,       unknown_flag,     unknown_ui,         too_fast,
+        silent_console, own_local_data,   small_memory,       small_process};
     fake_forget();
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
         check_status(request_with(context, changes[i]), VJ_WINDOWS_REFUSED, "a request");
     }
     check(!fake_calls(), "without a call");
+    close_context(context);
+    case_end();
+}
+
+// W34: Windows keeps whole pages of a limit, so that is what is asked for.
+static void limits_of_memory_are_whole_pages(void) {
+    case_begin();
+    vj_windows_id context = sealed_context(0);
+    check_status(request_with(context, uneven_memory), VJ_WINDOWS_OK, "no whole pages");
     close_context(context);
     case_end();
 }
@@ -452,6 +483,7 @@ static void a_close_drains_what_nobody_reads(void) {
 int main(void) {
     a_program_is_started();
     wrong_requests_start_nothing();
+    limits_of_memory_are_whole_pages();
     any_difference_ends_the_process();
     a_squatted_pipe_is_no_pipe();
     descendants_end_with_the_program();

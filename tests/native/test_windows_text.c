@@ -191,25 +191,35 @@ static vj_windows_fault block_of(const char *strings, size_t size, uint32_t coun
     return fault;
 }
 
-#define NEEDED "SystemRoot=C:\\Windows\0TEMP=C:\\w\\vj-0\\temp\0TMP=c:/W/vj-0/temp\0"
-#define BLOCK(more, count) block_of(NEEDED more, sizeof NEEDED more, 3 + (count), &index)
+#define NEEDED                                                                           \
+    "SystemRoot=C:\\Windows\0LOCALAPPDATA=C:\\w\\vj-0\\temp\0"                           \
+    "TEMP=C:\\w\\vj-0\\temp\0TMP=c:/W/vj-0/temp\0"
+#define BLOCK(more, count) block_of(NEEDED more, sizeof NEEDED more, 4 + (count), &index)
 
 static void make_environments(void) {
     uint32_t index = 0;
-    expect(!block_of(NEEDED, sizeof NEEDED - 1, 3, &index), "what is needed is enough");
+    expect(!block_of(NEEDED, sizeof NEEDED - 1, 4, &index), "what is needed is enough");
     expect(!BLOCK("A=1\0b=2\0a.=3", 3), "three more");
-    expect(BLOCK("A=1\0a=2", 2) == VJ_WINDOWS_DUPLICATE && index == 4, "A and a");
+    expect(BLOCK("A=1\0a=2", 2) == VJ_WINDOWS_DUPLICATE && index == 5, "A and a");
     expect(BLOCK("temp=C:\\w\\vj-0\\x", 1) == VJ_WINDOWS_DUPLICATE, "TEMP and temp");
     expect(BLOCK("\xc3\xa4=1\0\xc3\x84=2", 2) == VJ_WINDOWS_DUPLICATE, "an umlaut");
-    expect(BLOCK("=C:=C:\\", 1) == VJ_WINDOWS_EMPTY && index == 3, "no name");
+    expect(BLOCK("=C:=C:\\", 1) == VJ_WINDOWS_EMPTY && index == 4, "no name");
     expect(BLOCK("A", 1) == VJ_WINDOWS_NO_VALUE, "no value");
     expect(BLOCK("A=1\0B=2", 1) == VJ_WINDOWS_NUL, "a NUL inside");
     expect(BLOCK("A=\xff", 1) == VJ_WINDOWS_NOT_UTF8, "no UTF-8");
     expect(BLOCK("USERPROFILE=C:\\Users\\me", 1) == VJ_WINDOWS_OUTSIDE, "a profile");
     expect(BLOCK("AppData=C:\\w\\vj-0\\..\\x", 1) == VJ_WINDOWS_OUTSIDE, "dots");
-    expect(BLOCK("LOCALAPPDATA=C:\\w\\vj-01", 1) == VJ_WINDOWS_OUTSIDE, "beside it");
+    expect(BLOCK("UserProfile=C:\\w\\vj-01", 1) == VJ_WINDOWS_OUTSIDE, "beside it");
     expect(BLOCK("HOME=work", 1) == VJ_WINDOWS_OUTSIDE, "relative");
     expect(!BLOCK("HOME=C:\\w\\vj-0\\work", 1), "inside");
+    static const char local[] = "SystemRoot=C:\\Windows\0LOCALAPPDATA=C:\\w\\vj-01\0"
+                                "TEMP=C:\\w\\vj-0\0TMP=C:\\w\\vj-0";
+    expect(block_of(local, sizeof local, 4, &index) == VJ_WINDOWS_OUTSIDE && index == 1,
+           "data beside it");
+    // Without it no AppContainer starts.
+    static const char bare[] =
+        "SystemRoot=C:\\Windows\0TEMP=C:\\w\\vj-0\0TMP=C:\\w\\vj-0";
+    expect(block_of(bare, sizeof bare, 3, &index) == VJ_WINDOWS_MISSING, "LOCALAPPDATA");
     static const char less[] = "TEMP=C:\\w\\vj-0\\temp\0TMP=C:\\w\\vj-0\\temp";
     expect(block_of(less, sizeof less, 2, &index) == VJ_WINDOWS_MISSING, "SystemRoot");
     expect(block_of("", 0, 0, &index) == VJ_WINDOWS_MISSING, "nothing at all");

@@ -63,6 +63,8 @@ def test_wrong_limits_are_refused_by_name() -> None:
         ({"processes": 0}, ValueError),
         ({"processes": "x"}, TypeError),
         ({"memory": -1}, ValueError),
+        ({"memory": 4095}, ValueError),
+        ({"process_memory": 1}, ValueError),
         ({"process_memory": True}, TypeError),
         ({"cpu_share": 0}, vr.PolicyError),
         ({"cpu_share": 1.5}, vr.PolicyError),

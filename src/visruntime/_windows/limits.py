@@ -10,6 +10,7 @@ __all__ = ["WindowsLimits"]
 
 MAX_BYTES = 2**60
 MAX_PROCESSES = 2**22
+PAGE = 4096
 CPU_RATE_UNIT = 10_000
 """A job's rate of processor time is in hundredths of a percent of all processors."""
 
@@ -19,8 +20,9 @@ class WindowsLimits(Frozen):
 
     Args:
         processes: at one time.
-        memory: bytes that all of them have committed together.
-        process_memory: bytes that each has committed.
+        memory: bytes that all of them have committed together, 4096 or more; Windows rounds down
+            to whole pages of 4096.
+        process_memory: bytes that each has committed; rounded likewise.
         cpu_share: processor time, as a share of all processors of the machine: 0.25 is a quarter.
 
     Raises:
@@ -41,13 +43,13 @@ class WindowsLimits(Frozen):
         process_memory: int | None = None,
         cpu_share: float | None = None,
     ) -> None:
-        for name, value, most in (
-            ("processes", processes, MAX_PROCESSES),
-            ("memory", memory, MAX_BYTES),
-            ("process_memory", process_memory, MAX_BYTES),
+        for name, value, least, most in (
+            ("processes", processes, 1, MAX_PROCESSES),
+            ("memory", memory, PAGE, MAX_BYTES),
+            ("process_memory", process_memory, PAGE, MAX_BYTES),
         ):
             if value is not None:
-                check_whole(value, name, 1, most)
+                check_whole(value, name, least, most)
         if cpu_share is not None:
             number = isinstance(cpu_share, (int, float)) and not isinstance(cpu_share, bool)
             if not number or not 1 / CPU_RATE_UNIT <= cpu_share <= 1:

@@ -110,8 +110,7 @@ vj_windows_spawn_info probe_spawn(probe_jail *jail, const char *const words[PROB
     for (int i = 0; i < PROBE_WORDS && words[i]; i++, request.argument_count++)
         size = append(arguments, size, sizeof arguments, words[i]);
     request.arguments = (vj_windows_text){arguments, size};
-    const char *const below[] = {"TEMP=%s\\temp", "TMP=%s\\temp", "USERPROFILE=%s\\work",
-                                 "LOCALAPPDATA=%s\\work", "APPDATA=%s\\work"};
+    const char *const below[] = {"USERPROFILE=%s\\work", "APPDATA=%s\\work"};
     size = 0;
     for (size_t i = 0; i < sizeof below / sizeof *below; i++) {
         snprintf(entry, sizeof entry, below[i], jail->info.root);

@@ -36,7 +36,9 @@ static void exact(const probe_host *probe) {
     PROBE_ALLOWED(jail, "directory");
     CHECK(probe_said(jail, probe_format("%s\\work", jail->info.root)));
     PROBE_ALLOWED(jail, "environment");
-    CHECK(probe_said(jail, probe_format("TEMP=%s\\temp", jail->info.root)));
+    char *temp = probe_format("TEMP=%s\\temp\\Packages\\", jail->info.root);
+    temp = probe_format(probe_format("%s%%s\\AC\\Temp", temp), jail->info.package);
+    CHECK(probe_said(jail, temp));
     CHECK(!strstr(jail->output, "Path=") && !strstr(jail->output, "PATH="));
     EQUAL(probe_inside(jail, PROBE_WORD("exit", "0xC0000142")), 0xC0000142);
     probe_close(jail);

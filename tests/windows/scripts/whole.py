@@ -19,7 +19,8 @@ print("modules", len([importlib.import_module(name) for name in MODULES]), "of",
 print("platform", sys.platform, sys.version_info[0], sys.implementation.name)
 print("program", os.path.relpath(sys.executable, root))
 print("directory", os.path.relpath(os.getcwd(), root))
-print("temporary", os.path.relpath(tempfile.gettempdir(), root))
+temporary = os.path.relpath(tempfile.gettempdir(), root)
+print("temporary", temporary.replace(os.path.basename(root), "*"))
 with tempfile.TemporaryDirectory() as folder, open(os.path.join(folder, "a"), "w") as file:
     print("wrote", file.write("text"))
 child = subprocess.run(

@@ -43,7 +43,7 @@ def test_a_staged_python_runs(wine: Wine, tmp_path: Path) -> None:
         "platform win32 3 cpython",
         r"program app\python\python.exe",
         "directory work",
-        "temporary temp",
+        r"temporary temp\Packages\visruntime.*\AC\Temp",
         "wrote 4",
         "process child",
     ]
