@@ -143,8 +143,8 @@ static int others_stopped(int proc, const char *name) {
 }
 
 // Parent and state are the second and first field after the name. False for what is gone
-// or dead: a zombie has no children. But
-// a first thread that has ended looks like a zombie while others run on.
+// or dead: a zombie has no children. But a first thread that has ended looks like a
+// zombie while others run on.
 static int read_entry(int proc, const char *name, tree_entry *entry) {
     char line[512] = {0};
     long size = read_status(proc, name, line, sizeof line);

@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from visruntime._arguments import (
     check_function,
     check_list,
-    check_mapping,
     check_seconds,
-    check_text,
     check_whole,
 )
-from visruntime._runtime.executor_task import make_task, perform, send_library
+from visruntime._runtime.executor_task import make_task, one_call, perform, send_library
 from visruntime._runtime.timeouts import as_timeouts
 from visruntime._runtime.traceback import printable
 from visruntime.errors import VisRuntimeError
@@ -163,11 +161,7 @@ class JailExecutor(Executor):
         Raises:
             ValueError: *timeout* is not a positive number; otherwise as `submit`.
         """
-        named = {} if kwargs is None else dict(check_mapping(kwargs, "kwargs"))
-        for name in named:
-            check_text(name, "kwargs")
-        calls = [(tuple(check_list(args, "args", "(1, 2)")), named)]
-        return self._schedule(fn, calls, timeout, self._work_single)
+        return self._schedule(fn, one_call(args, kwargs), timeout, self._work_single)
 
     def map(
         self,

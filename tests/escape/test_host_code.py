@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import mmap
 import os
 import shutil
 import subprocess
@@ -12,6 +13,8 @@ import sysconfig
 from pathlib import Path
 
 import pytest
+
+from visruntime._host.import_places import mapped_programs
 
 TESTS = str(Path(__file__).parent.parent)
 
@@ -174,3 +177,18 @@ def test_how_the_host_is_started_next_time_is_said_or_refused(tmp_path: Path, wa
     else:
         assert f"{home}/.local/lib/python" in result.stdout
         assert "does not exist, is where the host's interpreter looks" in result.stdout
+
+
+@pytest.mark.parametrize("name", ["plain", "line\nend", "back\\012slash"])
+def test_what_is_mapped_is_found_by_any_name(tmp_path: Path, name: str) -> None:
+    """The kernel writes a line's end in its own way; the file must be kept as any other."""
+    folder = tmp_path.resolve() / name
+    folder.mkdir()
+    (folder / "program").write_bytes(b"x" * mmap.PAGESIZE)
+    assert mapped_programs([str(folder)]) == []
+    with (
+        open(folder / "program", "rb") as file,
+        mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ | mmap.PROT_EXEC),
+    ):
+        assert mapped_programs([str(folder)]) == [str(folder / "program")]
+        assert mapped_programs([str(folder / "other")]) == []

@@ -46,6 +46,13 @@ def wait(seconds: float) -> int:
     return os.getpid()
 
 
+def timed(seconds: float) -> tuple[float, float]:
+    """Take time; and say from when to when."""
+    began = time.monotonic()
+    time.sleep(seconds)
+    return began, time.monotonic()
+
+
 def disobey() -> None:
     """Swallow every interrupt."""
     while True:
@@ -69,6 +76,13 @@ def test_calls_return_data_and_raise_what_the_guest_raised(backend: str) -> None
             assert isinstance(caught.value.__cause__, vr.GuestError)
             with pytest.raises(vr.CommandTimeout):
                 await executor.schedule(wait, [60], timeout=0.05)
+            wrong: Any
+            for wrong in ("ab", {"a": 1}):
+                with pytest.raises(TypeError, match="args"):
+                    await executor.schedule(double, wrong)
+            for wrong in ([("number", 1)], {1: 1}):
+                with pytest.raises(TypeError, match="kwargs"):
+                    await executor.schedule(double, (), wrong)
             with pytest.raises(LookupError):
                 await executor.map(fail, ["a", "b", "c"])
             with pytest.raises(ValueError, match="chunksize"):
@@ -84,17 +98,31 @@ def test_no_more_calls_run_at_a_time_than_there_are_workers(backend: str) -> Non
     """Tasks beyond the bound must wait, and the loop must go on meanwhile."""
 
     async def main() -> None:
-        seen: list[int] = []
+        times: list[tuple[float, float]] = []
+        turns = 0
 
         async def use() -> None:
-            seen.append(await executor.submit(wait, 0.02))
+            times.append(await executor.submit(timed, 0.2))
+
+        async def watch() -> None:
+            nonlocal turns
+            while len(times) < 6:
+                await anyio.sleep(0.01)
+                turns += 1
 
         async with AsyncJailExecutor(POLICY, 2) as executor:
-            async with anyio.create_task_group() as group:
-                for _ in range(6):
-                    group.start_soon(use)
-            assert len(seen) == 6
+            assert await executor.map(double, range(2)) == [0, 2]
+            with anyio.fail_after(60):
+                async with anyio.create_task_group() as group:
+                    group.start_soon(watch)
+                    for _ in range(6):
+                        group.start_soon(use)
             assert executor.opened()._pool.borrowed == 0
+        # Most at a time: at the beginning of one of them. The machine's clock is the guests' too.
+        running = [sum(began <= start < end for began, end in times) for start, _ in times]
+        assert max(running) == 2
+        # Three rounds of a fifth of a second; a loop that waits for a call gets a turn for each.
+        assert turns > 10
 
     run_on(backend, main)
 

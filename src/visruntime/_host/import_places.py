@@ -157,9 +157,13 @@ def mapped_programs(grants: Sequence[str]) -> list[str]:
             text = file.read()
     except OSError:
         return []
-    if not any(os.fsencode(grant) in text for grant in grants):
+    if not any(os.fsencode(grant).replace(b"\n", b"\\012") in text for grant in grants):
         return []  # as nearly always, and looked at in a moment
     paths = {os.fsdecode(path) for path in _MAPPED.findall(text)}
-    inside = [path for path in paths if any(is_within(path, grant) for grant in grants)]
-    # The kernel marks what has no name any more, and writes a line's end as \012.
-    return sorted(path.replace("\\012", "\n") for path in inside if not path.endswith(" (deleted)"))
+    # The kernel marks what has no name any more, and writes a line's end as \012, but a backslash
+    # as it is: which of the two it was shows by what is there.
+    paths = {path for path in paths if not path.endswith(" (deleted)")}
+    ended = {path for path in paths if "\\012" in path}
+    both = {way for path in ended for way in (path, path.replace("\\012", "\n"))}
+    paths = (paths - ended) | {path for path in both if os.path.lexists(path)}
+    return sorted(path for path in paths if any(is_within(path, grant) for grant in grants))

@@ -10,6 +10,7 @@ from functools import cache
 from importlib.machinery import SourceFileLoader
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from visruntime._arguments import check_list, check_mapping, check_text
 from visruntime._host.imports import import_trusted
 from visruntime.errors import ProtocolViolation
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     Arguments = tuple[tuple[Any, ...], Mapping[str, Any]]
 
-__all__ = ["Task", "as_exception", "make_task", "perform", "send_library"]
+__all__ = ["Task", "as_exception", "make_task", "one_call", "perform", "send_library"]
 
 _MARK = b"cloudpickle.cloudpickle"
 """Is in each pickle that holds code, and not only names."""
@@ -36,6 +37,18 @@ class Task(NamedTuple):
 
     request: dict[str, Any]
     results: int
+
+
+def one_call(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> list[Arguments]:
+    """Return the one set of arguments that ``schedule`` was given.
+
+    Raises:
+        TypeError, ValueError: *args* is no sequence of values, or *kwargs* no mapping of names.
+    """
+    named = {} if kwargs is None else dict(check_mapping(kwargs, "kwargs"))
+    for name in named:
+        check_text(name, "kwargs")
+    return [(tuple(check_list(args, "args", "(1, 2)")), named)]
 
 
 def make_task(function: Callable[..., Any] | str, calls: Sequence[Arguments]) -> Task:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import anyio
 
 from visruntime._arguments import check_whole
+from visruntime._runtime.executor_task import one_call
 from visruntime.aio._pool import StoppablePool
 from visruntime.aio._stopping import Stopping
 from visruntime.aio._threads import in_thread, shielded
@@ -106,7 +107,7 @@ class AsyncJailExecutor:
         timeout: float | Timeouts | None = None,
     ) -> Any:
         """Call *fn* as `submit` does, with a limit on time of its own: `JailExecutor.schedule`."""
-        (value,) = await self._call(fn, [(tuple(args), dict(kwargs or {}))], timeout)
+        (value,) = await self._call(fn, one_call(args, kwargs), timeout)
         return value
 
     async def map(
