@@ -8,11 +8,13 @@ P2  a rule without filter speaks only where none with a filter fits, whatever th
 P3  a rule on a narrow operation (file-write-unlink) beats one on a wide one (file-write*);
 P4  filters see the path without links, so one on a link or an odd spelling never fits;
 P5  a path that is denied is uncovered by moving it or a folder above it;
-P6  a second name (file-link, file-clone) of a readable file in a writable folder is writable;
+P6  a second name (file-link) of a readable file in a writable folder is writable;
 P7  connect() to an AF_UNIX socket is network-outbound with a path;
 P8  addresses have "*" or "localhost" as their host, and a *local* "localhost" also fits
     what is bound to every address;
-P9  a process that cannot read "/" ends before main.
+P9  a process that cannot read "/" ends before main;
+P10 (deny default) denies most operations, not those of ``DEFAULT_ALLOWED``;
+P11 a folder is cloned (file-clone) with all that is in it, asked about the folder only.
 
 Where P3 would not hold, the last rule that fits would decide whichever operation it names:
 `Profile.decides` answers for that reading too (``narrow_first=False``), and a profile of
@@ -55,8 +57,8 @@ Form = Symbol | Text | list["Form"]
 CHILDREN = {
     "file*": (
         "file-read* file-write* file-map-executable file-test-existence file-ioctl file-link "
-        "file-clone file-mknod file-chroot file-mount file-unmount file-search file-revoke "
-        "file-issue-extension"
+        "file-clone file-mknod file-chroot file-mount file-mount-update file-unmount file-search file-revoke "
+        "file-issue-extension file-graft file-ungraft"
     ),
     "file-read*": "file-read-data file-read-metadata file-read-xattr",
     "file-write*": (
@@ -80,18 +82,26 @@ CHILDREN = {
 WIDER = {name: wide for wide, names in CHILDREN.items() for name in names.split()}
 OPERATIONS = {
     "default", "signal", "system-socket", "pseudo-tty", "user-preference-read", "appleevent-send",
-    "lsopen", "job-creation", "dynamic-code-generation", *CHILDREN, *WIDER,
+    "lsopen", "job-creation", "dynamic-code-generation", "system-fcntl", "fs-snapshot-create",
+    "fs-snapshot-delete", "fs-snapshot-mount", "fs-snapshot-revert", *CHILDREN, *WIDER,
 }  # fmt: skip
+DEFAULT_ALLOWED = {
+    "file-clone", "file-link", "file-mknod", "file-mount", "file-mount-update", "file-unmount",
+    "file-chroot", "file-graft", "file-ungraft", "file-test-existence", "fs-snapshot-create",
+    "fs-snapshot-delete", "fs-snapshot-mount", "fs-snapshot-revert", "system-fcntl",
+}  # fmt: skip
+"""Some of what (deny default) does not deny: only a rule that names it, or a wide one, does."""
 PATH_FILTERS = {"literal", "subpath", "prefix", "regex"}
 NAME_FILTERS = {
     "global-name", "sysctl-name", "ipc-posix-name", "target", "extension", "socket-domain",
     "iokit-registry-entry-class",
 }  # fmt: skip
+REGEX_FILTERS = {"ipc-posix-name-regex"}
 PREFIX_FILTERS = {"sysctl-name-prefix", "ipc-posix-name-prefix", "global-name-prefix"}
 COMBINED = {"require-all", "require-any", "require-not"}
 # An allow of these without a filter gives more than any policy asks for.
 NEVER_WHOLE = re.compile(r"(file|network|process-exec|mach|ipc|sysctl|iokit|default)")
-NEVER_ALLOWED = {"file*", "file-link", "file-clone", "default", "process*", "mach*", "network*"}
+NEVER_ALLOWED = {"file*", "file-link", "default", "process*", "mach*", "network*"}
 
 
 class Rule(NamedTuple):
@@ -264,7 +274,7 @@ class Profile:
         elif head in NAME_FILTERS:
             if not form[1:]:
                 raise SbplError(f"line {rule.line}: {head} of nothing")
-        elif head in PREFIX_FILTERS:
+        elif head in PREFIX_FILTERS or head in REGEX_FILTERS:
             self.value(form[1])
         else:
             raise SbplError(f"line {rule.line}: unknown filter {head}")
@@ -352,7 +362,8 @@ class Profile:
         chain = [operation]
         while chain[-1] in WIDER:
             chain.append(WIDER[chain[-1]])
-        chain.append("default")
+        if operation not in DEFAULT_ALLOWED:
+            chain.append("default")  # P10
         if not narrow_first:
             return self._last_of(chain, facts)
         for name in chain:
@@ -364,9 +375,10 @@ class Profile:
                     return rule.allows  # P1
             if whole is not None:
                 return whole  # P2
-        return False
+        return operation in DEFAULT_ALLOWED
 
     def _last_of(self, chain: list[str], facts: Mapping[str, object]) -> bool:
+        ruled = chain[-1] == "default"
         numbered = [pair for name in chain for pair in self._by_operation.get(name, [])]
         whole = None
         for _, rule in sorted(numbered, key=lambda pair: -pair[0]):
@@ -374,7 +386,7 @@ class Profile:
                 whole = rule.allows if whole is None else whole
             elif any(self._fits(form, facts) for form in rule.filters):
                 return rule.allows
-        return bool(whole)
+        return not ruled if whole is None else whole
 
     def _fits(self, form: list[Form], facts: Mapping[str, object]) -> bool:
         head, rest = str(form[0]), form[1:]
@@ -390,6 +402,8 @@ class Profile:
             )
         fact = "domain" if head == "socket-domain" else head
         known = facts.get(fact if fact in ("domain", "target", "extension") else "name")
+        if head in REGEX_FILTERS:
+            return isinstance(known, str) and bool(re.search(self.value(rest[0]), known))
         if head in PREFIX_FILTERS:
             return isinstance(known, str) and known.startswith(self.value(rest[0]))
         return known in [str(value) for value in rest]

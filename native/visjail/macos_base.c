@@ -20,7 +20,9 @@ const char vj_macos_base[] =
     "(allow file-read* file-read-metadata file-test-existence (literal \"/\"))\n"
     // Links of the system on the way to what is granted.
     "(allow file-read-metadata file-test-existence (literal \"/etc\") (literal \"/tmp\") "
-    "(literal \"/var\") (literal \"/private/etc/localtime\"))\n"
+    "(literal \"/var\") (literal \"/private/etc/localtime\") "
+    "(literal \"/private/etc/resolv.conf\") (literal \"/dev/stdin\") "
+    "(literal \"/dev/stdout\") (literal \"/dev/stderr\"))\n"
     "(allow file-read* file-read-metadata file-test-existence file-write-data file-ioctl "
     "(literal \"/dev/null\") (literal \"/dev/zero\") (literal \"/dev/tty\") "
     "(literal \"/dev/dtracehelper\"))\n"
@@ -69,6 +71,12 @@ const char vj_macos_base[] =
 // that a process of the jail has made: the kernel marks them.
 const char vj_macos_base_python[] =
     "(allow ipc-posix-sem (ipc-posix-name-prefix \"/mp-\"))\n"
+    // By it OpenMP finds a second copy of itself in one process.
+    "(allow ipc-posix-shm-read-data ipc-posix-shm-write-create "
+    "ipc-posix-shm-write-data ipc-posix-shm-write-unlink "
+    "(ipc-posix-name-regex \"^/__KMP_REGISTERED_LIB_[0-9]+$\"))\n"
+    // uv and urllib ask for the settings of proxies, and uv ends where nobody answers.
+    "(allow mach-lookup (global-name \"com.apple.SystemConfiguration.configd\"))\n"
     "(allow pseudo-tty)\n"
     "(allow file-read* file-read-metadata file-test-existence file-write-data file-ioctl "
     "(literal \"/dev/ptmx\") (require-all (regex \"^/dev/ttys[0-9]+$\") "
@@ -140,6 +148,7 @@ static const char *const minimal[] = {
     "/private/etc/zprofile",
     "/private/etc/zshrc",
     "/private/var/run/resolv.conf",
+    "/private/var/select",
     "/sbin",
     "/usr/bin",
     "/usr/include",

@@ -61,8 +61,9 @@ static vj_macos_process *list_processes(const look *asked, size_t *count,
     int name = VJ_SANDBOX_FILTER_GLOBAL_NAME | SANDBOX_CHECK_NO_REPORT;
     for (int i = 0; i < found; i++) {
         struct proc_bsdinfo about;
-        int size = proc_pidinfo(numbers[i], PROC_PIDTBSDINFO, 0, &about, sizeof about);
-        // Of others' processes the kernel says nothing, and what is only left to be
+        int size = proc_pidinfo(numbers[i], PROC_PIDTBSDINFO, 1, &about, sizeof about);
+        // 1: also of those that are only left to be reaped, which are else said to be
+        // gone. Of others' processes the kernel says nothing, and what is only left to be
         // reaped has ended.
         if (size != (int)sizeof about && errno == ESRCH) *is_whole = false;
         if (size != (int)sizeof about || about.pbi_status == IS_ZOMBIE) continue;
@@ -152,6 +153,9 @@ vj_status vj_macos_end_jail(const char *marker, pid_t child, uint64_t grace_ns,
         }
         free(processes);
         if (step == VJ_LADDER_DONE && !is_whole && ++looks < MOST_LOOKS) continue;
+        if (step == VJ_LADDER_DONE && !is_whole)
+            return vj_fail(error, VJ_TIMED_OUT, VJ_STAGE_HOST, 0,
+                           "no list of processes was whole: one may be left");
         if (step == VJ_LADDER_DONE) return VJ_OK;
         if (step == VJ_LADDER_GIVE_UP) {
             *left = (uint32_t)members;

@@ -19,10 +19,18 @@
 #include "macos_path.h"
 #include "policy_tree.h"
 
-#define READS    "file-read* file-read-metadata file-test-existence"
+#define LOOKS    "file-read* file-read-metadata file-test-existence"
+#define READS    LOOKS " file-clone" // whose filter is on what is copied
 #define WRITES   "file-write* file-write-create file-write-unlink"
 #define EXECUTES "process-exec* file-map-executable"
 #define MOVES    "file-write-create file-write-unlink"
+
+// What the compiler allows under (deny default) all the same. Without a filter: a rule
+// with one, as those of reading have, is asked first.
+#define ALLOWED_BY_DEFAULT                                                               \
+    "(deny file-clone file-test-existence)\n"                                            \
+    "(deny file-link file-mknod file-mount file-mount-update file-unmount file-chroot "  \
+    "fs-snapshot-create fs-snapshot-delete fs-snapshot-mount fs-snapshot-revert)\n"
 
 #define NO_MEMORY    "no memory for the profile"
 #define LONGEST_GAIN 24u // bytes by which a path grows in vj_macos_path at most
@@ -261,8 +269,15 @@ static void allow_node(builder *build, const vj_node *at) {
         any = true;
     }
     if (!any) return;
+    if (at->length > 1) {
+        say_node(build, "subpath", at);
+        say(build, ")\n");
+        return;
+    }
+    // Below "/" are the user's terminals and the machine's devices, too.
+    say(build, " (require-all");
     say_node(build, "subpath", at);
-    say(build, ")\n");
+    say(build, " (require-not (subpath \"/dev\"))))\n");
 }
 
 // Folders that lead to what is allowed can be looked at, not listed: realpath and getcwd
@@ -302,7 +317,7 @@ static void allow_network(builder *build) {
     if (settings->own) {
         // The node has the path that the kernel knows.
         const char *own = build->rules[build->given].path;
-        say(build, "(allow network-bind network-outbound");
+        say(build, "(allow network-bind network-inbound network-outbound");
         say_path(build, "subpath", own, strlen(own));
         say(build, ")\n");
     }
@@ -332,7 +347,7 @@ static void allow_network(builder *build) {
 static void allow_terminal(builder *build) {
     const char *terminal = build->settings->terminal;
     if (!terminal) return;
-    say(build, "(allow " READS " file-write-data file-ioctl");
+    say(build, "(allow " LOOKS " file-write-data file-ioctl");
     say_path(build, "literal", terminal, strlen(terminal));
     say(build, ")\n");
 }
@@ -369,12 +384,38 @@ static void deny_right(builder *build, const vj_node *at, vj_right right) {
     say(build, spares ? "))\n" : ")\n");
 }
 
-static bool is_writable(const builder *build, const char *path, size_t length) {
+static bool is_in_force(const builder *build, const char *path, size_t length,
+                        vj_right right) {
     char folder[VJ_MACOS_STRING_MAX + 1];
     memcpy(folder, path, length);
     folder[length] = 0;
     const vj_node *at = vj_tree_nearest(&build->tree, folder);
-    return at && at->in_force.write;
+    return at && has(at->in_force, right);
+}
+
+// A folder is cloned with all that is in it, and only the folder is asked about.
+static void deny_cloning(builder *build) {
+    const vj_node *last = NULL;
+    for (size_t i = 0; i < build->tree.count; i++) {
+        const vj_node *at = &build->tree.nodes[i];
+        if (!ends(at, VJ_RIGHT_READ)) continue;
+        // Folders that were said for the one before; "/" is said with the first.
+        size_t said = last ? vj_path_shared_folder(last->path, at->path) : 0;
+        if (!last && is_in_force(build, "/", 1, VJ_RIGHT_READ)) {
+            say(build, "(deny file-clone");
+            say_path(build, "literal", "/", 1);
+            say(build, ")\n");
+        }
+        last = at;
+        for (size_t length = said + 1; length < at->length; length++) {
+            if (at->path[length] != '/' ||
+                !is_in_force(build, at->path, length, VJ_RIGHT_READ))
+                continue;
+            say(build, "(deny file-clone");
+            say_path(build, "literal", at->path, length);
+            say(build, ")\n");
+        }
+    }
 }
 
 static void deny_moving(builder *build) {
@@ -395,7 +436,8 @@ static void deny_moving(builder *build) {
         // Of a name that is held the spellings of all above it count, said or not.
         if (has_other_spellings(build, at)) said = writable_from(at);
         for (size_t length = said + 1; length < at->length; length++) {
-            if (at->path[length] != '/' || !is_writable(build, at->path, length))
+            if (at->path[length] != '/' ||
+                !is_in_force(build, at->path, length, VJ_RIGHT_WRITE))
                 continue;
             say(build, "(deny " MOVES);
             say_path(build, "literal", at->path, length);
@@ -412,8 +454,10 @@ static void deny_all(builder *build) {
         }
     }
     deny_moving(build);
+    deny_cloning(build);
     // No call sets a set-uid or set-gid bit.
     say(build, "(deny file-write-setugid (subpath \"/\"))\n");
+    say(build, ALLOWED_BY_DEFAULT);
 }
 
 // ---- the profile -----------------------------------------------------------

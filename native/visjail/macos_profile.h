@@ -38,7 +38,7 @@ enum {
 };
 
 // Programs that need more than every process does. uv needs nothing more, but
-// UV_LINK_MODE=copy: no profile allows links or clones.
+// UV_LINK_MODE=copy: no profile allows links.
 enum {
     VJ_MACOS_PYTHON = 1u << 0,
     VJ_MACOS_NODE = 1u << 1,

@@ -460,13 +460,15 @@ static void end_watcher(vj_macos_run *run) {
 
 void vj_macos_run_free(vj_macos_run *run) {
     if (!run) return;
+    vj_status status = VJ_OK;
     if (run->child) {
         vj_error error;
         uint32_t left = 0;
-        vj_macos_run_end(run, 0, END_BOUND_NS, &left, &error);
+        status = vj_macos_run_end(run, 0, END_BOUND_NS, &left, &error);
     }
-    // Last: until here it ends the jail if this process is killed.
-    end_watcher(run);
+    // Last: until here it ends the jail if this process is killed. If somebody may be
+    // left it stays, and tries once more when this process has ended.
+    if (status == VJ_OK) end_watcher(run);
     if (run->events >= 0) close(run->events);
     free(run);
 }

@@ -181,6 +181,17 @@ def test_a_jail_is_ended_with_whoever_left(host: Host) -> None:
     assert is_gone(int(process), 0)
 
 
+def test_who_is_only_left_to_be_reaped_hides_nobody(host: Host) -> None:
+    """With a program on the machine that nobody reaps, the end of a jail must still be sure."""
+    other = subprocess.Popen(["/bin/true"], **NOBODY)
+    try:
+        assert is_gone(other.pid, TIMEOUT)
+        done = host.do("end", host.probe, "leave")
+        assert (done.returncode, done.stderr) == (0, "")
+    finally:
+        other.wait(TIMEOUT)
+
+
 def test_others_are_left_alone(host: Host) -> None:
     """A process of the same user that is in no sandbox, or in another one, must live on."""
     others = [

@@ -101,8 +101,36 @@ def test_nothing_denied_can_be_moved(rules: list[tuple[str, str]]) -> None:
 def test_no_second_names(rules: list[tuple[str, str]], path: str) -> None:
     """P6: no policy may allow links, clones, devices, mounts or set-id bits."""
     profile = profile_of(rules)
-    for operation in ("file-link", "file-clone", "file-mknod", "file-mount", "file-write-setugid"):
-        assert not profile.decides(operation, path=path)
+    for narrow_first in (True, False):
+        for operation in (
+            *("file-link", "file-mknod", "file-mount", "file-mount-update", "file-unmount"),
+            *("file-chroot", "file-write-setugid", "fs-snapshot-create", "fs-snapshot-mount"),
+        ):
+            assert not profile.decides(operation, narrow_first=narrow_first, path=path)
+
+
+@full
+@given(rules=rule_lists, path=paths)
+@example(rules=[("read", "/"), ("deny", "/w/a")], path="/")
+@example(rules=[("write", "/w/a"), ("deny", "/w/a/b/a")], path="/w/a/b")
+def test_no_clone_of_what_is_denied(rules: list[tuple[str, str]], path: str) -> None:
+    """P11: a copy of a folder must not make readable what is denied in it."""
+    profile = profile_of(rules)
+    beneath = [at for _, at in rules if at.startswith(f"{path.rstrip('/')}/")]
+    whole = all(decide(rules, "read", at)[0] for at in (path, *beneath))
+    for narrow_first in (True, False):
+        assert profile.decides("file-clone", narrow_first=narrow_first, path=path) is whole
+
+
+def test_no_device_comes_with_the_root() -> None:
+    """The user's terminals and the machine's serial lines must not come with a grant of /."""
+    for kind in ("read", "write"):
+        profile = profile_of([(kind, "/")])
+        assert profile.decides("file-read-data", path="/Users/me/file")
+        assert profile.decides("file-read-data", path="/dev/null")
+        for device in ("ttys003", "cu.usbserial", "rdisk0"):
+            for operation in ("file-read-data", "file-write-data", "file-read-metadata"):
+                assert not profile.decides(operation, path=f"/dev/{device}")
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if "deny" in kind])
@@ -299,7 +327,8 @@ def test_sockets() -> None:
     ):
         assert profile.decides("network-outbound", path=path) is allowed, path
         bound = path.startswith("/private/var/folders/vj")
-        assert profile.decides("network-bind", path=path) is bound, path
+        for operation in ("network-bind", "network-inbound"):
+            assert profile.decides(operation, path=path) is bound, path
     with pytest.raises(NativeError, match="socket"):
         macos_profile(rules=[("deny", "/s/b.sock")], sockets=["/s/b.sock"])
 
@@ -329,6 +358,17 @@ def test_programs() -> None:
     """What only some programs need must not be given to all."""
     bare = profile_of([])
     python = profile_of([], programs=["python"])
+    for name, allowed in (("/__KMP_REGISTERED_LIB_42", True), ("/__KMP_REGISTERED_LIB_4x", False)):
+        assert python.decides("ipc-posix-shm-write-create", name=name) is allowed
+        assert not bare.decides("ipc-posix-shm-write-create", name=name)
+    configuration = "com.apple.SystemConfiguration.configd"
+    assert python.decides("mach-lookup", name=configuration)
+    assert not bare.decides("mach-lookup", name=configuration)
+    for link in ("/dev/stdin", "/dev/stdout", "/dev/stderr", "/private/etc/resolv.conf"):
+        assert bare.decides("file-read-metadata", path=link)
+        assert not bare.decides("file-read-data", path=link)
+    system = profile_of([], system=True)
+    assert system.decides("file-read-data", path="/private/var/select/sh")
     node = profile_of([], programs=["node"])
     for name, allowed in (("/mp-abc", True), ("/other", False)):
         assert python.decides("ipc-posix-sem", name=name) is allowed

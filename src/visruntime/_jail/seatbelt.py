@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["ENVIRONMENT", "check_seatbelt", "make_profile", "refused"]
 
 ENVIRONMENT = {"UV_LINK_MODE": "copy"}
-"""Set for every guest: no profile allows hard links or clones, by which uv installs."""
+"""Set for every guest: no profile allows hard links, by which uv installs."""
 
 
 def refused(policy: JailPolicy) -> Iterator[tuple[str, str]]:

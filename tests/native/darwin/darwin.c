@@ -82,7 +82,6 @@ int proc_listallpids(void *buffer, int size) {
 }
 
 int proc_pidinfo(int process, int kind, uint64_t argument, void *buffer, int size) {
-    (void)argument;
     char path[64];
     char line[1024];
     snprintf(path, sizeof path, "/proc/%d/stat", process);
@@ -104,6 +103,11 @@ int proc_pidinfo(int process, int kind, uint64_t argument, void *buffer, int siz
                           "%c %u %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
                           "%*s %*s %*s %*s %*s %*s %llu",
                           &state, &parent, &start) != 3) {
+        errno = ESRCH;
+        return 0;
+    }
+    // Who is only left to be reaped is found with argument 1 alone.
+    if (!argument && (state == 'Z' || state == 'X')) {
         errno = ESRCH;
         return 0;
     }
