@@ -57,8 +57,8 @@ Form = Symbol | Text | list["Form"]
 CHILDREN = {
     "file*": (
         "file-read* file-write* file-map-executable file-test-existence file-ioctl file-link "
-        "file-clone file-mknod file-chroot file-mount file-mount-update file-unmount file-search file-revoke "
-        "file-issue-extension file-graft file-ungraft"
+        "file-clone file-mknod file-chroot file-mount file-mount-update file-unmount file-search "
+        "file-revoke file-issue-extension file-graft file-ungraft"
     ),
     "file-read*": "file-read-data file-read-metadata file-read-xattr",
     "file-write*": (
