@@ -84,6 +84,12 @@ static vj_windows_status end_all(vj_windows_process *process, vj_windows_error *
         code = os->job_wait_empty(os, process->job, process->port, VJ_WINDOWS_END_MS);
         if (code) return vj_windows_fail_os(error, "wait for the end of the job", code);
     }
+    // A job is empty before the last process has let go of its files: its handle tells.
+    if (process->process) {
+        code = os->process_wait(os, process->process, VJ_WINDOWS_END_MS);
+        if (code)
+            return vj_windows_fail_os(error, "wait for the end of the process", code);
+    }
     vj_monitor_enter(monitor_of(process));
     process->empty = true;
     vj_monitor_leave(monitor_of(process));

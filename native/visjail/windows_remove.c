@@ -14,7 +14,12 @@ typedef struct {
     uint16_t *path; // VJ_WINDOWS_PATH_MAX units
     size_t length;
     vj_windows_security security;
+    uint64_t deadline; // of all that is busy; 0: nothing was yet
 } tree_walk;
+
+// A job is empty a moment before Windows lets go of what its processes had mapped.
+#define BUSY_MS      2000u
+#define BUSY_STEP_MS 20u
 
 static size_t units_of(const uint16_t *text) {
     size_t length = 0;
@@ -57,14 +62,39 @@ static void ascend(tree_walk *walk) {
     walk->path[--walk->length] = 0;
 }
 
+static void pause_for(const vj_windows_os *os, uint64_t milliseconds) {
+    vj_monitor pause = VJ_MONITOR_INITIALIZER;
+    uint64_t until = os->now_ms(os) + milliseconds;
+    vj_monitor_enter(&pause);
+    for (uint64_t now = os->now_ms(os); now < until; now = os->now_ms(os)) {
+        vj_monitor_wait(&pause, (uint32_t)(until - now));
+    }
+    vj_monitor_leave(&pause);
+}
+
+// An image that is still mapped gives ERROR_ACCESS_DENIED, one that is open another code.
+static uint32_t remove_entry(tree_walk *walk) {
+    const vj_windows_os *os = walk->os;
+    for (;;) {
+        uint32_t error = os->remove(os, walk->path);
+        if (error != VJ_WINDOWS_ERROR_ACCESS_DENIED &&
+            error != VJ_WINDOWS_ERROR_SHARING_VIOLATION) {
+            return error;
+        }
+        uint64_t now = os->now_ms(os);
+        if (!walk->deadline) walk->deadline = now + BUSY_MS;
+        if (now >= walk->deadline) return error;
+        pause_for(os, BUSY_STEP_MS);
+    }
+}
+
 // Always the first entry that is left: no list of a directory has to be kept while
 // another one is emptied.
 static uint32_t empty_and_remove(tree_walk *walk, vj_windows_entry *entry) {
-    const vj_windows_os *os = walk->os;
     for (size_t depth = 0;;) {
         uint32_t error = first_entry(walk, entry);
         if (error == VJ_WINDOWS_ERROR_NO_MORE_FILES) {
-            error = os->remove(os, walk->path);
+            error = remove_entry(walk);
             if (error) return error;
             if (!depth--) return 0;
             ascend(walk);
@@ -76,7 +106,7 @@ static uint32_t empty_and_remove(tree_walk *walk, vj_windows_entry *entry) {
             depth++;
             continue;
         }
-        error = os->remove(os, walk->path);
+        error = remove_entry(walk);
         if (error) return error;
         ascend(walk);
     }
@@ -86,8 +116,10 @@ uint32_t vj_windows_remove_tree(const vj_windows_os *os, const uint16_t *path,
                                 vj_windows_security security) {
     size_t length = units_of(path);
     vj_windows_entry *entry = malloc(sizeof *entry);
-    tree_walk walk = {os, malloc(VJ_WINDOWS_PATH_MAX * sizeof(uint16_t)), length,
-                      security};
+    tree_walk walk = {.os = os,
+                      .path = malloc(VJ_WINDOWS_PATH_MAX * sizeof(uint16_t)),
+                      .length = length,
+                      .security = security};
     uint32_t error = VJ_WINDOWS_ERROR_NOT_ENOUGH_MEMORY;
     if (entry && walk.path) {
         for (size_t i = 0; i <= length; i++) walk.path[i] = path[i];

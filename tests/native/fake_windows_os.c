@@ -546,6 +546,10 @@ static uint32_t remove_path(const vj_windows_os *os, const uint16_t *path) {
     char host[1024];
     struct stat status;
     host_path(path, host, sizeof host);
+    if (fake->busy) {
+        fake->busy--;
+        return fake_leave(fake->busy_code);
+    }
     // Nothing goes away that is held.
     if (is_held(host)) return fake_leave(VJ_WINDOWS_ERROR_SHARING_VIOLATION);
     if (lstat(host, &status)) return fake_leave(errno == ENOENT ? 0 : code_of(errno));
@@ -570,6 +574,11 @@ static uint32_t reclaim(const vj_windows_os *os, const uint16_t *path,
 
 void fake_lock(const char *path) {
     snprintf(fake->locked, sizeof fake->locked, "%.*s/%s", 512, fake->root, path);
+}
+
+void fake_busy(uint32_t times, uint32_t code) {
+    fake->busy = times;
+    fake->busy_code = code;
 }
 
 void fake_fill_files(vj_windows_os *os) {

@@ -93,6 +93,8 @@ const fake_launch *fake_last_launch(void);
 unsigned fake_descriptors_outside(const char *folder);
 // A directory below C: into which nobody looks, until it was reclaimed.
 void fake_lock(const char *path);
+// So many removals are refused with this code, as of a file that is still mapped or open.
+void fake_busy(uint32_t times, uint32_t code);
 // The size that a console was given last.
 void fake_console_size(uint16_t *columns, uint16_t *rows);
 // What a guest does with its end: as much as fits, or is there; 0 also without the other
@@ -224,6 +226,8 @@ typedef struct {
     char *made[4096][2]; // paths and their descriptors
     size_t made_count;
     char locked[1024];
+    uint32_t busy;
+    uint32_t busy_code;
     uint32_t other_pid;
     uint64_t other_created;
     fake_launch launch;

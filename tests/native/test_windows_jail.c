@@ -167,6 +167,35 @@ static void everything_goes_if_it_was_asked_for(void) {
     case_end();
 }
 
+// Windows lets go of the images of a guest a moment after its job is empty.
+static void what_is_busy_goes_a_moment_later(void) {
+    static const uint32_t codes[] = {VJ_WINDOWS_ERROR_ACCESS_DENIED,
+                                     VJ_WINDOWS_ERROR_SHARING_VIOLATION};
+    case_begin();
+    for (size_t i = 0; i < 2; i++) {
+        vj_windows_id context = 0;
+        check_status(create(&context, NULL, VJ_WINDOWS_REMOVE_WORK), VJ_WINDOWS_OK,
+                     "create");
+        fake_busy(3, codes[i]);
+        close_context(context);
+        check(!case_files(), "all of it");
+    }
+    // One that stays so is told, in a time with a bound.
+    vj_windows_id context = 0;
+    check_status(create(&context, NULL, VJ_WINDOWS_REMOVE_WORK), VJ_WINDOWS_OK, "create");
+    fake_busy(UINT32_MAX, VJ_WINDOWS_ERROR_SHARING_VIOLATION);
+    fake_forget();
+    vj_windows_error *error = case_error();
+    check_status(vj_windows_close(context, error), VJ_WINDOWS_SYSTEM, "close");
+    check(error->os_error == VJ_WINDOWS_ERROR_SHARING_VIOLATION &&
+              fake_count("remove_path") > 10 && fake_count("remove_path") <= 102,
+          "after two seconds");
+    fake_busy(0, 0);
+    close_context(context);
+    check(!case_files(), "and goes when it can");
+    case_end();
+}
+
 // A guest leaves a directory that lets nobody in: it goes, and W14 holds: no other
 // descriptor is changed, and none outside of the context.
 static void what_a_guest_has_locked_goes(void) {
@@ -553,6 +582,7 @@ int main(void) {
     requests_are_checked();
     a_context_is_made();
     everything_goes_if_it_was_asked_for();
+    what_is_busy_goes_a_moment_later();
     what_a_guest_has_locked_goes();
     a_root_that_exists_is_never_taken();
     a_path_must_fit_a_socket();

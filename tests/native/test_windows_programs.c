@@ -231,7 +231,7 @@ static void wrong_requests_start_nothing(void) {
     case_end();
 }
 
-// W34: Windows keeps whole pages of a limit, so that is what is asked for.
+// W37: Windows keeps whole pages of a limit, so that is what is asked for.
 static void limits_of_memory_are_whole_pages(void) {
     case_begin();
     vj_windows_id context = sealed_context(0);
@@ -308,6 +308,13 @@ static void descendants_end_with_the_program(void) {
                  VJ_WINDOWS_TIMED_OUT, "it hangs");
     check_status(vj_windows_kill(info.process, case_error()), VJ_WINDOWS_OK, "kill");
     check(!fake_running(), "it is gone when that returns");
+    // Its job is empty before it has let go of its files.
+    uint64_t last = 0, empty = 0;
+    for (uint64_t i = 1; i <= fake_calls(); i++) {
+        if (!strcmp(fake_call(i), "process_wait")) last = i;
+        if (!strcmp(fake_call(i), "job_wait_empty")) empty = i;
+    }
+    check(empty && last > empty, "it was waited for itself, too");
     result = await(info.process);
     check(result.killed && result.exit_code == VJ_WINDOWS_KILLED_CODE, "and it says so");
     check_status(vj_windows_kill(info.process, case_error()), VJ_WINDOWS_OK, "again");
