@@ -13,7 +13,7 @@ P7  connect() to an AF_UNIX socket is network-outbound with a path;
 P8  addresses have "*" or "localhost" as their host, and a *local* "localhost" also fits
     what is bound to every address;
 P9  a process that cannot read "/" ends before main;
-P10 (deny default) denies most operations, not those of ``DEFAULT_ALLOWED``;
+P10 those of ``DEFAULT_ALLOWED`` are denied by their very name only, not by a wider one;
 P11 a folder is cloned (file-clone) with all that is in it, asked about the folder only.
 
 Where P3 would not hold, the last rule that fits would decide whichever operation it names:
@@ -57,8 +57,8 @@ Form = Symbol | Text | list["Form"]
 CHILDREN = {
     "file*": (
         "file-read* file-write* file-map-executable file-test-existence file-ioctl file-link "
-        "file-clone file-mknod file-chroot file-mount file-mount-update file-unmount file-search "
-        "file-revoke file-issue-extension file-graft file-ungraft"
+        "file-clone file-mknod file-chroot file-mount file-mount-update file-unmount "
+        "file-search file-revoke file-issue-extension file-graft file-ungraft"
     ),
     "file-read*": "file-read-data file-read-metadata file-read-xattr",
     "file-write*": (
@@ -86,11 +86,11 @@ OPERATIONS = {
     "fs-snapshot-delete", "fs-snapshot-mount", "fs-snapshot-revert", *CHILDREN, *WIDER,
 }  # fmt: skip
 DEFAULT_ALLOWED = {
-    "file-clone", "file-link", "file-mknod", "file-mount", "file-mount-update", "file-unmount",
-    "file-chroot", "file-graft", "file-ungraft", "file-test-existence", "fs-snapshot-create",
-    "fs-snapshot-delete", "fs-snapshot-mount", "fs-snapshot-revert", "system-fcntl",
+    "file-clone", "file-link", "file-graft", "file-ungraft", "file-map-executable",
+    "file-test-existence", "fs-snapshot-mount", "process-info*", "system-fcntl",
+    "dynamic-code-generation",
 }  # fmt: skip
-"""Some of what (deny default) does not deny: only a rule that names it, or a wide one, does."""
+"""Some of what neither (deny default) nor (deny file*) denies, but a rule of the very name."""
 PATH_FILTERS = {"literal", "subpath", "prefix", "regex"}
 NAME_FILTERS = {
     "global-name", "sysctl-name", "ipc-posix-name", "target", "extension", "socket-domain",
@@ -219,6 +219,8 @@ class Profile:
                 version = form[1:]
             elif head in ("allow", "deny"):
                 self._take(line, allows=head == "allow", rest=form[1:])
+            elif head == "if":
+                self._take_known(line, form)
             else:
                 raise SbplError(f"line {line}: unknown form {head!r}")
         if version != ["1"]:
@@ -241,6 +243,15 @@ class Profile:
         for form in filters:
             self._check_filter(form, rule)
         self.rules.append(rule)
+
+    def _take_known(self, line: int, form: list[Form]) -> None:
+        """Take ``(if (defined? 'NAME) (deny NAME))``, as where the name is known."""
+        _, test, rule = form if len(form) == 3 else (None, None, None)
+        if not isinstance(rule, list) or len(rule) != 2 or rule[0] != "deny":
+            raise SbplError(f"line {line}: an if of another form")
+        if test != ["defined?", f"'{rule[1]}"]:
+            raise SbplError(f"line {line}: an if of another form")
+        self._take(line, allows=False, rest=rule[1:])
 
     def value(self, form: Form) -> str:
         """Return the string that *form* stands for."""
@@ -318,7 +329,7 @@ class Profile:
         denied = 0
         for rule in self.rules:
             if not rule.allows:
-                denied = rule.line if rule.operations != ("default",) else 0
+                denied = rule.line if rule.filters else denied  # P2
                 continue
             if denied:
                 self._find("allow-after-deny", f"line {rule.line}, after line {denied}")
@@ -360,9 +371,9 @@ class Profile:
         memory; ``remote`` or ``local`` as (protocol, host, port); ``extension``; ``domain``.
         """
         chain = [operation]
-        while chain[-1] in WIDER:
+        while chain[-1] in WIDER and chain[-1] not in DEFAULT_ALLOWED:
             chain.append(WIDER[chain[-1]])
-        if operation not in DEFAULT_ALLOWED:
+        if chain[-1] not in DEFAULT_ALLOWED:
             chain.append("default")  # P10
         if not narrow_first:
             return self._last_of(chain, facts)
@@ -375,7 +386,7 @@ class Profile:
                     return rule.allows  # P1
             if whole is not None:
                 return whole  # P2
-        return operation in DEFAULT_ALLOWED
+        return chain[-1] in DEFAULT_ALLOWED
 
     def _last_of(self, chain: list[str], facts: Mapping[str, object]) -> bool:
         ruled = chain[-1] == "default"

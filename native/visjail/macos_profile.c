@@ -25,12 +25,17 @@
 #define EXECUTES "process-exec* file-map-executable"
 #define MOVES    "file-write-create file-write-unlink"
 
-// What the compiler allows under (deny default) all the same. Without a filter: a rule
-// with one, as those of reading have, is asked first.
-#define ALLOWED_BY_DEFAULT                                                               \
-    "(deny file-clone file-test-existence)\n"                                            \
+// What the compiler allows under (deny default) all the same, where only a deny of the
+// very name helps. Before the allows of the same names, which have filters.
+#define FIRST_DENIED                                                                     \
+    "(deny file-clone file-map-executable file-test-existence process-info*)\n"
+// At the end. Before macOS 26 the compiler does not know the last two, and would refuse
+// the whole profile.
+#define LAST_DENIED                                                                      \
     "(deny file-link file-mknod file-mount file-mount-update file-unmount file-chroot "  \
-    "fs-snapshot-create fs-snapshot-delete fs-snapshot-mount fs-snapshot-revert)\n"
+    "fs-snapshot-create fs-snapshot-delete fs-snapshot-mount fs-snapshot-revert)\n"      \
+    "(if (defined? 'file-graft) (deny file-graft))\n"                                    \
+    "(if (defined? 'file-ungraft) (deny file-ungraft))\n"
 
 #define NO_MEMORY    "no memory for the profile"
 #define LONGEST_GAIN 24u // bytes by which a path grows in vj_macos_path at most
@@ -457,7 +462,7 @@ static void deny_all(builder *build) {
     deny_cloning(build);
     // No call sets a set-uid or set-gid bit.
     say(build, "(deny file-write-setugid (subpath \"/\"))\n");
-    say(build, ALLOWED_BY_DEFAULT);
+    say(build, LAST_DENIED);
 }
 
 // ---- the profile -----------------------------------------------------------
@@ -493,7 +498,7 @@ static vj_status check_settings(const vj_macos_settings *settings, uint64_t rule
 
 static void write_profile(builder *build) {
     const vj_macos_settings *settings = build->settings;
-    say(build, "(version 1)\n(deny default)\n; every process\n");
+    say(build, "(version 1)\n(deny default)\n" FIRST_DENIED "; every process\n");
     say(build, vj_macos_base);
     if (settings->programs & VJ_MACOS_PYTHON) say(build, vj_macos_base_python);
     if (settings->programs & VJ_MACOS_NODE) say(build, vj_macos_base_node);

@@ -105,6 +105,7 @@ def test_no_second_names(rules: list[tuple[str, str]], path: str) -> None:
         for operation in (
             *("file-link", "file-mknod", "file-mount", "file-mount-update", "file-unmount"),
             *("file-chroot", "file-write-setugid", "fs-snapshot-create", "fs-snapshot-mount"),
+            *("file-graft", "file-ungraft"),
         ):
             assert not profile.decides(operation, narrow_first=narrow_first, path=path)
 
@@ -162,10 +163,10 @@ def test_denies_come_last_and_shallow_rules_first() -> None:
     """Whatever is appended later must be seen here: after a deny nothing is allowed."""
     text, parameters = macos_profile(**golden_profiles.CASES["nested"])
     heads = [line.split(" ")[0] for line in text.splitlines() if line.startswith("(")]
-    assert heads[:2] == ["(version", "(deny"]
-    first = heads.index("(deny", 2)
-    assert set(heads[2:first]) == {"(allow"}
-    assert set(heads[first:]) == {"(deny"}
+    assert heads[:3] == ["(version", "(deny", "(deny"]
+    first = heads.index("(deny", 3)
+    assert set(heads[3:first]) == {"(allow"}
+    assert set(heads[first:]) == {"(deny", "(if"}
     allows = re.findall(
         r'^\(allow file-read\*.*\(subpath \(param "(P\d+)"\)\)\)$', text, re.MULTILINE
     )

@@ -44,6 +44,17 @@ def test_a_rule_without_filter_overrides_none_with_one() -> None:
     assert decides(rules, "network-outbound", path="/other")
 
 
+def test_what_only_its_name_denies() -> None:
+    """P10: neither the default nor a wide operation closes what the compiler leaves open."""
+    for rules in ("", "(deny file*)"):
+        assert decides(rules, "file-link", path="/a")
+        assert not decides(rules, "file-mknod", path="/a")
+    assert not decides("(deny file-link)", "file-link", path="/a")
+    assert not decides("(if (defined? 'file-graft) (deny file-graft))", "file-graft", path="/a")
+    assert decides("", "process-info-pidinfo", target="others")
+    assert not decides("(deny process-info*)", "process-info-pidinfo", target="others")
+
+
 def test_a_narrow_operation_beats_a_wide_one() -> None:
     """P3: a deny of unlinking survives a later allow of all writing; the other reading differs."""
     rules = '(deny file-write-unlink (subpath "/a"))(allow file-write* (subpath "/a"))'
@@ -114,6 +125,8 @@ def test_names(rule: str, operation: str, facts: dict[str, Any]) -> None:
         '(version 1)(allow network-outbound (remote sctp "*:80"))',
         "(version 1)(allow file-read* (require-not x))",
         "(version 1)(allow mach-lookup (global-name))",
+        "(version 1)(if (defined? 'file-graft) (allow file-graft))",
+        "(version 1)(if (defined? 'file-graft) (deny file-ungraft))",
     ],
 )
 def test_what_macos_would_not_compile(text: str) -> None:
