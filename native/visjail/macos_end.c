@@ -16,9 +16,9 @@
 #include "macos_seatbelt.h"
 
 #define SECOND_NS      1000000000u
-#define PROCESSES_ROOM 64u // that begin while the list is made
-#define MOST_LOOKS     20u // for a list in which nobody had ended
-#define IS_ZOMBIE      5u  // SZOMB of sys/proc.h, which not every SDK gives to programs
+#define PROCESSES_ROOM 64u  // that begin while the list is made
+#define MOST_LOOKS     100u // for a list in which nobody had ended
+#define IS_ZOMBIE      5u   // SZOMB of sys/proc.h, which not every SDK gives to programs
 
 typedef struct {
     const char *marker;

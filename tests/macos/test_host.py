@@ -6,6 +6,7 @@ What runs here is the code of macOS on calls of macOS that are made of Linux
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -224,6 +225,18 @@ def test_nothing_outlives_a_killed_host(host: Host, *, forked: bool) -> None:
     process.stdout.close()
     if sleeper:
         os.kill(sleeper, signal.SIGKILL)
+
+
+def test_the_watcher_ends_what_its_host_could_not(host: Host) -> None:
+    """A host that gave a jail up must not have ended the one that can still end it."""
+    done = host.do("give-up", host.probe, "leave")
+    assert done.returncode == 0
+    left = int(done.stdout)
+    try:
+        assert is_gone(left, 2)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(left, signal.SIGKILL)
 
 
 def test_no_jail_in_a_sandbox(host: Host) -> None:

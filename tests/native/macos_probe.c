@@ -8,6 +8,9 @@
 //
 // end POLICY PROGRAM ARGUMENTS: start it, wait for a line of it, end the jail
 //
+// give-up POLICY PROGRAM ARGUMENTS: the same without a descriptor to list processes by,
+// as is needed where the calls of macOS are made of Linux
+//
 // acts: try the acts of the standard input
 //
 // leave: leave a process behind, in another session
@@ -23,6 +26,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -210,7 +214,7 @@ static int on_terminal(char **arguments, int count) {
 }
 
 // Start, pass on one line of the program, and end everything.
-static int end(char **arguments, int count) {
+static int end(char **arguments, int count, bool gives_up) {
     int ends[2];
     if (pipe(ends)) return 125;
     vj_macos_run *running = NULL;
@@ -221,6 +225,12 @@ static int end(char **arguments, int count) {
     FILE *output = fdopen(ends[0], "r");
     char line[LINE_SIZE] = "";
     if (output && fgets(line, sizeof line, output)) fputs(line, stdout);
+    if (gives_up) {
+        struct rlimit none = {0, 0};
+        if (setrlimit(RLIMIT_NOFILE, &none)) return 125;
+        vj_macos_run_free(running);
+        return 0;
+    }
     uint32_t left = 0;
     vj_error error;
     vj_status status = vj_macos_run_end(running, GRACE_NS, BOUND_NS, &left, &error);
@@ -265,6 +275,7 @@ int main(int count, char **arguments) {
     if (count > 3 && !strcmp(word, "run")) return run(arguments + 3, count - 3);
     if (count > 3 && !strcmp(word, "terminal"))
         return on_terminal(arguments + 3, count - 3);
-    if (count > 3 && !strcmp(word, "end")) return end(arguments + 3, count - 3);
+    if (count > 3 && !strcmp(word, "end")) return end(arguments + 3, count - 3, false);
+    if (count > 3 && !strcmp(word, "give-up")) return end(arguments + 3, count - 3, true);
     return 2;
 }
