@@ -5,9 +5,10 @@
 // measured by others (doc/seatbelt.md has the list), and is chosen so that most of it
 // does not matter:
 //
-//   * everything is denied by default; first come rules of every process, then what the
-//     policy allows, then what it denies, and after the first deny nothing is allowed. A
-//     deny spares by itself what is allowed again below it.
+//   * everything is denied by default, or by name where the default does not; first come
+//     rules of every process, then what the policy allows, then what it denies, and after
+//     the first deny of a path nothing is allowed. A deny spares by itself what is
+//     allowed again below it.
 //   * allows and denies of one right name the same operations, so that it does not matter
 //     which of a wide and a narrow operation is asked first.
 //   * no path of a policy is in the text: paths are parameters.
