@@ -183,5 +183,5 @@ def left_behind(cache: Path) -> list[str]:
 def no_leftovers(cache: Path) -> Iterator[None]:
     """Check after each test that no folder of a build is left."""
     yield
-    if cache.exists():
+    if (cache / "building").exists():
         assert list((cache / "building").iterdir()) == []
