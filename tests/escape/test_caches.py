@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 import tracemalloc
 from typing import TYPE_CHECKING, Any, Literal
@@ -426,3 +428,19 @@ def test_uv_finds_what_it_kept(tmp_path: Path) -> None:
             assert result.exit_code == 0, result.stderr_text
             said.append("requirement already cached" in result.stderr_text)
     assert said == [False, True]
+
+
+UNCLOSED = """
+import visruntime as vr
+runtime = vr.Runtime(vr.JailPolicy(caches=["/home/user/.cache"]))
+print(runtime.run("1").value)
+"""
+
+
+def test_a_host_that_ends_without_closing_leaves_no_empty_cache(state: Path) -> None:
+    """The end of the interpreter must let go of caches as a host would: in silence, and wholly."""
+    done = subprocess.run(
+        [sys.executable, "-c", UNCLOSED], capture_output=True, text=True, check=True, timeout=30
+    )
+    assert (done.stdout, done.stderr) == ("1\n", "")
+    assert [path.name for path in state.iterdir()] == ["key"]

@@ -333,3 +333,31 @@ def test_a_grant_of_bytecode_is_one_of_modules(tmp_path: Path) -> None:
     )
     assert f"host_imports_from_grant: {cache}" in result.stdout
     assert result.stdout.endswith("True\n")
+
+
+def test_a_forked_child_has_the_narrowing_of_its_own_thread_only() -> None:
+    """Numbers of threads are used again: none of a child's may be narrowed for one of its parent's."""
+    code = """
+import os, threading
+from visruntime._host.trusted_finder import GUESTS
+inside, go_on = threading.Event(), threading.Event()
+def other():
+    with GUESTS.left_out():
+        inside.set()
+        go_on.wait(10)
+thread = threading.Thread(target=other)
+thread.start()
+inside.wait(10)
+with GUESTS.left_out():
+    before = len(GUESTS._threads)
+    child = os.fork()
+    if not child:
+        os._exit(len(GUESTS._threads) if threading.get_ident() in GUESTS._threads else 9)
+    go_on.set()
+thread.join()
+print(before, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), len(GUESTS._threads))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30
+    )
+    assert done.stdout == "2 1 0\n"

@@ -21,11 +21,13 @@ if TYPE_CHECKING:
 UNSHARE = ["unshare", "--mount"] if is_root() else ["unshare", "--user", "-r", "--mount"]
 
 OPEN = """
-import json, sys
+import json, os, sys
 import visruntime as vr
 top, mode, rules, command, files = json.loads(sys.argv[1])
 if mode == "imported":
     sys.path.append(top + "/real/lib/site-packages")
+if mode == "kept":
+    os.environ["XDG_CACHE_HOME"] = top + "/real"
 try:
     with vr.Jail(vr.JailPolicy(**rules), config_files=files) as jail:
         done = jail.run(["sh", "-c", command], cwd="/")
@@ -35,11 +37,17 @@ except vr.VisRuntimeError as error:
 """
 
 
+KEPT = ("environments", "bundles", "caches")
+
+
 @pytest.fixture
 def tree(workspace: Path) -> Path:
     """Return a folder with `real`, which the tests mount at `alias`, and things in it."""
     for name in ("alias", "real/lib/site-packages", "real/conf", "real/ro", "real/.ssh", "keys"):
         (workspace / name).mkdir(parents=True)
+    for name in KEPT:
+        (workspace / "real/visruntime" / name).mkdir(parents=True)
+        (workspace / "real/visruntime" / name / "file").write_text("genuine\n")
     for name in ("lib/site-packages/module.py", "conf/visruntime.toml", "ro/file", ".ssh/used"):
         (workspace / "real" / name).write_text("genuine\n")
     (workspace / "real" / ".env").write_text("genuine\n")
@@ -93,6 +101,20 @@ def test_what_is_read_only_is_not_writable_by_a_second_mount(
     fixed = rules | {"deny_write": [f"{tree}/alias/{name.rpartition('/')[0]}"]}
     _, errors, _ = opened(tree, {"alias": "real"}, mode, fixed, f"alias/{name}")
     assert "Read-only file system" in errors
+
+
+@pytest.mark.parametrize("folder", KEPT)
+def test_the_state_folder_has_no_second_door(tree: Path, folder: str) -> None:
+    """Environments, archives and caches may not be written by another path either."""
+    rules: dict[str, Any] = {"write": [f"{tree}/alias"]}
+    mount = {"alias": f"real/visruntime/{folder}"}
+    # The control: without a word of where the state folder is, the mount is like any other.
+    shown, errors, _ = opened(tree, mount, "none", rules, "alias/file")
+    assert (shown, errors) == ("genuine\n", "")
+    message = opened(tree, mount, "kept", rules, "alias/file")
+    assert isinstance(message, str), message
+    assert ("caches of all policies" if folder == "caches" else "second mount") in message
+    assert f"{tree}/alias" in message
 
 
 @pytest.mark.parametrize(

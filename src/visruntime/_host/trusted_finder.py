@@ -87,6 +87,11 @@ class Guests:
             if not self._threads[me]:
                 del self._threads[me]
 
+    def forget_other_threads(self) -> None:
+        """In a forked child: it has the thread that forked, and their numbers are used again."""
+        me = get_ident()
+        self._threads = {me: self._threads[me]} if me in self._threads else {}
+
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
@@ -136,3 +141,5 @@ def _is_kept(real: str) -> bool:
 
 GUESTS = Guests()
 """Of this process. Whoever is forked from it has its modules, and these as well."""
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=GUESTS.forget_other_threads)

@@ -9,6 +9,7 @@ counted, and removed.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sys
 import time
@@ -104,8 +105,6 @@ class CacheFolders:
 
         In a forked child only its copy of the descriptor goes: the lock is the parent's.
         """
-        import fcntl
-
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor < 0:
             return
@@ -223,8 +222,6 @@ def _key_in(root: str) -> bytes:
 
 def _hold(folder: str, notes: list[str]) -> int:
     """Share the lock of *folder*, and return it. Whoever finds it unused looks after it."""
-    import fcntl
-
     deadline = time.monotonic() + WAIT_SECONDS
     while True:
         descriptor = _open_lock(folder)
@@ -323,8 +320,6 @@ def _remove_old(folder: str, now: int) -> None:
 
 
 def _remove(folder: str) -> None:
-    import fcntl
-
     descriptor = os.open(folder + _LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         if try_lock(descriptor) and _is_lock_of(descriptor, folder):

@@ -18,6 +18,7 @@ from visruntime._host.import_places import import_places, mapped_programs, unkno
 from visruntime._host.own_version import KEPT_NAMES
 from visruntime._jail.state_folder import (
     BUILDING,
+    BUNDLES,
     CACHES,
     ENVIRONMENTS,
     make_state_folder,
@@ -103,7 +104,7 @@ def protect(
                 f"host_imports_from_grant: {visible(packages[0])} is part of a package in "
                 f"{visible(real)}, which is {what}"
             )
-        wholes = [os.path.join(real, name) for name in (ENVIRONMENTS, CACHES)]
+        wholes = [os.path.join(real, name) for name in (ENVIRONMENTS, BUNDLES, CACHES)]
         for whole in wholes if kind == STATE else [real]:
             if whole not in found.everywhere:
                 found.everywhere.append(whole)

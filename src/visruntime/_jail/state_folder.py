@@ -6,6 +6,7 @@ No guest has a write grant in it (`_jail/protect.py`), and each part of it is th
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 from contextlib import suppress
@@ -111,8 +112,6 @@ def check_own(path: str, status: os.stat_result, field: str) -> None:
 
 def try_lock(descriptor: int) -> bool:
     """Lock an open file for this process alone, or tell that others have it."""
-    import fcntl
-
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
