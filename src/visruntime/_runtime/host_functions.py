@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from visruntime._arguments import check_mapping, check_text
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["HostFunctions"]
 
 
-class HostFunctions:
+class HostFunctions(ABC):
     """The part of a runtime that is about functions of the host."""
 
     _callbacks: Callbacks
@@ -142,13 +143,14 @@ class HostFunctions:
             failure = GuestFailure.from_claim(reply["error"], self._explain, worker.secrets)
             raise failure.to_exception(None)
 
-    # What a runtime has.
-
+    @abstractmethod
     def _exclusive(self) -> AbstractContextManager[None]:
-        raise NotImplementedError
+        """Keep other threads from starting something meanwhile."""
 
+    @abstractmethod
     def _discard(self) -> None:
-        raise NotImplementedError
+        """End the worker; the next call starts another one."""
 
-    def _explain(self, _errno: int, _path: str | None) -> Violation | None:
-        raise NotImplementedError
+    @abstractmethod
+    def _explain(self, errno: int, path: str | None) -> Violation | None:
+        """Say what the policy has to do with an error of the guest's."""
