@@ -105,6 +105,7 @@ MODE_ARGUMENT = {
 }
 OPEN_ARGUMENTS = {"open": (1, 2), "openat": (2, 3)}  # flags, mode
 CREATING_FLAGS = (0o100, 0o20000000)  # O_CREAT, __O_TMPFILE: only these make open read its mode
+O_ACCMODE = 3
 
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
 SOCKET_TYPE_MASK = 0xF
@@ -222,6 +223,18 @@ def device_rules() -> list[Rule]:
         Rule(name, errno.EPERM, (Test(MODE_ARGUMENT[name], kind, S_IFMT),))
         for name in ("mknod", "mknodat")
         for kind in (S_IFCHR, S_IFBLK)
+    ]
+
+
+def access_mode_rules() -> list[Rule]:
+    """Refuse to open a file neither for reading nor for writing, the fourth access mode of open(2).
+
+    Landlock asks about reading and writing, so it lets that mode pass for any file and device: opening
+    one already acts on some, and extended attributes are read by such a descriptor.
+    """
+    return [
+        Rule(name, errno.EINVAL, (has_bits(flags, O_ACCMODE),))
+        for name, (flags, _) in OPEN_ARGUMENTS.items()
     ]
 
 
@@ -451,6 +464,7 @@ def rules_of(variant: str) -> list[Rule]:
         rules += [Rule(name, errno.ENOTSUP) for name in UNSUPPORTED_ON_THE_HOST]
     rules += [rule for rule in file_mode_rules() if rule.syscall not in refused]
     rules += device_rules()
+    rules += access_mode_rules()
     rules += other_process_rules()
     rules += scheduling_rules(on_the_host=on_the_host)
     rules += futex_hash_rules()

@@ -13,6 +13,7 @@
 #include <linux/capability.h>
 #include <linux/prctl.h>
 #include <linux/sched.h>
+#include <linux/stat.h>
 #include <signal.h>
 
 long vj_write_text(const char *path, const char *data, size_t size) {
@@ -121,17 +122,13 @@ static long read_text(const char *path, char *data, size_t capacity) {
     return size;
 }
 
-// Whether uid 0 is the host's as well: in a user namespace it is mostly some
-// ordinary uid, as in rootless containers. "0 0" begins the map of the real one.
+// Whether uid 0 is the host's as well: in a user namespace it is mostly some ordinary uid, as in
+// rootless containers. The kernel's own settings belong to the host's uid 0 (fs/proc/proc_sysctl.c),
+// whatever maps of ids lie between.
 static int is_host_root(void) {
-    char map[64];
-    long size = read_text("/proc/self/uid_map", map, sizeof map);
-    long at = 0;
-    while (at < size && map[at] == ' ') at++;
-    if (at >= size || map[at] != '0') return 1; // unknown: the careful answer
-    at++;
-    while (at < size && map[at] == ' ') at++;
-    return at + 1 >= size || (map[at] == '0' && map[at + 1] == ' ');
+    struct statx settings = {0};
+    long result = sys(SYS_statx, AT_FDCWD, "/proc/sys", 0, STATX_UID, &settings);
+    return result < 0 || settings.stx_uid == 0; // unknown: the careful answer
 }
 
 // The groups of the host's root are not the guest's. In a user namespace that

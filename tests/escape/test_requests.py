@@ -327,3 +327,21 @@ answer(call("ioctl", fd, 0x5423, ctypes.addressof(box)))
     with jail_by(backend) as jail:
         assert inside(jail, text) == errno.EPERM
     assert outside(text) == 0
+
+
+@by_backend
+def test_nothing_is_opened_without_reading_or_writing(backend: str, outside_file: Path) -> None:
+    """The access mode 3 asks for no right that a rule could refuse: it must open no file at all."""
+    text = f"""
+import fcntl
+def neither(path):
+    descriptor = os.open(path, os.O_ACCMODE)
+    try:
+        return os.fstat(descriptor).st_size
+    finally:
+        os.close(descriptor)
+answer([attempt(neither, path) for path in ({str(outside_file)!r}, "/dev/null")])
+"""
+    assert outside(text) == [0, 0]
+    with jail_by(backend) as jail:
+        assert inside(jail, text) == [errno.EINVAL, errno.EINVAL]

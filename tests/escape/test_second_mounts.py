@@ -55,9 +55,16 @@ def tree(workspace: Path) -> Path:
     return workspace
 
 
-def opened(top: Path, mounts: dict[str, str], mode: str, rules: dict[str, Any], name: str) -> Any:
-    """Return what came of a jail that writes to `name`, beside mounts of {point: source}."""
+def opened(
+    top: Path, mounts: dict[str, str], mode: str, rules: dict[str, Any], name: str, mark: str = ""
+) -> Any:
+    """Return what came of a jail that writes to `name`, beside mounts of {point: source}.
+
+    With *mark* the mounts are made such (unbindable).
+    """
     script = "".join(f'mount --bind "{top}/{s}" "{top}/{p}" && ' for p, s in mounts.items())
+    if mark:
+        script += "".join(f'mount --make-{mark} "{top}/{point}" && ' for point in mounts)
     files = [f"{top}/real/conf/visruntime.toml"] if mode == "used" else []
     command = f"cat {top}/{name}; echo EVIL >> {top}/{name}"
     given = json.dumps([str(top), mode, rules, command, files])
@@ -139,3 +146,22 @@ def test_a_secret_is_hidden_by_all_its_mounts(
     assert (
         f"reveal[0]: nothing is hidden at {tree}/alias" in opened(tree, {}, "none", idle, name)[2]
     )
+
+
+@pytest.mark.parametrize("kind", ["read", "write"])
+def test_nothing_that_a_mount_covers_is_shown(tree: Path, kind: str) -> None:
+    """A mount that the kernel binds nowhere else may not leave open what lies under it."""
+    (tree / "alias/covered").write_text("genuine\n")
+    rules: dict[str, Any] = {kind: [str(tree)]}
+    mounts = {"alias": "real"}
+    # Controls: what lies there is shown without a mount, and is not with one of the usual kind.
+    shown, _, _ = opened(tree, {}, "none", rules, "alias/covered")
+    assert shown == "genuine\n"
+    (tree / "alias/covered").write_text("genuine\n")
+    (tree / "real/covered").unlink(missing_ok=True)
+    shown, _, _ = opened(tree, mounts, "none", rules, "alias/covered", "private")
+    assert shown == ""
+    message = opened(tree, mounts, "none", rules, "alias/covered", "unbindable")
+    assert isinstance(message, str), message
+    assert f"mount --make-private {tree}/alias" in message
+    assert (tree / "alias/covered").read_text() == "genuine\n"

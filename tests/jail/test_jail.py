@@ -372,6 +372,49 @@ with Jail(JailPolicy()) as jail:
     assert result.stdout == f"0 {identity}\n", result.stderr
 
 
+TWO_LINES = """
+import ctypes, os, signal
+from visruntime.errors import JailUnavailable
+from visruntime.jail import Jail
+from visruntime.policy import JailPolicy
+
+CLONE_NEWUSER = 0x10000000
+asks, asked = os.pipe()
+go, gone = os.pipe()
+pid = os.fork()
+if pid == 0:
+    assert ctypes.CDLL(None).unshare(CLONE_NEWUSER) == 0
+    os.write(asked, b"x")
+    os.read(go, 1)
+    os.setresgid(0, 0, 0)
+    os.setresuid(0, 0, 0)
+    with Jail(JailPolicy()) as jail:
+        print(jail.report.identity, flush=True)
+    try:
+        Jail(JailPolicy(), backend="bubblewrap")
+    except JailUnavailable as error:
+        print(error.stage, flush=True)
+    os._exit(0)
+signal.alarm(20)
+os.read(asks, 1)
+for name in ("uid_map", "gid_map"):
+    with open(f"/proc/{pid}/{name}", "w") as file:
+        file.write("1 1 65533\\n0 0 1\\n")
+os.write(gone, b"x")
+os.waitpid(pid, 0)
+"""
+
+
+@pytest.mark.skipif(not is_root(), reason="only root may map the host's uid 0")
+def test_the_hosts_root_is_known_by_any_map() -> None:
+    """In a user namespace that has the host's uid 0, wherever in its map, a caller is root."""
+    result = subprocess.run(
+        [sys.executable, "-c", TWO_LINES], capture_output=True, text=True, check=False, timeout=30
+    )
+    identity = "host uid 0 without capabilities: a file system refused id-mapped mounts"
+    assert result.stdout.splitlines() == [identity, "bubblewrap"], result.stderr
+
+
 # ---- state -----------------------------------------------------------------------------
 
 

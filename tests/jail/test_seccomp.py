@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import importlib.util
+import os
 import platform
 import subprocess
 import sys
@@ -331,6 +332,18 @@ def test_options_of_sockets(arch: str, variant: str) -> None:
     opened = variant.endswith("open")
     assert ask(arch, variant, "setsockopt", 3, 1, 2) == (refused(0) if opened else ALLOW)
     assert ask(arch, variant, "setsockopt", 3, 1, 15) == (unknown if opened else ALLOW)
+
+
+@every_program
+def test_every_open_is_for_reading_or_for_writing(arch: str, variant: str) -> None:
+    """The access mode that Landlock does not look at is refused, whatever else is asked for."""
+    for flags in (0, os.O_CREAT, os.O_CLOEXEC, os.O_TMPFILE, HIGH):
+        for mode in (os.O_RDONLY, os.O_WRONLY, os.O_RDWR):
+            assert ask(arch, variant, "openat", 3, BAD_POINTER, flags | mode, 0) == ALLOW
+        neither = refused(errno.EINVAL)
+        assert ask(arch, variant, "openat", 3, BAD_POINTER, flags | os.O_ACCMODE, 0) == neither
+        if arch == "x86_64":
+            assert ask(arch, variant, "open", BAD_POINTER, flags | os.O_ACCMODE, 0) == neither
 
 
 @with_namespaces

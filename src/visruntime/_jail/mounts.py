@@ -30,6 +30,7 @@ __all__ = [
     "refuse_aliases",
     "refuse_kernel_mounts",
     "refuse_second_mounts",
+    "refuse_unbindable",
     "secrets_by_second_mounts",
 ]
 
@@ -42,6 +43,9 @@ KERNEL_TYPES = frozenset(
 )
 """File systems whose files are the kernel's own state, and not data."""
 
+UNBINDABLE = b" unbindable "
+"""The mark of a mount that is left out where the tree around it is bound."""
+
 ESCAPE = re.compile(rb"\\([0-7]{3})")
 LAYER = re.compile(rb"(?:^|,)((?:lowerdir\+?|upperdir|datadir\+?)=(?:[^,\\]|\\.)*)")
 SEPARATOR = re.compile(rb"(?<!\\):+")
@@ -51,10 +55,11 @@ BACKSLASH = re.compile(rb"\\(.)")
 class Mount:
     """One line of proc_pid_mountinfo(5): where it is mounted, and what."""
 
-    __slots__ = ("device", "layers", "point", "root", "type")
+    __slots__ = ("device", "layers", "point", "root", "type", "unbindable")
 
     def __init__(self, line: bytes) -> None:
         parts = line.split(None, 5)
+        self.unbindable = UNBINDABLE in b" " + parts[5].partition(b"- ")[0]
         self.device = parts[2]
         self.root = _unescape(parts[3])
         self.point = _unescape(parts[4])
@@ -88,11 +93,11 @@ def mount_table() -> bytes:
 def host_mounts(table: bytes, *, all_of_them: bool = True) -> list[Mount]:
     """Return the mounts of a `mount_table`.
 
-    Without *all_of_them* only those that show the kernel's state.
+    Without *all_of_them* only those that show the kernel's state, or that no grant would bring along.
     """
     lines = table.splitlines()
     if not all_of_them:
-        lines = [line for line in lines if _type_of(line) in KERNEL_TYPES]
+        lines = [line for line in lines if _type_of(line) in KERNEL_TYPES or UNBINDABLE in line]
     return [Mount(line) for line in lines]
 
 
@@ -152,6 +157,28 @@ def refuse_kernel_mounts(grants: Sequence[tuple[str, str]], mounts: Sequence[Mou
                 field=field,
                 value=path,
             )
+
+
+def refuse_unbindable(grants: Sequence[tuple[str, str]], mounts: Sequence[Mount]) -> None:
+    """Refuse a grant, given as (field, real path), of which the kernel would bind only a part.
+
+    A mount with that mark is left out where the tree around it is bound
+    (mount_namespaces(7)), so that the guest would have what lies under it.
+
+    Raises:
+        PolicyUnsupported: naming the mount.
+    """
+    unbindable = [mount.point for mount in mounts if mount.unbindable]
+    for field, path in grants:
+        for point in unbindable:
+            if is_within(point, path):
+                raise PolicyUnsupported(
+                    f"{field}: {point} is mounted so that it is bound nowhere else, so what lies under "
+                    f"it would be shown; `mount --make-private {point}`, or grant the folders "
+                    "beside it",
+                    field=field,
+                    value=path,
+                )
 
 
 class Aliases:

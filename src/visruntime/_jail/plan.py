@@ -34,6 +34,7 @@ from visruntime._jail.mounts import (
     refuse_aliases,
     refuse_kernel_mounts,
     refuse_second_mounts,
+    refuse_unbindable,
     secrets_by_second_mounts,
 )
 from visruntime._jail.names import check_names, name_acts
@@ -442,6 +443,7 @@ def _mount_rules(
         if rule.kind.startswith("deny")
     ]
     refuse_kernel_mounts(grants, mounts)
+    refuse_unbindable(grants, mounts)
     refuse_aliases(denies, [rule[:2] for rule in rules if not rule[2]], aliases)
     visible = {path for kind, path, private, _ in rules if kind == "read" and not private}
     return [
