@@ -19,7 +19,7 @@ from visruntime._bundle.manifest import MOST_MEMBERS, NAME, Manifest
 from visruntime._bundle.ustar import members
 from visruntime._host.files import open_followed, open_regular
 from visruntime._host.own_version import own_version
-from visruntime._jail.state_folder import BUNDLES, state_folder
+from visruntime._jail.state_folder import BUNDLES, folder_at, state_folder
 from visruntime.errors import BundleRefused
 
 TYPE_CHECKING = False
@@ -109,7 +109,8 @@ def install(
                     _write(os.path.join(tree, NAME), [data], 0o644)
                     _unpack(found, manifest, tree, progress)
                     _write(os.path.join(whole, _RECORD), [_record(tree, manifest)], 0o644)
-                    os.rename(whole, place)
+                    with folder_at(building) as built, folder_at(os.path.dirname(place)) as kept:
+                        os.rename("whole", manifest.name, src_dir_fd=built, dst_dir_fd=kept)
     return Bundle(os.path.join(place, _TREE), manifest)
 
 

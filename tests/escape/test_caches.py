@@ -25,6 +25,7 @@ from packages_helpers import make_wheel, require_uv
 
 import visruntime as vr
 from visruntime._jail import caches as caches_module
+from visruntime._jail.state_folder import folder_at
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -276,7 +277,8 @@ def test_to_count_a_cache_takes_little_memory(state: Path, monkeypatch: pytest.M
     (folder,) = folders(state)
     tracemalloc.start()
     try:
-        assert caches_module._holds_too_much(str(folder))
+        with folder_at(str(folder.parent)) as around:
+            assert caches_module._holds_too_much(around, folder.name)
         assert tracemalloc.get_traced_memory()[1] < 1 << 20  # the paths of all are 4 MiB
     finally:
         tracemalloc.stop()
@@ -284,6 +286,33 @@ def test_to_count_a_cache_takes_little_memory(state: Path, monkeypatch: pytest.M
     with Jail(policy) as jail:
         assert any(note.startswith("caches: they were emptied") for note in jail.report.notes)
         assert inside(jail, at(CACHE, LIST)) == []
+
+
+def test_no_link_leads_the_host_out_of_its_caches(
+    state: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A guest of another host may write above the caches: nothing of others' is removed or made."""
+    first = JailPolicy(caches=[CACHE])
+    with Jail(first) as jail:
+        jail.write_bytes(f"{CACHE}/file", b"")
+    (folder,) = folders(state)
+    for name in (folder.parent.name, "f" * 32):
+        (outside / name / "victim").mkdir(parents=True)
+        (outside / f"{name}.lock").touch()
+        os.utime(outside / f"{name}.lock", (1, 1))
+    before = sorted(outside.rglob("*"))
+    monkeypatch.setattr(caches_module, "LOOK_SECONDS", 0)
+    hold = caches_module._hold
+
+    def swapped(root: str, top: int, name: str, notes: list[str]) -> int:
+        state.rename(state.parent / "away")
+        state.symlink_to(outside)
+        return hold(root, top, name, notes)
+
+    monkeypatch.setattr(caches_module, "_hold", swapped)
+    with pytest.raises(vr.PolicyUnsupported, match="Not a directory"):
+        Jail(first)
+    assert sorted(outside.rglob("*")) == before
 
 
 def test_caches_that_nobody_opens_go(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from visruntime._jail.state_folder import remove_tree
+from visruntime._jail.state_folder import folder_at, make_state_folder, private_folder, remove_tree
 from visruntime._packages.store import Store
 from visruntime.errors import EnvironmentNotBuilt, PolicyError
 
@@ -21,6 +21,32 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Keep the environments of a test below its own folder."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache" / "visruntime"
+
+
+def remove_at(path: Path) -> None:
+    """Remove the tree at *path*."""
+    with folder_at(str(path.parent)) as folder:
+        remove_tree(path.name, folder)
+
+
+@pytest.mark.parametrize("level", ["", "cache", "cache/visruntime"])
+def test_a_link_that_comes_later_leads_nowhere(tmp_path: Path, level: str) -> None:
+    """A guest that may write above the folder must not choose what the host makes or removes."""
+    top, outside = tmp_path / "top", tmp_path / "outside"
+    real = top / "cache/visruntime"
+    real.mkdir(mode=0o700, parents=True)
+    private_folder(str(real), "caches")  # the control: without the link it is taken
+    (outside / "cache/visruntime/victim").mkdir(parents=True)
+    (top / level).rename(tmp_path / "away")
+    (top / level).symlink_to(outside / level)
+    before = sorted(outside.rglob("*"))
+    for path in (real, real / "environments"):
+        make_state_folder(str(path))
+        with pytest.raises(OSError, match="Not a directory"), folder_at(str(path), make=True):
+            pass
+    with pytest.raises(OSError, match="Not a directory"):
+        remove_at(real / "victim")
+    assert sorted(outside.rglob("*")) == before
 
 
 def test_a_deep_and_closed_tree_is_removed(tmp_path: Path) -> None:
@@ -44,12 +70,12 @@ def test_a_deep_and_closed_tree_is_removed(tmp_path: Path) -> None:
     (top / "closed" / "in" / "file").touch()
     (top / "closed" / "in").chmod(0)
     (top / "closed").chmod(0)
-    remove_tree(str(top))
+    remove_at(top)
     assert not top.exists()
     assert (kept / "file").exists()
     (tmp_path / "link").symlink_to(kept)
     with pytest.raises(OSError, match="link"):
-        remove_tree(str(tmp_path / "link"))
+        remove_at(tmp_path / "link")
     assert (kept / "file").exists()
 
 
@@ -61,7 +87,7 @@ def test_to_remove_a_broad_tree_takes_little_memory(tmp_path: Path) -> None:
             (place / f"{number}{'d' * 240}").mkdir()
     tracemalloc.start()
     try:
-        remove_tree(str(tmp_path / "top"))
+        remove_at(tmp_path / "top")
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

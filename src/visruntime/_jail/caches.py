@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import sys
 import time
 from contextlib import suppress
@@ -19,6 +20,7 @@ from visruntime._jail.state_folder import (
     CACHES,
     MOST_PENDING_BYTES,
     check_own,
+    folder_at,
     open_closed,
     private_folder,
     remove_tree,
@@ -52,6 +54,9 @@ LOOK_SECONDS = 600
 WAIT_SECONDS = 60
 """How long a jail waits for another process that is emptying the same caches."""
 
+NAME = re.compile("[0-9a-f]{32}")
+"""What the folder of a policy is called."""
+
 _FIELD = "caches"
 _KEY = "key"
 _KEY_BYTES = 32
@@ -66,39 +71,35 @@ class CacheFolders:
     this user, and ``notes`` what the owner should know.
     """
 
-    __slots__ = ("_descriptor", "_folder", "_process_id", "notes", "places", "root")
+    __slots__ = ("_descriptor", "_name", "_process_id", "notes", "places", "root")
 
-    def __init__(self, root: str, name: str) -> None:
+    def __init__(self, root: str, folder: int, name: str) -> None:
         self.root = root
         self.notes: list[str] = []
         self.places: dict[str, str] = {}
-        self._folder = os.path.join(root, name)
+        self._name = name
         self._process_id = os.getpid()
-        self._descriptor = _hold(self._folder, self.notes)
+        self._descriptor = _hold(root, folder, name, self.notes)
 
     def make(self, paths: tuple[str, ...]) -> None:
         """Make the folder of each of *paths* that has none."""
         import hashlib
 
-        with suppress(FileExistsError):
-            os.mkdir(self._folder, _PRIVATE)
-        check_own(self._folder, os.lstat(self._folder), _FIELD)
-        top = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
+        own = os.path.join(self.root, self._name)
+        with folder_at(own, make=True) as top:
+            check_own(own, os.fstat(top), _FIELD)
             for path in paths:
                 name = hashlib.sha256(os.fsencode(path)).hexdigest()[:32]
                 with suppress(FileExistsError):
                     os.mkdir(name, _PRIVATE, dir_fd=top)
                 # The guest may have changed the mode of this folder, though of none above it.
                 folder = open_closed(name, top)
-                place = os.path.join(self._folder, name)
+                place = os.path.join(own, name)
                 try:
                     check_own(place, os.fstat(folder), _FIELD)
                 finally:
                     os.close(folder)
                 self.places[path] = place
-        finally:
-            os.close(top)
 
     def release(self) -> None:
         """Let go of the caches; remove them if nothing is in them. Idempotent.
@@ -117,13 +118,14 @@ class CacheFolders:
             os.close(descriptor)
 
     def _remove_if_empty(self) -> None:
-        with suppress(OSError):
-            for place in self.places.values():
-                with suppress(FileNotFoundError):
-                    os.rmdir(place)
+        with suppress(OSError), folder_at(self.root) as folder:
             with suppress(FileNotFoundError):
-                os.rmdir(self._folder)
-            os.unlink(self._folder + _LOCK)
+                with folder_at(os.path.join(self.root, self._name)) as top:
+                    for place in self.places.values():
+                        with suppress(FileNotFoundError):
+                            os.rmdir(os.path.basename(place), dir_fd=top)
+                os.rmdir(self._name, dir_fd=folder)
+            os.unlink(self._name + _LOCK, dir_fd=folder)
 
 
 def caches_folder(path: str, looks: dict[str, os.stat_result | None]) -> str | None:
@@ -150,7 +152,8 @@ def hold_caches(policy: JailPolicy) -> CacheFolders:
     try:
         top = private_folder(state_folder(), _FIELD)
         root = private_folder(os.path.join(top, CACHES), _FIELD)
-        held = CacheFolders(root, _name_of(policy, _key_in(root)))
+        with folder_at(root) as folder:
+            held = CacheFolders(root, folder, _name_of(policy, _key_in(root, folder)))
         try:
             held.make(policy.caches)
         except BaseException:
@@ -189,48 +192,60 @@ def _say(said: hmac.HMAC, kind: bytes, name: str, value: str) -> None:
     said.update(b"%b\0%d\0%b\0%d\0%b" % (kind, len(name), name.encode(), len(text), text))
 
 
-def _key_in(root: str) -> bytes:
+def _key_in(root: str, folder: int) -> bytes:
     """Return this user's key; make one at first. Without it a name says nothing of secrets."""
-    path = os.path.join(root, _KEY)
-    if not os.path.lexists(path):
-        new = os.path.join(root, f"{_KEY}.{os.urandom(8).hex()}")
-        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            os.write(descriptor, os.urandom(_KEY_BYTES))
-        finally:
-            os.close(descriptor)
-        try:
-            with suppress(FileExistsError):
-                os.link(new, path)  # whole, or not there
-        finally:
-            os.unlink(new)
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        descriptor = _open_key(folder)
+    except FileNotFoundError:
+        _make_key(folder)
+        descriptor = _open_key(folder)
     try:
         key = os.read(descriptor, _KEY_BYTES + 1)
     finally:
         os.close(descriptor)
     if len(key) != _KEY_BYTES:
         raise PolicyUnsupported(
-            f"caches: {path} is not as it was made; remove {root}, and the caches with it",
+            f"caches: {os.path.join(root, _KEY)} is not as it was made; remove {root}, and the "
+            "caches with it",
             field="caches",
         )
     return key
 
 
+def _open_key(folder: int) -> int:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    return os.open(_KEY, flags, dir_fd=folder)
+
+
+def _make_key(folder: int) -> None:
+    new = f"{_KEY}.{os.urandom(8).hex()}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    descriptor = os.open(new, flags, 0o600, dir_fd=folder)
+    try:
+        os.write(descriptor, os.urandom(_KEY_BYTES))
+    finally:
+        os.close(descriptor)
+    try:
+        with suppress(FileExistsError):
+            os.link(new, _KEY, src_dir_fd=folder, dst_dir_fd=folder)  # whole, or not there
+    finally:
+        os.unlink(new, dir_fd=folder)
+
+
 # ---- who uses them -------------------------------------------------------------------
 
 
-def _hold(folder: str, notes: list[str]) -> int:
-    """Share the lock of *folder*, and return it. Whoever finds it unused looks after it."""
+def _hold(root: str, folder: int, name: str, notes: list[str]) -> int:
+    """Share the lock of *name*, and return it. Whoever finds it unused looks after it."""
     deadline = time.monotonic() + WAIT_SECONDS
     while True:
-        descriptor = _open_lock(folder)
+        descriptor = _open_lock(folder, name, os.O_CREAT)
         try:
-            if try_lock(descriptor) and _is_lock_of(descriptor, folder):
-                _look_after(descriptor, folder, notes)
+            if try_lock(descriptor) and _is_lock_of(descriptor, folder, name):
+                _look_after(descriptor, folder, name, notes)
             with suppress(BlockingIOError):
                 fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                if _is_lock_of(descriptor, folder):
+                if _is_lock_of(descriptor, folder, name):
                     os.utime(descriptor)
                     return descriptor
         except BaseException:
@@ -241,49 +256,63 @@ def _hold(folder: str, notes: list[str]) -> int:
             raise JailUnavailable(
                 f"caches: another process has been emptying them for {WAIT_SECONDS} s",
                 stage="caches",
-                fix=f"wait for it, or remove {folder} yourself",
+                fix=f"wait for it, or remove {os.path.join(root, name)} yourself",
             )
         time.sleep(0.05)
 
 
-def _open_lock(folder: str) -> int:
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    return os.open(folder + _LOCK, flags, 0o600)
+def _open_lock(folder: int, name: str, flags: int = 0) -> int:
+    flags |= os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    return os.open(name + _LOCK, flags, 0o600, dir_fd=folder)
 
 
-def _is_lock_of(descriptor: int, folder: str) -> bool:
+def _is_lock_of(descriptor: int, folder: int, name: str) -> bool:
     """Tell whether it still is: who removes a folder removes its lock, too."""
     try:
-        return os.path.samestat(os.fstat(descriptor), os.lstat(folder + _LOCK))
+        now = os.stat(name + _LOCK, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return False
+    return os.path.samestat(os.fstat(descriptor), now)
 
 
-def _look_after(descriptor: int, folder: str, notes: list[str]) -> None:
+def _look_after(descriptor: int, folder: int, name: str, notes: list[str]) -> None:
     """Empty caches that nobody uses if they hold too much, and remove those of old policies."""
     now = int(time.time())
     looked = os.pread(descriptor, 32, 0)
     if looked.isdigit() and 0 <= now - int(looked) < LOOK_SECONDS:
         return
-    if os.path.isdir(folder) and _holds_too_much(folder):
-        remove_tree(folder)
+    if _holds_too_much(folder, name):
+        remove_tree(name, folder)
         notes.append(
             f"caches: they were emptied, since they held more than {MOST_BYTES >> 30} GiB or "
             f"{MOST_NAMES:,} names, or a folder that could not be counted"
         )
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, b"%d" % now, 0)
-    _remove_old(folder, now)
+    _remove_old(folder, name, now)
 
 
-def _holds_too_much(folder: str) -> bool:
+def _holds_too_much(folder: int, name: str) -> bool:
     """Count what guests have left, without following a link.
 
     A folder that its guest has closed, or that lies deeper than a path can say, counts as too
     much: it could hold anything. So do more folders beside each other than memory is set aside for.
     """
+    try:
+        top = os.open(
+            name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder
+        )
+    except FileNotFoundError:
+        return False
+    try:
+        return _is_too_much(f"/proc/self/fd/{top}")
+    finally:
+        os.close(top)
+
+
+def _is_too_much(start: str) -> bool:
     size = names = waiting = 0
-    pending = [folder]
+    pending = [start]
     while pending:
         try:
             top = pending.pop()
@@ -302,30 +331,29 @@ def _holds_too_much(folder: str) -> bool:
     return False
 
 
-def _remove_old(folder: str, now: int) -> None:
+def _remove_old(folder: int, own: str, now: int) -> None:
     """Remove the caches of policies that were not used for long, or are too many."""
-    root = os.path.dirname(folder)
     used = {}
-    with os.scandir(root) as entries:
+    with os.scandir(folder) as entries:
         for entry in entries:
-            path = entry.path.removesuffix(_LOCK)
-            if path not in (entry.path, folder):
+            name = entry.name.removesuffix(_LOCK)
+            if name not in (entry.name, own) and NAME.fullmatch(name):
                 with suppress(FileNotFoundError):
-                    used[path] = entry.stat(follow_symlinks=False).st_mtime
-    newest = sorted(used, key=lambda path: used[path], reverse=True)
-    for number, path in enumerate(newest, start=2):
-        if number > MOST_POLICIES or now - used[path] > UNUSED_SECONDS:
+                    used[name] = entry.stat(follow_symlinks=False).st_mtime
+    newest = sorted(used, key=lambda name: used[name], reverse=True)
+    for number, name in enumerate(newest, start=2):
+        if number > MOST_POLICIES or now - used[name] > UNUSED_SECONDS:
             with suppress(OSError):
-                _remove(path)
+                _remove(folder, name)
 
 
-def _remove(folder: str) -> None:
-    descriptor = os.open(folder + _LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+def _remove(folder: int, name: str) -> None:
+    descriptor = _open_lock(folder, name)
     try:
-        if try_lock(descriptor) and _is_lock_of(descriptor, folder):
+        if try_lock(descriptor) and _is_lock_of(descriptor, folder, name):
             with suppress(FileNotFoundError):
-                remove_tree(folder)
-            os.unlink(folder + _LOCK)
+                remove_tree(name, folder)
+            os.unlink(name + _LOCK, dir_fd=folder)
         fcntl.flock(descriptor, fcntl.LOCK_UN)
     finally:
         os.close(descriptor)

@@ -1,6 +1,8 @@
 """The folder in which this package keeps things for one user, between one process and the next.
 
-No guest has a write grant in it (`_jail/protect.py`), and each part of it is this user's alone.
+No guest has a write grant in it (`_jail/protect.py`), and each part of it is this user's alone. But
+a guest of another host may: one that keeps its own things elsewhere. So every folder here is
+opened level by level, and nothing follows a link that was not there when the path was resolved.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ import errno
 import fcntl
 import os
 import stat
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 from visruntime._policy.links import Resolver, untrusted_link
 from visruntime.errors import PolicyError
@@ -25,6 +27,7 @@ __all__ = [
     "ENVIRONMENTS",
     "MOST_PENDING_BYTES",
     "check_own",
+    "folder_at",
     "make_state_folder",
     "open_closed",
     "private_folder",
@@ -75,11 +78,33 @@ def private_folder(path: str, field: str) -> str:
             f"{path}; set XDG_CACHE_HOME to the path that you mean",
             field=field,
         )
-    os.makedirs(os.path.dirname(real), exist_ok=True)
-    with suppress(FileExistsError):
-        os.mkdir(real, _PRIVATE)
-    check_own(real, os.lstat(real), field)
+    with folder_at(real, make=True) as folder:
+        check_own(real, os.fstat(folder), field)
     return real
+
+
+@contextmanager
+def folder_at(real: str, *, make: bool = False) -> Iterator[int]:
+    """Open the folder at the real path *real*, through no link; with *make* make what is missing.
+
+    Raises:
+        OSError: a level of the path is missing, or is no folder.
+    """
+    flags = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    folder = os.open("/", os.O_PATH | flags)
+    try:
+        *above, last = real.strip("/").split("/")
+        for name in (*above, last):
+            if make:
+                with suppress(FileExistsError):
+                    os.mkdir(name, _PRIVATE if name is last else 0o777, dir_fd=folder)
+            access = os.O_RDONLY if name is last else os.O_PATH
+            below = os.open(name, access | flags, dir_fd=folder)
+            os.close(folder)
+            folder = below
+        yield folder
+    finally:
+        os.close(folder)
 
 
 def make_state_folder(real: str) -> None:
@@ -88,11 +113,10 @@ def make_state_folder(real: str) -> None:
     A jail in whose write grant it lies pins and covers only what is there: what its host or
     another process made later would be the guest's to read and to write.
     """
-    with suppress(OSError):
-        os.makedirs(os.path.dirname(real), exist_ok=True)
-        for path in (real, os.path.join(real, CACHES), os.path.join(real, ENVIRONMENTS)):
+    with suppress(OSError), folder_at(real, make=True) as folder:
+        for name in (CACHES, ENVIRONMENTS):
             with suppress(FileExistsError):
-                os.mkdir(path, _PRIVATE)
+                os.mkdir(name, _PRIVATE, dir_fd=folder)
 
 
 def check_own(path: str, status: os.stat_result, field: str) -> None:
@@ -119,26 +143,26 @@ def try_lock(descriptor: int) -> bool:
     return True
 
 
-def remove_tree(path: str) -> None:
-    """Remove a folder that a guest filled: it may be as deep, as broad and as closed, as it liked.
+def remove_tree(name: str, parent: int) -> None:
+    """Remove *name* of *parent*, which a guest filled: as deep, broad and closed as it liked.
 
     Folders inside are moved up and emptied there, so that depth costs nothing and no link is
     followed. No list of names is kept, so that their number costs no memory.
     """
-    top = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    top = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:
         number = 0
-        for name in _unlink_files(top):
-            inner = open_closed(name, top)
+        for each in _unlink_files(top):
+            inner = open_closed(each, top)
             try:
                 for below in _unlink_files(inner):
                     number = _move_up(below, inner, top, number)
             finally:
                 os.close(inner)
-            os.rmdir(name, dir_fd=top)
+            os.rmdir(each, dir_fd=top)
     finally:
         os.close(top)
-    os.rmdir(path)
+    os.rmdir(name, dir_fd=parent)
 
 
 def _unlink_files(folder: int) -> Iterator[str]:

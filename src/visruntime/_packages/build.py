@@ -12,7 +12,7 @@ import os
 import time
 from contextlib import suppress
 
-from visruntime._jail.state_folder import remove_tree
+from visruntime._jail.state_folder import folder_at, remove_tree
 from visruntime._packages.addresses import credentials, credentials_in, without_credentials
 from visruntime._packages.lock import VARIABLE
 from visruntime._packages.uv import certificates, host_cache, settings, variables
@@ -151,7 +151,8 @@ class Build:
 
     def _remove_cache(self) -> None:
         try:
-            remove_tree(os.path.join(self._folder, "cache"))
+            with folder_at(self._folder) as folder:
+                remove_tree("cache", folder)
         except OSError as error:
             raise EnvironmentNotBuilt(f"the cache of the build: {error.strerror}") from None
 

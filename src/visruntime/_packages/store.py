@@ -14,6 +14,7 @@ from visruntime._jail.state_folder import (
     BUILDING,
     ENVIRONMENTS,
     check_own,
+    folder_at,
     private_folder,
     remove_tree,
     state_folder,
@@ -83,26 +84,29 @@ class Store:
         """
         self._sweep()
         path = os.path.join(self._building, key)
-        with suppress(FileNotFoundError):
-            remove_tree(path)
-        os.mkdir(path, _PRIVATE)
-        try:
-            yield path
-        finally:
-            remove_tree(path)
+        with folder_at(self._building) as building:
+            with suppress(FileNotFoundError):
+                remove_tree(key, building)
+            os.mkdir(key, _PRIVATE, dir_fd=building)
+            try:
+                yield path
+            finally:
+                remove_tree(key, building)
 
     def keep(self, tree: str, key: str) -> str:
         """Make the complete *tree* the environment *key*; return its path."""
-        path = os.path.join(self.environments, key)
-        os.rename(tree, path)
-        return path
+        around, name = os.path.split(tree)
+        with folder_at(around) as built, folder_at(self.environments) as kept:
+            os.rename(name, key, src_dir_fd=built, dst_dir_fd=kept)
+        return os.path.join(self.environments, key)
 
     @contextmanager
     def _lock_file(self, key: str) -> Iterator[int]:
         import fcntl
 
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(os.path.join(self._locks, key), flags, 0o600)
+        with folder_at(self._locks) as locks:
+            descriptor = os.open(key, flags, 0o600, dir_fd=locks)
         try:
             yield descriptor
         finally:
@@ -111,8 +115,9 @@ class Store:
             os.close(descriptor)
 
     def _sweep(self) -> None:
-        for key in os.listdir(self._building):
-            with self._lock_file(key) as descriptor:
-                if try_lock(descriptor):
-                    with suppress(OSError):
-                        remove_tree(os.path.join(self._building, key))
+        with folder_at(self._building) as building:
+            for key in os.listdir(building):
+                with self._lock_file(key) as descriptor:
+                    if try_lock(descriptor):
+                        with suppress(OSError):
+                            remove_tree(key, building)
