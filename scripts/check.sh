@@ -62,6 +62,7 @@ check "API reference" run python scripts/generate_api_reference.py --check
 check "generated documents" run python scripts/generate_documents.py --check
 check "documentation site" run python scripts/build_docs.py
 check "workflow schema" run check-jsonschema --builtin-schema vendor.github-workflows "${workflows[@]}"
+check "actionlint" run actionlint "${workflows[@]}"
 check "zizmor" run zizmor --offline --quiet --persona=pedantic .github/workflows
 check "lock file" uv lock --check --offline
 

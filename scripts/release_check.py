@@ -51,9 +51,11 @@ CONDITIONS = {
 }
 """The only steps that may be left out, and when they are not."""
 _UV = "pip install uv==0.13.9 uv run --frozen --isolated --only-group"
+_PACKAGING = "uv run --frozen --isolated --only-group packaging"
+_COMPILE = f'{_PACKAGING} scripts/build_python.py --out "$RUNNER_TEMP/python"'
 _PACK = (
-    "uv run --frozen --isolated --only-group packaging scripts/pack_archive.py "
-    '--wheel dist/*.whl --python "$pythonLocation" --out dist'
+    f"{_PACKAGING} scripts/pack_archive.py "
+    '--wheel dist/*.whl --python "$RUNNER_TEMP/python" --out dist'
 )
 _RELEASE_CHECK = f'{_UV} lint scripts/release_check.py --tag "$GITHUB_REF_NAME"'
 _ON_WINDOWS = "python tests/windows/on_windows.py"
@@ -105,19 +107,26 @@ RUNS = {
     ],
     ("wheels", "linux"): [
         f"{_UV} packaging scripts/build_wheel.py --out dist",
+        _COMPILE,
         _PACK,
         (
             'sudo --set-home --preserve-env=VIS_FULL VIS_RECORD="$PWD/record.json" '
             'VIS_DIST="$PWD/dist" .ci/run'
         ),
     ],
-    ("wheels", "other"): [f"{_UV} cibuildwheel cibuildwheel --output-dir dist"],
+    ("wheels", "other"): [
+        "uv run --frozen --isolated --only-group cibuildwheel cibuildwheel --output-dir dist"
+    ],
     ("release", "tag"): [_RELEASE_CHECK],
     ("release", "assets"): [f"{_RELEASE_CHECK} --built built --assets assets"],
     ("release", "publish"): ["sha256sum --check --strict SHA256SUMS"],
 }
 """What these jobs have to do, word by word and in this order."""
 _PINNED = re.compile(r"[\w.-]+/[\w./-]+@[0-9a-f]{40}|\$/\.github/workflows/[\w-]+\.yml")
+_ONE_COMMAND = re.compile(r"[\w ./:=+-]*")
+"""Words that PowerShell and every other shell read alike. Of several commands PowerShell goes on after
+one that failed, and a step's outcome is then that of the last; quotes, variables and patterns mean
+something else to it. It has no other scripts here, so that this is its lint."""
 _WRITING = {"publish": {"contents", "id-token"}, "assets": {"id-token", "attestations"}}
 _GIVES_UP = re.compile(r"\|\|\s*(true|:)|set \+e|continue-on-error|--exit-zero|\bexit 0\b")
 
@@ -184,7 +193,15 @@ def _of_any(name: str, workflow: dict[str, Any]) -> list[str]:
                 found.append(f"{label!r} may be skipped")
             if "shell" in step:
                 found.append(f"{label!r} runs in a shell of its own")
+            if _on_windows(body) and not _ONE_COMMAND.fullmatch(step.get("run", "").strip()):
+                found.append(f"{label!r} is more than one plain command, and PowerShell runs it")
     return found
+
+
+def _on_windows(job: dict[str, Any]) -> bool:
+    """Return whether a job runs on Windows, on one of its machines at least."""
+    machines = job.get("strategy", {}).get("matrix", {}).get("os", [job.get("runs-on", "")])
+    return any("windows" in str(each) for each in machines)
 
 
 def _of_matrices(name: str, workflow: dict[str, Any]) -> list[str]:

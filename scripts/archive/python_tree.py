@@ -11,7 +11,7 @@ from pathlib import Path
 from gates.elf import LIBRARIES
 from gates.elf_file import ElfFile
 
-__all__ = ["MODULES", "copy_python"]
+__all__ = ["LEFT_OUT_MODULES", "MODULES", "PLACEHOLDER", "copy_python"]
 
 MODULES = tuple(
     """
@@ -24,7 +24,10 @@ MODULES = tuple(
     """.split()
 )
 """The extension modules of the archive, exactly: a build of CPython that lacks a library drops a
-module without an error. Left out: readline and gdbm (GPL), curses, tkinter, and those for tests."""
+module without an error."""
+LEFT_OUT_MODULES = ("readline", "_gdbm", "_dbm", "_curses", "_curses_panel", "_tkinter")
+"""What CPython would build where it finds the libraries: readline and gdbm are under the GPL, the
+others no program without a screen of its own needs. Those for tests are left out, too."""
 _LEFT_OUT = {
     *("test", "idlelib", "tkinter", "turtledemo", "ensurepip", "site-packages", "__pycache__"),
     *("lib-dynload", "curses", "pydoc_data"),

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from gates.contents import Entry
 
-__all__ = ["PLATFORMS", "hardened", "problems"]
+__all__ = ["PLATFORMS", "hardened", "problems", "system"]
 
 _WORKER = (START, BOOTSTRAP)
 PLATFORMS = {
@@ -42,14 +42,25 @@ PLATFORMS = {
             *("include/visjail/visjail.h", "sbom.cdx.json", *_WORKER),
         ),
         "module": "python/lib/python3.13/lib-dynload/{}.cpython-313-{}-linux-gnu.so",
+        "modules": MODULES,
+        "python": ("python/bin/python3.13", "python/lib/libpython3.13.so.1.0"),
+        "own": ("bin/visjail-init", "bin/vispython", "lib/libvisjail.so", "lib/_viscore.abi3.so"),
     },
     "macos": {
-        "programs": ("bin/uv", "bin/vispython"),
+        "programs": (
+            *("bin/uv", "bin/vispython", "bin/visjail-macos-init", "bin/visjail-macos-watch"),
+        ),
         "files": (
             *("lib/libvisjail.dylib", "lib/_viscore.abi3.so", "lib/pkgconfig/visjail.pc"),
             *("include/visjail/visjail.h", "sbom.cdx.json", *_WORKER),
         ),
         "module": "python/lib/python3.13/lib-dynload/{}.cpython-313-darwin.so",
+        "modules": (*MODULES, "_scproxy"),
+        "python": ("python/bin/python3.13", "python/lib/libpython3.13.dylib"),
+        "own": (
+            *("bin/vispython", "bin/visjail-macos-init", "bin/visjail-macos-watch"),
+            *("lib/libvisjail.dylib", "lib/_viscore.abi3.so"),
+        ),
     },
     "windows": {
         "programs": ("bin/uv.exe", "bin/vispython.exe", "bin/visjail-desktop.exe"),
@@ -58,18 +69,31 @@ PLATFORMS = {
             *("include/visjail/visjail.h", "sbom.cdx.json", *_WORKER),
         ),
         "module": "",
+        "modules": (),
+        "python": ("python/python.exe", "python/python313.dll"),
+        "own": (
+            *("bin/vispython.exe", "bin/visjail-desktop.exe", "bin/visjail.dll"),
+            "bin/_viscore.pyd",
+        ),
     },
 }
-"""What the archive of each platform has to have beside CPython and the licences."""
+"""What the archive of each platform has to have beside the licences: what is executed, what is there,
+the extension modules of CPython, its program and library, and what of all that is compiled by us."""
 _NAME = re.compile(r"visruntime-([\w.]+)-((linux|macos|windows)-(x86_64|x64|arm64|aarch64))")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _LICENCES = ("visruntime", "uv", "cpython")
 
 
+def system(name: str) -> str | None:
+    """Return for which of `PLATFORMS` the archive *name* is; None where that is no archive's name."""
+    match = _NAME.fullmatch(name)
+    return match[3] if match else None
+
+
 def hardened(name: str) -> list[str]:
     """Return the files of the archive *name* whose hardening is ours to promise."""
-    places = ("bin/visjail-init", "bin/vispython", "lib/libvisjail.so", "lib/_viscore.abi3.so")
-    return [f"{name}/{place}" for place in places]
+    of = system(name)
+    return [f"{name}/{place}" for place in PLATFORMS[of]["own"]] if of else []
 
 
 def problems(path: Path) -> list[str]:
@@ -140,7 +164,7 @@ def _parts(names: dict[str, Entry], system: str, manifest: dict[str, Any]) -> It
             yield f"LICENSES/{part}: has no text"
     if wanted["module"]:
         machine = manifest["platform"].partition("-")[2]
-        modules = {str(wanted["module"]).format(module, machine) for module in MODULES}
+        modules = {str(wanted["module"]).format(each, machine) for each in wanted["modules"]}
         folder = posixpath.dirname(min(modules)) + "/"
         there = {name for name in names if name.startswith(folder)}
         for name in sorted(modules - there):

