@@ -18,6 +18,7 @@ import argparse
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -86,6 +87,8 @@ class Build:
         """
         if out.exists():
             raise NotBuiltError(f"{out} is there already: remove it, or name another folder")
+        if re.search(r"[^\w./+,@%-]", str(self.work)):
+            raise NotBuiltError(f"CPython cannot be built in {self.work}: name a plainer folder")
         self._begin()
         for name, step in (
             ("unpack", self._unpack),

@@ -50,7 +50,8 @@ CONDITIONS = {
     ("ci", "Let ordinary users make user namespaces"): "matrix.os == 'ubuntu-24.04'",
 }
 """The only steps that may be left out, and when they are not."""
-_UV = "pip install uv==0.13.9 uv run --frozen --isolated --only-group"
+_GET_UV = "pip install --require-hashes -r scripts/uv.txt"
+_UV = f"{_GET_UV} uv run --frozen --isolated --only-group"
 _PACKAGING = "uv run --frozen --isolated --only-group packaging"
 _COMPILE = f'{_PACKAGING} scripts/build_python.py --out "$RUNNER_TEMP/python"'
 _PACK = (
@@ -101,7 +102,7 @@ RUNS = {
     ],
     ("docs", "site"): [
         (
-            "pip install uv==0.13.9 mkdir -p records uv run --frozen python scripts/build_docs.py "
+            f"{_GET_UV} mkdir -p records uv run --frozen python scripts/build_docs.py "
             "--records records --archive dist"
         )
     ],
@@ -115,7 +116,8 @@ RUNS = {
         ),
     ],
     ("wheels", "other"): [
-        "uv run --frozen --isolated --only-group cibuildwheel cibuildwheel --output-dir dist"
+        _GET_UV,
+        "uv run --frozen --isolated --only-group cibuildwheel cibuildwheel --output-dir dist",
     ],
     ("release", "tag"): [_RELEASE_CHECK],
     ("release", "assets"): [f"{_RELEASE_CHECK} --built built --assets assets"],
@@ -123,6 +125,7 @@ RUNS = {
 }
 """What these jobs have to do, word by word and in this order."""
 _PINNED = re.compile(r"[\w.-]+/[\w./-]+@[0-9a-f]{40}|\$/\.github/workflows/[\w-]+\.yml")
+_UNPINNED = re.compile(r"pip3? install (?!--require-hashes )")
 _ONE_COMMAND = re.compile(r"[\w ./:=+-]*")
 """Words that PowerShell and every other shell read alike. Of several commands PowerShell goes on after
 one that failed, and a step's outcome is then that of the last; quotes, variables and patterns mean
@@ -191,6 +194,8 @@ def _of_any(name: str, workflow: dict[str, Any]) -> list[str]:
                 found.append(f"{label!r} may fail unseen")
             if step.get("if") != CONDITIONS.get((name, label)):
                 found.append(f"{label!r} may be skipped")
+            if _UNPINNED.search(step.get("run", "")):
+                found.append(f"{label!r} installs something that no hash pins")
             if "shell" in step:
                 found.append(f"{label!r} runs in a shell of its own")
             if _on_windows(body) and not _ONE_COMMAND.fullmatch(step.get("run", "").strip()):

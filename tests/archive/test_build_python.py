@@ -198,6 +198,10 @@ def test_a_whole_build(tmp_path: Path, build: functools.partial[Build]) -> None:
     assert "--enable-shared" in told["configure"]
     with pytest.raises(NotBuiltError, match="is there already"):
         build(source).prefix(out)
+    # Its Makefile quotes no name of a folder.
+    spaced = Build(tmp_path / "a place", source, 1, version="3.13.99", url="")
+    with pytest.raises(NotBuiltError, match=r"cannot be built in .*/a place: name a"):
+        spaced.prefix(tmp_path / "more")
 
 
 def source_time(path: Path) -> float:

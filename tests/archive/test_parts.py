@@ -26,6 +26,11 @@ LICENCE = ROOT / "LICENSE"
 PLATFORMS = ("windows-x64", "macos-arm64", "macos-x64")
 WHEEL = "visruntime-1.0-cp311-abi3-any.whl"
 EPOCH = 1_700_000_000
+WORKER = """
+LOAD = "text of the first file"
+def bootstrap(*, same_as_host):
+    return b"payload of the second" if not same_as_host else b""
+"""
 FOREIGN = {"a.dll": ["f"]}
 NEEDS_MORE = text(0xC, "/opt/x.dylib")
 
@@ -63,11 +68,10 @@ def make_parts(folder: Path, platform: str) -> Path:
 
 @pytest.fixture(scope="module")
 def small_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a wheel with the modules of this checkout, of version 1.0."""
+    """Return a wheel with what the packer asks of one, of version 1.0."""
     path = tmp_path_factory.mktemp("wheel") / WHEEL
     with zipfile.ZipFile(path, "w") as file:
-        for source in (ROOT / "src").rglob("*.py"):
-            file.write(source, source.relative_to(ROOT / "src"))
+        file.writestr("visruntime/_worker/start.py", WORKER)
     return path
 
 

@@ -88,7 +88,10 @@ WHEELS = [
      "'Test what was built' may be skipped"),
     ('VIS_DIST="$PWD/dist" .ci/run', ".ci/run", "linux does not run sudo --set-home"),
     ("cibuildwheel --output-dir dist", "echo", "other does not run uv run"),
-    ("run: pip install uv==0.13.9\n", "run: pip install uv==0.13.9; echo\n",
+    ("run: pip install --require-hashes -r scripts/uv.txt\n", "run: pip install uv\n",
+     "'Get uv' installs something that no hash pins"),
+    ("run: pip install --require-hashes -r scripts/uv.txt\n",
+     "run: pip install --require-hashes -r scripts/uv.txt; echo\n",
      "'Get uv' is more than one plain command"),
     ("cibuildwheel --output-dir dist", 'cibuildwheel --output-dir "$HOME"',
      "'Build, repair and test' is more than one plain command"),
@@ -174,7 +177,7 @@ def test_what_was_built_is_tested_after_it_was_built(tmp_path: Path) -> None:
     build = text[text.index("      - name: Build the wheel and") : text.index("      - name: Pack")]
     test = text[text.index("      - name: Test what") : text.index("      - name: Keep it")]
     found = changed(tmp_path, "wheels.yml", build, test)
-    assert any("linux does not run pip install uv" in problem for problem in found)
+    assert any("linux does not run pip install --require-hashes" in problem for problem in found)
     copy = tmp_path / "workflows" / "wheels.yml"
     copy.write_text(text.replace(test, "").replace(build, test + build))
     found = release_check.problems_of_workflows(copy.parent)
@@ -193,7 +196,7 @@ def test_a_workflow_that_is_gone(tmp_path: Path, name: str) -> None:
 def test_documentation_without_what_was_shown(tmp_path: Path) -> None:
     """The page of platforms of a release is never made from older records alone."""
     (found,) = changed(tmp_path, "docs.yml", "build_docs.py --records records", "build_docs.py")
-    assert found.startswith("docs.yml: site does not run pip install uv")
+    assert found.startswith("docs.yml: site does not run pip install")
 
 
 def test_only_the_version_can_be_tagged(tmp_path: Path) -> None:

@@ -148,6 +148,20 @@ def test_linters_are_pinned() -> None:
     assert names <= set(pins)
 
 
+def test_the_first_tool_is_pinned_by_hash() -> None:
+    """No other uv than that of the lock starts the build, wherever it is started."""
+    (locked,) = (
+        each
+        for each in tomllib.loads((ROOT / "uv.lock").read_text())["package"]
+        if each["name"] == "uv"
+    )
+    files = [*locked["wheels"], locked["sdist"]]
+    listed = (ROOT / "scripts" / "uv.txt").read_text()
+    assert re.findall(r"^(\S+) \\$", listed, re.MULTILINE) == [f"uv=={locked['version']}"]
+    assert sorted(re.findall(r"--hash=(\S+)", listed)) == sorted(each["hash"] for each in files)
+    assert "--require-hashes -r scripts/uv.txt\n" in (ROOT / ".ci" / "run").read_text()
+
+
 def test_another_subject_is_not_taken_for_the_one_that_is_named() -> None:
     """Tests that are to judge what is shipped never run against the source tree instead."""
     done = subprocess.run(

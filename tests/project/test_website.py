@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
+import sys
 import zlib
 from typing import TYPE_CHECKING
 
@@ -24,10 +28,33 @@ import visruntime
 from visruntime.cli.main import COMMANDS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = pytest.mark.one_uid
 
+# Looks at pages in a frame of 390 points, and says how wide the widest is, or which ones are wider.
+LOOK = """<pre></pre><script>
+(async () => {
+    const wide = [], names = %s;
+    for (const name of names) {
+        const frame = document.createElement("iframe");
+        frame.width = 390;
+        frame.height = 844;
+        frame.style.border = 0;
+        document.body.append(frame);
+        await new Promise((loaded) => {
+            frame.onload = loaded;
+            frame.src = "file://%s/" + name;
+        });
+        const width = frame.contentDocument.documentElement.scrollWidth;
+        if (width > 390) wide.push(name + " " + width);
+        frame.remove();
+    }
+    const told = ["wide:", ...(wide.length ? wide : ["390"]), "seen:", names.length];
+    document.querySelector("pre").textContent = told.join(" ");
+})();
+</script>"""
 INDEX = """# Name
 
 What it is,
@@ -230,3 +257,24 @@ def test_everything_of_the_site_is_pinned_to_this_repository() -> None:
     for path in (readme.ROOT / "doc" / "site").rglob("*.*"):
         if path.suffix in {".css", ".js", ".html"}:
             assert not re.search(r"https?:|@import", path.read_text()), path
+
+
+@pytest.mark.skipif(os.environ.get("VIS_FULL") != "1", reason="needs a browser: VIS_FULL=1")
+@pytest.mark.timeout(500)
+def test_no_page_is_wider_than_a_phone(tmp_path: Path, tool: Callable[[str], str]) -> None:
+    """No page of the site has to be pushed sideways on a screen of 390 points."""
+    site = tmp_path / "site"
+    script = [sys.executable, str(readme.ROOT / "scripts" / "build_docs.py"), "--out", str(site)]
+    subprocess.run(script, check=True, stdout=subprocess.DEVNULL, timeout=300)
+    names = [str(path.relative_to(site)) for path in site.rglob("*.html")]
+    assert len(names) > 30
+    (tmp_path / "look.html").write_text(LOOK % (json.dumps(names), site))
+    command = [tool("chromium"), "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]
+    command += ["--allow-file-access-from-files", "--virtual-time-budget=60000"]
+    shown = subprocess.run(
+        [*command, f"--user-data-dir={tmp_path}/profile", f"file://{tmp_path}/look.html"],
+        capture_output=True, text=True, check=True, timeout=120,
+    ).stdout  # fmt: skip
+    told = re.search(r"<pre>(.*?)</pre>", shown, re.DOTALL)
+    assert told is not None
+    assert told[1].split() == ["wide:", "390", "seen:", str(len(names))]
