@@ -31,7 +31,7 @@ HEADERS = ("error", "policy", "macos_profile", "macos_brief", "macos_members", "
 """Of those the library has what they declare; what only Linux has is left out."""
 NOT_HERE = {"vj_policy_compile", "vj_plan_free", "vj_plan_path"}
 WATCHER = ("macos_watch", "macos_end", "macos_members", "error")
-HELPER = ("macos_init", "macos_brief", "error")
+HELPER = ("macos_init", "macos_brief", "macos_members", "error")
 PROBE = ("macos_probe.c", "macos_acts.c")
 OLDEST = "12.0"
 WARNINGS = (
@@ -59,7 +59,7 @@ def environment() -> dict[str, str]:
 
 def parts() -> dict[str, list[str]]:
     """Return the sources of each file that is built."""
-    library = [str(SOURCE / f"{part}.c") for part in (*PURE, "macos_end", "macos_seatbelt")]
+    library = [str(SOURCE / f"{part}.c") for part in (*PURE, "macos_end", "macos_seatbelt", "macos_spelling")]
     probe = [str(ROOT / "tests" / "native" / part) for part in PROBE]
     return {
         "libvisjail.dylib": library,

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Beside the lists: profile, directory and canary.
-#define SINGLE_STRINGS 3u
+// Beside the lists: profile, directory, canary and marker.
+#define SINGLE_STRINGS 4u
 
 static vj_status refuse(vj_error *error, const char *text) {
     return vj_fail(error, VJ_REFUSED, VJ_STAGE_REQUEST, 0, text);
@@ -18,7 +18,8 @@ static uint64_t strings_of(const vj_brief *header) {
 }
 
 static const char *string_at(const vj_brief_view *view, uint64_t index) {
-    const char *single[SINGLE_STRINGS] = {view->profile, view->directory, view->canary};
+    const char *single[SINGLE_STRINGS] = {view->profile, view->directory, view->canary,
+                                          view->marker};
     if (index < SINGLE_STRINGS) return single[index];
     index -= SINGLE_STRINGS;
     if (index < 2 * (uint64_t)view->header.parameters) return view->parameters[index];
@@ -107,6 +108,7 @@ vj_status vj_brief_read(const void *block, uint64_t size, vj_brief_view *view,
     view->profile = single[0];
     view->directory = single[1];
     view->canary = single[2];
+    view->marker = single[3];
     if (view->arguments[0][0] != '/' || view->directory[0] != '/') {
         vj_brief_release(view);
         return refuse(error, "program and directory of a brief are absolute");

@@ -14,7 +14,7 @@
 #include "error.h"
 
 #define VJ_BRIEF_MAGIC        0x4642564du // "MVBF"
-#define VJ_BRIEF_VERSION      1u
+#define VJ_BRIEF_VERSION      2u
 #define VJ_BRIEF_MAX          (16u << 20)
 #define VJ_BRIEF_STRINGS_MAX  65536u
 #define VJ_BRIEF_FAILED_MAGIC 0x4646564du // "MVFF"
@@ -51,6 +51,7 @@ typedef struct {
     const char *profile;
     const char *directory; // where the program starts
     const char *canary;    // a file of the host's that it must not be able to open, or ""
+    const char *marker;    // by which its processes are found (macos_members.h)
     const char **parameters; // name, value, name, value
     const char **arguments;
     const char **environment;

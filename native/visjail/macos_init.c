@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "macos_brief.h"
+#include "macos_members.h"
 #include "macos_sandbox.h"
 
 #define READ_SIZE 65536u
@@ -70,6 +71,21 @@ static void set_limits(const vj_brief_limits *limits) {
     limit(RLIMIT_NOFILE, limits->open_files);
 }
 
+// By its marker the host finds whoever is in the jail when it ends. Were it not to be
+// looked up, or any name, nobody would be found, or too many.
+static void check_marker(const char *marker) {
+    char other[VJ_MARKER_SIZE];
+    uint8_t random[16];
+    arc4random_buf(random, sizeof random);
+    vj_marker_write(random, other);
+    int kind = VJ_SANDBOX_FILTER_GLOBAL_NAME | SANDBOX_CHECK_NO_REPORT;
+    if (sandbox_check(getpid(), "mach-lookup", kind, marker) != 0)
+        fail(VJ_STAGE_SANDBOX, 0,
+             "the jail's marker cannot be looked up: its end could not be seen to");
+    if (sandbox_check(getpid(), "mach-lookup", kind, other) != 1)
+        fail(VJ_STAGE_SANDBOX, 0, "names that are not granted can be looked up");
+}
+
 static void enter_sandbox(const vj_brief_view *brief) {
     char *why = NULL;
     int result = sandbox_init_with_parameters(brief->profile, 0, brief->parameters, &why);
@@ -78,6 +94,7 @@ static void enter_sandbox(const vj_brief_view *brief) {
     // Not concluded from the answer: asked, and tried.
     if (sandbox_check(getpid(), NULL, VJ_SANDBOX_FILTER_NONE) != 1)
         fail(VJ_STAGE_SANDBOX, 0, "the profile was taken and no sandbox is there");
+    check_marker(brief->marker);
     if (!brief->canary[0]) return;
     int canary = open(brief->canary, O_RDONLY | O_CLOEXEC);
     if (canary >= 0) fail(VJ_STAGE_CANARIES, 0, "a file that is not granted was opened");

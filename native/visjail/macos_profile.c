@@ -359,7 +359,32 @@ static void allow_terminal(builder *build) {
 
 // ---- what is denied --------------------------------------------------------
 
+// The folders from `at` on that lead to what is allowed again below it, each once, as
+// filters that follow `before`.
+static void say_ways(builder *build, const vj_node *at, vj_right right,
+                     const char *before, const char *behind) {
+    const vj_node *end = build->tree.nodes + build->tree.count;
+    size_t said = 0;
+    const vj_node *last = NULL;
+    for (const vj_node *below = at + 1;
+         below < end && vj_path_is_beneath(below->path, at); below++) {
+        if (!has(below->in_force, right)) continue;
+        said = last ? vj_path_shared_folder(last->path, below->path) : at->length - 1;
+        last = below;
+        for (size_t length = said + 1; length < below->length; length++) {
+            if (below->path[length] != '/' || length < at->length) continue;
+            say(build, before);
+            say_path(build, "literal", below->path, length);
+            say(build, behind);
+        }
+        while (below + 1 < end && vj_path_is_beneath((below + 1)->path, last)) below++;
+    }
+}
+
 // The rights that end at a node end for all below it, but where they begin again.
+//
+// Folders that lead to what can be read again can be looked at: node asks for each. They
+// are spared here as a whole, and a rule of their own denies all but the look.
 static void deny_right(builder *build, const vj_node *at, vj_right right) {
     const vj_node *end = build->tree.nodes + build->tree.count;
     bool spares = false;
@@ -385,8 +410,15 @@ static void deny_right(builder *build, const vj_node *at, vj_right right) {
     if (!spares) {
         say_node(build, "subpath", at);
         say_spellings(build, at, at->length);
+        say(build, ")\n");
+        return;
     }
-    say(build, spares ? "))\n" : ")\n");
+    if (right == VJ_RIGHT_READ) say_ways(build, at, right, " (require-not", ")");
+    say(build, "))\n");
+    if (right != VJ_RIGHT_READ) return;
+    say(build, "(deny file-read-data file-read-xattr file-clone");
+    say_ways(build, at, right, "", "");
+    say(build, ")\n");
 }
 
 static bool is_in_force(const builder *build, const char *path, size_t length,

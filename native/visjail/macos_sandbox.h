@@ -4,7 +4,6 @@
 #ifndef VJ_MACOS_SANDBOX_H
 #define VJ_MACOS_SANDBOX_H
 
-#include <spawn.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -22,9 +21,5 @@ void sandbox_free_error(char *error);
 
 // 0: the process may do `operation` (NULL: it is in no sandbox); 1: it may not.
 int sandbox_check(pid_t process, const char *operation, int kind, ...);
-
-// The process answers for itself: it has nothing of what the user let this program do
-// (camera, full access to the disk).
-int responsibility_spawnattrs_setdisclaim(posix_spawnattr_t *attributes, int disclaim);
 
 #endif

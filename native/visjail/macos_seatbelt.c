@@ -6,6 +6,7 @@
 
 #include "macos_seatbelt.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -16,7 +17,6 @@
 #include <string.h>
 #include <sys/event.h>
 #include <sys/ioctl.h>
-#include <sys/param.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <termios.h>
@@ -57,30 +57,6 @@ bool vj_macos_is_sandboxed(void) {
     return sandbox_check(getpid(), NULL, VJ_SANDBOX_FILTER_NONE) != 0;
 }
 
-// ---- paths -----------------------------------------------------------------
-
-vj_status vj_macos_real_path(const char *path, char *resolved, vj_error *error) {
-    char found[MAXPATHLEN];
-    // Only for events: what is there is neither read nor, if it is a device, touched.
-    int file = open(path, O_EVTONLY | O_CLOEXEC);
-    if (file < 0) return failed(error, VJ_STAGE_SOURCE, "opening a path of the policy");
-    int result = fcntl(file, F_GETPATH, found);
-    int why = errno;
-    close(file);
-    errno = why;
-    if (result) return failed(error, VJ_STAGE_SOURCE, "asking for a path");
-    return vj_macos_path(found, resolved, VJ_MACOS_STRING_MAX + 1, error);
-}
-
-vj_status vj_macos_ignores_case(const char *path, bool *ignores, vj_error *error) {
-    *ignores = true;
-    errno = 0;
-    long answer = pathconf(path, _PC_CASE_SENSITIVE);
-    if (answer < 0 && errno) return failed(error, VJ_STAGE_SOURCE, "asking for a volume");
-    *ignores = answer != 1;
-    return VJ_OK;
-}
-
 // ---- starting --------------------------------------------------------------
 
 // A pipe whose ends no program inherits, with numbers that no descriptor of the helper
@@ -118,6 +94,16 @@ static int fill_actions(posix_spawn_file_actions_t *actions, const int sources[5
     return 0;
 }
 
+// So that a process answers for itself, and has nothing of what the user let this program
+// do (camera, full access to the disk). No header declares it: looked up, so that a macOS
+// without it refuses by name what it cannot start.
+typedef int (*disclaim_function)(posix_spawnattr_t *attributes, int disclaim);
+
+static disclaim_function find_disclaim(void) {
+    return (disclaim_function)dlsym(RTLD_DEFAULT,
+                                    "responsibility_spawnattrs_setdisclaim");
+}
+
 static int fill_attributes(posix_spawnattr_t *attributes) {
     sigset_t none;
     sigset_t all;
@@ -128,7 +114,8 @@ static int fill_attributes(posix_spawnattr_t *attributes) {
     int result = posix_spawnattr_setflags(attributes, flags);
     if (!result) result = posix_spawnattr_setsigmask(attributes, &none);
     if (!result) result = posix_spawnattr_setsigdefault(attributes, &all);
-    if (!result) result = responsibility_spawnattrs_setdisclaim(attributes, 1);
+    disclaim_function disclaim = find_disclaim();
+    if (!result) result = disclaim ? disclaim(attributes, 1) : ENOSYS;
     return result;
 }
 
@@ -258,6 +245,7 @@ static vj_status make_brief(const vj_macos_spawn *spawn, void **block, uint64_t 
         .profile = profile->text,
         .directory = spawn->directory,
         .canary = spawn->canary ? spawn->canary : "",
+        .marker = spawn->marker,
         .arguments = (const char **)(uintptr_t)spawn->arguments,
         .environment = (const char **)(uintptr_t)spawn->environment,
     };
@@ -354,6 +342,11 @@ static vj_status check_spawn(const vj_macos_spawn *spawn, vj_error *error) {
     if (!strstr(spawn->profile->text, spawn->marker))
         return vj_fail(error, VJ_REFUSED, VJ_STAGE_REQUEST, 0,
                        "the profile does not allow the jail's marker as a service");
+    if (!find_disclaim())
+        return vj_fail(
+            error, VJ_REFUSED, VJ_STAGE_HOST, ENOSYS,
+            "this macOS starts no process that answers for itself, so the guest "
+            "could do what the user let this program do");
     // macOS maps no ids: the guest would be root, which much of the system trusts.
     if (!geteuid())
         return vj_fail(

@@ -10,6 +10,7 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -78,8 +79,9 @@ class Host:
     ) -> subprocess.CompletedProcess[str]:
         """Run it to its end."""
         settings = {"stdin": subprocess.DEVNULL, **NOBODY, **options}
+        asked = [self.probe, word, *program] if word == "path" else None
         return subprocess.run(
-            [*before, *self.command(word, *program, more=more)],
+            [*before, *(asked or self.command(word, *program, more=more))],
             capture_output=True,
             text=True,
             check=False,
@@ -157,6 +159,43 @@ def test_what_fails_is_told_by_its_stage(
     done = host.do("run", program, more=more)
     assert (done.returncode, done.stdout) == (125, "")
     assert f": {stage}" in done.stderr
+
+
+def test_a_jail_whose_processes_could_not_be_found_does_not_start(host: Host) -> None:
+    """The marker must be known to the kernel, and nothing else, before the program begins."""
+    for service, words in (
+        ("com.example.no-marker", "the jail's marker cannot be looked up"),
+        ("com.example.every-name", "names that are not granted can be looked up"),
+    ):
+        done = host.do("run", "/bin/echo", "ran", more=(f"service\t{service}",))
+        assert (done.returncode, done.stdout) == (125, "")
+        assert f"start: sandbox: {words}" in done.stderr
+
+
+def test_a_macos_that_lacks_a_call_is_named(host: Host) -> None:
+    """A guest must not get what the user let the host do, where macOS cannot part them."""
+    lacks = {"DARWIN_LACKS": "responsibility_spawnattrs_setdisclaim"}
+    done = host.do("run", "/bin/echo", "ran", env=lacks)
+    assert (done.returncode, done.stdout) == (125, "")
+    assert "no process that answers for itself" in done.stderr
+
+
+def test_the_spelling_of_a_path(host: Host) -> None:
+    """A rule must not be about one spelling where the kernel may find another."""
+    folder = host.folder / "Real"
+    folder.mkdir()
+    (host.folder / "link").symlink_to("Real")
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(folder / "s"))
+    for asked, real in (("link", "Real"), ("Real/s", "Real/s")):
+        done = host.do("path", str(host.folder / asked))
+        assert done.stdout == f"/private{host.folder}/{real}\n", done.stderr
+    listener.close()
+    (host.folder / "two-spellings").mkdir()
+    for name, word in (("two-spellings", "in two ways"), ("none", "No such file")):
+        done = host.do("path", str(host.folder / name))
+        assert (done.returncode, done.stdout) == (125, "")
+        assert word in done.stderr
 
 
 def test_a_terminal_of_its_own(host: Host) -> None:

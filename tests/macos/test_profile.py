@@ -79,6 +79,31 @@ def test_the_profile_decides_as_the_policy(rules: list[tuple[str, str]], more: l
 
 @full
 @given(rules=rule_lists)
+@example(rules=[("write", "/w/a"), ("deny", "/w/a/b"), ("read", "/w/a/b/a/b")])
+@example(rules=[("read", "/"), ("deny", "/w"), ("read", "/w/a/b"), ("read", "/w/a/a.b/b")])
+def test_what_leads_to_an_island_can_be_looked_at(rules: list[tuple[str, str]]) -> None:
+    """No folder that leads to a readable one may be hidden, as node asks; nor may it be listed."""
+    profile = profile_of(rules)
+    for _, path in rules:
+        if not decide(rules, "read", path)[0]:
+            continue
+        for folder in ancestors(path):
+            allowed = decide(rules, "read", folder)[0]
+            for narrow_first in (True, False):
+                answers = [
+                    profile.decides(operation, narrow_first=narrow_first, path=folder)
+                    for operation in ("file-read-metadata", "file-test-existence")
+                ]
+                assert answers == [True, True], folder
+                for operation in ("file-read-data", "file-read-xattr"):
+                    assert (
+                        profile.decides(operation, narrow_first=narrow_first, path=folder)
+                        is allowed
+                    ), folder
+
+
+@full
+@given(rules=rule_lists)
 def test_nothing_denied_can_be_moved(rules: list[tuple[str, str]]) -> None:
     """P5: what has less than its folder, and each writable folder above it, must stay in place."""
     profile = profile_of(rules)

@@ -12,7 +12,8 @@ static void read_all(const void *block, uint64_t size) {
         FUZZ_CHECK(status == VJ_REFUSED && error.text[0] && !view.parameters);
         return;
     }
-    size_t bytes = strlen(view.profile) + strlen(view.directory) + strlen(view.canary);
+    size_t bytes = strlen(view.profile) + strlen(view.directory) + strlen(view.canary) +
+                   strlen(view.marker);
     for (const char **at = view.parameters; *at; at++) bytes += strlen(*at);
     for (const char **at = view.arguments; *at; at++) bytes += strlen(*at);
     for (const char **at = view.environment; *at; at++) bytes += strlen(*at);

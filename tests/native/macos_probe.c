@@ -17,6 +17,8 @@
 //
 // where: say whether this process is in a sandbox
 //
+// path PATH: print how macOS spells it
+//
 // POLICY is a file of lines, a word and an operand with a tab between: the kinds of
 // rules, and the words of `take_line`.
 
@@ -262,6 +264,15 @@ static int leave(void) {
     for (;;) pause();
 }
 
+static int print_path(const char *path) {
+    char resolved[VJ_MACOS_STRING_MAX + 1];
+    vj_error error;
+    vj_status status = vj_macos_real_path(path, resolved, &error);
+    if (status != VJ_OK) return fail("path", &error);
+    puts(resolved);
+    return 0;
+}
+
 int main(int count, char **arguments) {
     const char *word = count > 1 ? arguments[1] : "";
     if (!strcmp(word, "acts")) return try_acts();
@@ -270,6 +281,7 @@ int main(int count, char **arguments) {
         puts(vj_macos_is_sandboxed() ? "in a sandbox" : "in no sandbox");
         return 0;
     }
+    if (count == 3 && !strcmp(word, "path")) return print_path(arguments[2]);
     if (count < 3 || !read_policy(arguments[2])) return 2;
     if (!strcmp(word, "profile")) return print_profile();
     if (count > 3 && !strcmp(word, "run")) return run(arguments + 3, count - 3);

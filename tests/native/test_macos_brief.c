@@ -24,6 +24,7 @@ static vj_brief_view some_view(void) {
         .profile = "(version 1)\n",
         .directory = "/w",
         .canary = "",
+        .marker = "visruntime.jail.0",
         .parameters = parameters,
         .arguments = arguments,
         .environment = environment,
@@ -45,7 +46,7 @@ static void test_round_trip(void) {
     assert(vj_brief_read(block, size, &read, &error) == VJ_OK);
     assert(!strcmp(read.profile, view.profile) && !strcmp(read.directory, "/w"));
     assert(!read.canary[0] && read.header.flags == VJ_BRIEF_TERMINAL);
-    assert(read.header.host == 77);
+    assert(read.header.host == 77 && !strcmp(read.marker, view.marker));
     assert(!memcmp(&read.header.limits, &view.header.limits, sizeof read.header.limits));
     same(read.parameters, parameters, 4);
     same(read.arguments, arguments, 3);

@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <libproc.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/attr.h>
 #include <sys/event.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
@@ -27,8 +29,8 @@
 #define QUEUES_MAX    1024
 #define PROCESSES_MAX 64
 #define ZOMBIE        5u
-#define MARK_MASK     0x3fffu
-#define NO_MARK       0x4000u // at least: what the limit is without a mark
+#define MARK_MASK     0x7ffffu
+#define NO_MARK       0x80000u // at least: what the limit is without a mark
 
 // ---- descriptors and numbers -----------------------------------------------
 
@@ -62,6 +64,24 @@ uint64_t clock_gettime_nsec_np(clockid_t clock) {
 
 void darwin_random(void *bytes, size_t size) {
     if (getrandom(bytes, size, 0) != (ssize_t)size) abort();
+}
+
+int getattrlist(const char *path, void *asked, void *answer, size_t size,
+                unsigned options) {
+    (void)options;
+    char found[PATH_MAX];
+    struct {
+        uint32_t size;
+        attrreference_t path;
+    } head = {.size = (uint32_t)size, .path = {.attr_dataoffset = sizeof head.path}};
+    const struct attrlist *wanted = asked;
+    if (wanted->commonattr != ATTR_CMN_FULLPATH || !realpath(path, found)) return -1;
+    char *odd = strstr(found, "two-spellings");
+    if (odd) *odd = 'T';
+    head.path.attr_length = (uint32_t)strlen(found) + 1;
+    memcpy(answer, &head, sizeof head);
+    snprintf((char *)answer + sizeof head, size - sizeof head, "%s", found);
+    return 0;
 }
 
 // ---- processes -------------------------------------------------------------
@@ -178,6 +198,12 @@ static uint32_t mark_of(const char *marker) {
     return mark & MARK_MASK;
 }
 
+// What a profile that names these services gets wrong about the lookup of names.
+#define NO_MARKER  "com.example.no-marker"
+#define EVERY_NAME "com.example.every-name"
+static bool hides_marker;
+static bool gives_all;
+
 int sandbox_init_with_parameters(const char *profile, uint64_t flags,
                                  const char *const parameters[], char **error) {
     (void)flags;
@@ -189,6 +215,8 @@ int sandbox_init_with_parameters(const char *profile, uint64_t flags,
         *error = strdup("line 1: not compiled");
         return -1;
     }
+    hides_marker = strstr(profile, NO_MARKER);
+    gives_all = strstr(profile, EVERY_NAME);
     uint32_t mark = mark_of(marker);
     struct rlimit both = {mark, mark};
     return setrlimit(RLIMIT_MSGQUEUE, &both);
@@ -207,10 +235,20 @@ int sandbox_check(pid_t process, const char *operation, int kind, ...) {
     va_start(list, kind);
     const char *name = va_arg(list, const char *);
     va_end(list);
+    if (hides_marker || gives_all) return hides_marker;
     return is_sandboxed && both.rlim_max != mark_of(name);
 }
 
-int responsibility_spawnattrs_setdisclaim(posix_spawnattr_t *attributes, int disclaim) {
+static int disclaims(posix_spawnattr_t *attributes, int disclaim) {
     (void)attributes;
     return disclaim != 1;
+}
+
+// Missing where DARWIN_LACKS names it.
+void *darwin_symbol(void *handle, const char *name) {
+    (void)handle;
+    const char *missing = getenv("DARWIN_LACKS");
+    if (missing && !strcmp(missing, name)) return NULL;
+    bool is_known = !strcmp(name, "responsibility_spawnattrs_setdisclaim");
+    return is_known ? (void *)(uintptr_t)disclaims : NULL;
 }

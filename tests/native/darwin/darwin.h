@@ -24,6 +24,10 @@ uint64_t clock_gettime_nsec_np(clockid_t clock);
 void darwin_random(void *bytes, size_t size);
 #define arc4random_buf darwin_random
 
+// Programs do not export what is looked up by its name.
+void *darwin_symbol(void *handle, const char *name);
+#define dlsym darwin_symbol
+
 // Linux has other names for terminals.
 char *darwin_terminal(int file);
 #define ttyname darwin_terminal
