@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "native" / "visjail"
 PURE = ("error", "policy", "policy_tree", "macos_base", "macos_path", "macos_profile", "macos_brief",
         "macos_members")  # fmt: skip
+ACTING = ("macos_end", "macos_seatbelt", "macos_spelling")
 HEADERS = ("error", "policy", "macos_profile", "macos_brief", "macos_members", "macos_seatbelt")
 """Of those the library has what they declare; what only Linux has is left out."""
 NOT_HERE = {"vj_policy_compile", "vj_plan_free", "vj_plan_path"}
@@ -59,7 +60,7 @@ def environment() -> dict[str, str]:
 
 def parts() -> dict[str, list[str]]:
     """Return the sources of each file that is built."""
-    library = [str(SOURCE / f"{part}.c") for part in (*PURE, "macos_end", "macos_seatbelt", "macos_spelling")]
+    library = [str(SOURCE / f"{part}.c") for part in (*PURE, *ACTING)]
     probe = [str(ROOT / "tests" / "native" / part) for part in PROBE]
     return {
         "libvisjail.dylib": library,

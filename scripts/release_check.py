@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 WORKFLOWS = ROOT / ".github" / "workflows"
 RUNNERS = {
     "ci": {"test": ["ubuntu-22.04", "ubuntu-24.04"]},
-    "macos": {"seatbelt": ["macos-15", "macos-15-intel"]},
+    "macos": {"seatbelt": ["macos-15", "macos-15-intel", "macos-26"]},
     "windows": {"jail": ["windows-2022", "windows-2025"]},
     "wheels": {
         "linux": ["ubuntu-22.04", "ubuntu-22.04-arm"],

@@ -155,7 +155,8 @@ def test_a_test_that_would_not_be_run(tmp_path: Path, old: str, new: str, proble
 
 
 MACOS = [
-    ("os: [macos-15, macos-15-intel]", "os: [macos-15]", "seatbelt does not build on macos-15-intel"),
+    ("os: [macos-15, macos-15-intel, macos-26]", "os: [macos-15, macos-26]",
+     "seatbelt does not build on macos-15-intel"),
     ("run: python tests/seatbelt_on_macos.py build/macos", "run: python --version",
      "seatbelt does not run python tests/seatbelt_on_macos.py"),
     ('"$(uname -m)" --test', '"$(uname -m)"', "seatbelt does not run python scripts/build_macos.py"),
