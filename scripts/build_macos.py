@@ -25,14 +25,12 @@ from gates.macho import MachoFile, problems
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "native" / "visjail"
-PURE = ("error", "policy", "policy_tree", "macos_base", "macos_path", "macos_profile", "macos_brief",
-        "macos_members")  # fmt: skip
-ACTING = ("macos_end", "macos_seatbelt", "macos_spelling")
-HEADERS = ("error", "policy", "macos_profile", "macos_brief", "macos_members", "macos_seatbelt")
+LISTS = SOURCE / "macos.cmake"
+"""What each file is made of, for CMake, too."""
+HEADERS = ("error", "policy", "macos_profile", "macos_brief", "macos_members", "macos_seatbelt",
+           "macos_process")  # fmt: skip
 """Of those the library has what they declare; what only Linux has is left out."""
 NOT_HERE = {"vj_policy_compile", "vj_plan_free", "vj_plan_path"}
-WATCHER = ("macos_watch", "macos_end", "macos_members", "error")
-HELPER = ("macos_init", "macos_brief", "macos_members", "error")
 PROBE = ("macos_probe.c", "macos_acts.c")
 OLDEST = "12.0"
 WARNINGS = (
@@ -58,14 +56,22 @@ def environment() -> dict[str, str]:
     return {**{f"ZIG_{name}_CACHE_DIR": place for name, place in places.items()}, **os.environ}
 
 
+def listed(name: str) -> list[str]:
+    """Return the sources of one of the lists."""
+    text = LISTS.read_text(encoding="utf-8")
+    found = re.search(rf"^set\({name}\s([^)]*)\)", text, re.MULTILINE)
+    assert found is not None, f"{LISTS.name} has no {name}"
+    return [str(SOURCE / part) for part in found[1].split()]
+
+
 def parts() -> dict[str, list[str]]:
     """Return the sources of each file that is built."""
-    library = [str(SOURCE / f"{part}.c") for part in (*PURE, *ACTING)]
+    library = listed("VISJAIL_MACOS_SOURCES")
     probe = [str(ROOT / "tests" / "native" / part) for part in PROBE]
     return {
         "libvisjail.dylib": library,
-        "visjail-macos-init": [str(SOURCE / f"{part}.c") for part in HELPER],
-        "visjail-macos-watch": [str(SOURCE / f"{part}.c") for part in WATCHER],
+        "visjail-macos-init": listed("VISJAIL_MACOS_HELPER_SOURCES"),
+        "visjail-macos-watch": listed("VISJAIL_MACOS_WATCHER_SOURCES"),
         "macos-probe": [*probe, *library],
     }
 

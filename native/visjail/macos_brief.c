@@ -62,7 +62,7 @@ static const char *check_header(const vj_brief *header, uint64_t size) {
     if (header->magic != VJ_BRIEF_MAGIC || header->version != VJ_BRIEF_VERSION)
         return "a brief of another version";
     if (header->size != size) return "a brief that is cut";
-    if (header->flags & ~(uint32_t)VJ_BRIEF_TERMINAL) return "a brief with unknown flags";
+    if (header->flags & ~VJ_BRIEF_FLAGS) return "a brief with unknown flags";
     if (!header->arguments) return "a brief without a program";
     if (strings_of(header) > VJ_BRIEF_STRINGS_MAX) return "more strings than are taken";
     return NULL;
@@ -109,7 +109,10 @@ vj_status vj_brief_read(const void *block, uint64_t size, vj_brief_view *view,
     view->directory = single[1];
     view->canary = single[2];
     view->marker = single[3];
-    if (view->arguments[0][0] != '/' || view->directory[0] != '/') {
+    bool is_named = view->header.flags & (VJ_BRIEF_SEARCH | VJ_BRIEF_TRY)
+                        ? view->arguments[0][0] != 0
+                        : view->arguments[0][0] == '/';
+    if (!is_named || view->directory[0] != '/') {
         vj_brief_release(view);
         return refuse(error, "program and directory of a brief are absolute");
     }

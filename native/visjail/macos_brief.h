@@ -19,12 +19,18 @@
 #define VJ_BRIEF_STRINGS_MAX  65536u
 #define VJ_BRIEF_FAILED_MAGIC 0x4646564du // "MVFF"
 
-// Descriptors of the helper when it starts, beside 0 to 2; all others are closed.
-enum { VJ_BRIEF_FD = 3, VJ_BRIEF_FD_FAILED = 4 };
+// Descriptors of the helper when it starts, behind those of the program; all others are
+// closed.
+enum { VJ_BRIEF_DESCRIPTORS = 16, VJ_BRIEF_FD = 16, VJ_BRIEF_FD_FAILED = 17 };
 
 enum {
     VJ_BRIEF_TERMINAL = 1u << 0, // descriptor 0 becomes the controlling terminal
+    VJ_BRIEF_SEARCH = 1u << 1,   // look the program up in the PATH of the environment
+    VJ_BRIEF_HOME = 1u << 2,     // where the directory cannot be entered, HOME is, or "/"
+    VJ_BRIEF_TRY = 1u
+        << 3, // no program: arguments are acts (macos_try.h), which are tried
 };
+#define VJ_BRIEF_FLAGS 15u
 
 // 0 leaves a limit as it is. Each holds for one process: macOS has none of a tree.
 typedef struct {

@@ -125,13 +125,13 @@ static void wait_for_one(const vj_macos_process *members, size_t count,
 }
 
 vj_status vj_macos_end_jail(const char *marker, pid_t child, uint64_t grace_ns,
-                            uint64_t bound_ns, uint32_t *left, vj_error *error) {
+                            uint64_t bound_ns, vj_ended *ended, vj_error *error) {
     char other[VJ_MARKER_SIZE];
     vj_macos_marker(other);
     const look asked = {.marker = marker, .other = other, .child = child};
     vj_ladder ladder = {.begun_ns = now_ns(), .grace_ns = grace_ns, .bound_ns = bound_ns};
     uint32_t looks = 0;
-    *left = 0;
+    *ended = (vj_ended){0};
     for (;;) {
         size_t count = 0;
         bool is_whole = false;
@@ -139,6 +139,7 @@ vj_status vj_macos_end_jail(const char *marker, pid_t child, uint64_t grace_ns,
         if (!processes)
             return vj_fail(error, VJ_SYSTEM, VJ_STAGE_HOST, errno, "listing processes");
         size_t members = vj_macos_members(processes, count, getuid(), getpid(), child);
+        if (members > ended->members) ended->members = (uint32_t)members;
         uint64_t wait_ns = 0;
         vj_ladder_step step = vj_ladder_next(&ladder, now_ns(), members, &wait_ns);
         switch (step) {
@@ -158,7 +159,7 @@ vj_status vj_macos_end_jail(const char *marker, pid_t child, uint64_t grace_ns,
                            "no list of processes was whole: one may be left");
         if (step == VJ_LADDER_DONE) return VJ_OK;
         if (step == VJ_LADDER_GIVE_UP) {
-            *left = (uint32_t)members;
+            ended->left = (uint32_t)members;
             return vj_fail(error, VJ_TIMED_OUT, VJ_STAGE_HOST, 0,
                            "processes of the jail are left that no signal ends");
         }

@@ -5,20 +5,25 @@
 // What it is told comes by a descriptor; it looks at no variable and no file.
 //
 // The order matters: limits and the terminal before the sandbox, which may not allow
-// them; the directory after it, so that it is entered with the guest's rights.
+// them; the directory after it, so that it is entered with the guest's rights,
+// and the program is looked up with them, too.
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "macos_brief.h"
 #include "macos_members.h"
 #include "macos_sandbox.h"
+#include "macos_try.h"
 
 #define READ_SIZE 65536u
 
@@ -86,6 +91,15 @@ static void check_marker(const char *marker) {
         fail(VJ_STAGE_SANDBOX, 0, "names that are not granted can be looked up");
 }
 
+static void check_canary(const char *path) {
+    char act[PATH_MAX + 2];
+    int size = snprintf(act, sizeof act, "r %s", path);
+    int32_t why = size > 0 && (size_t)size < sizeof act ? vj_try(act) : ENAMETOOLONG;
+    if (!why) fail(VJ_STAGE_CANARIES, 0, "a file that is not granted was opened");
+    // Another error would say nothing about the sandbox.
+    if (why != EPERM) fail(VJ_STAGE_CANARIES, why, "the canary was not refused");
+}
+
 static void enter_sandbox(const vj_brief_view *brief) {
     char *why = NULL;
     int result = sandbox_init_with_parameters(brief->profile, 0, brief->parameters, &why);
@@ -95,11 +109,81 @@ static void enter_sandbox(const vj_brief_view *brief) {
     if (sandbox_check(getpid(), NULL, VJ_SANDBOX_FILTER_NONE) != 1)
         fail(VJ_STAGE_SANDBOX, 0, "the profile was taken and no sandbox is there");
     check_marker(brief->marker);
-    if (!brief->canary[0]) return;
-    int canary = open(brief->canary, O_RDONLY | O_CLOEXEC);
-    if (canary >= 0) fail(VJ_STAGE_CANARIES, 0, "a file that is not granted was opened");
-    // Another error would say nothing about the sandbox.
-    if (errno != EPERM) fail(VJ_STAGE_CANARIES, errno, "the canary was not refused");
+    if (brief->canary[0]) check_canary(brief->canary);
+}
+
+// ---- what it becomes -------------------------------------------------------
+
+static const char *variable(const vj_brief_view *brief, const char *name) {
+    size_t length = strlen(name);
+    for (const char **at = brief->environment; *at; at++) {
+        if (!strncmp(*at, name, length) && (*at)[length] == '=') return *at + length + 1;
+    }
+    return NULL;
+}
+
+static void enter_directory(const vj_brief_view *brief) {
+    if (!chdir(brief->directory)) return;
+    int why = errno;
+    const char *home = variable(brief, "HOME");
+    if (!(brief->header.flags & VJ_BRIEF_HOME) || ((!home || chdir(home)) && chdir("/")))
+        fail(VJ_STAGE_DIRECTORY, why, "entering the directory");
+}
+
+static void execute(const char *path, const vj_brief_view *brief) {
+    execve(path, (char *const *)brief->arguments, (char *const *)brief->environment);
+}
+
+// As execvp, but in the PATH of the program: by the guest's rights, since it is in its
+// sandbox. What is there and cannot be executed is what the host hears of, else that
+// nothing is.
+static int search(const vj_brief_view *brief) {
+    const char *name = brief->arguments[0];
+    const char *folders = variable(brief, "PATH");
+    int why = ENOENT;
+    for (const char *at = folders; at && *at;) {
+        size_t length = strcspn(at, ":");
+        char path[PATH_MAX];
+        int size = length ? snprintf(path, sizeof path, "%.*s/%s", (int)length, at, name)
+                          : snprintf(path, sizeof path, "%s", name);
+        if (size > 0 && (size_t)size < sizeof path) {
+            execute(path, brief);
+            // A folder that the guest cannot look into says EPERM for every name.
+            struct stat about;
+            int refused = errno;
+            bool is_there = !stat(path, &about);
+            if (why == ENOENT && is_there) why = refused;
+        }
+        at += length;
+        if (*at) at++;
+    }
+    return why;
+}
+
+// Each act twice: one that fails here for another reason would be taken for a denial.
+static vj_tried *try_outside(const vj_brief_view *brief) {
+    vj_tried *tried = calloc(brief->header.arguments, sizeof *tried);
+    if (!tried) fail(VJ_STAGE_CANARIES, ENOMEM, "no memory for the canaries");
+    for (uint32_t i = 0; i < brief->header.arguments; i++)
+        tried[i].before = vj_try(brief->arguments[i]);
+    return tried;
+}
+
+static _Noreturn void try_within(const vj_brief_view *brief, vj_tried *tried) {
+    uint32_t count = brief->header.arguments;
+    for (uint32_t i = 0; i < count; i++) tried[i].within = vj_try(brief->arguments[i]);
+    if (!tell(VJ_STAGE_NONE, 0, "")) _exit(126);
+    // The host hears that the start is over from the end of this pipe.
+    close(VJ_BRIEF_FD_FAILED);
+    const char *at = (const char *)tried;
+    for (size_t left = count * sizeof *tried; left;) {
+        ssize_t wrote = write(STDOUT_FILENO, at, left);
+        if (wrote < 0 && errno == EINTR) continue;
+        if (wrote <= 0) _exit(126);
+        at += wrote;
+        left -= (size_t)wrote;
+    }
+    _exit(0);
 }
 
 int main(void) {
@@ -112,21 +196,29 @@ int main(void) {
     vj_error error;
     if (vj_brief_read(block, size, &brief, &error) != VJ_OK)
         fail(VJ_STAGE_REQUEST, 0, error.text);
+    uint32_t flags = brief.header.flags;
     // A second sandbox cannot be entered: the first would go on alone.
     if (sandbox_check(getpid(), NULL, VJ_SANDBOX_FILTER_NONE) != 0)
         fail(VJ_STAGE_NESTED, 0,
              "this process is in a sandbox already, and a second one "
              "cannot be entered");
-    if (brief.header.flags & VJ_BRIEF_TERMINAL && ioctl(0, TIOCSCTTY, 0))
+    if (flags & VJ_BRIEF_TERMINAL && ioctl(0, TIOCSCTTY, 0))
         fail(VJ_STAGE_TERMINAL, errno, "taking the terminal");
     set_limits(&brief.header.limits);
+    vj_tried *tried = flags & VJ_BRIEF_TRY ? try_outside(&brief) : NULL;
     enter_sandbox(&brief);
     // A host that was killed before this process could be told by its sandbox ends it so;
     // from here on the watcher finds it.
     if (getppid() != brief.header.host) fail(VJ_STAGE_HOST, ESRCH, "the host has ended");
-    if (chdir(brief.directory)) fail(VJ_STAGE_DIRECTORY, errno, "entering the directory");
+    if (tried) try_within(&brief, tried);
+    enter_directory(&brief);
     if (!tell(VJ_STAGE_NONE, 0, "")) _exit(126);
-    execve(brief.arguments[0], (char *const *)brief.arguments,
-           (char *const *)brief.environment);
-    fail(VJ_STAGE_EXECUTE, errno, "executing the program");
+    int why = 0;
+    if (flags & VJ_BRIEF_SEARCH) {
+        why = search(&brief);
+    } else {
+        execute(brief.arguments[0], &brief);
+        why = errno;
+    }
+    fail(VJ_STAGE_EXECUTE, why, "executing the program");
 }

@@ -32,13 +32,18 @@ int openpty(int *master, int *slave, char *name, struct termios *modes,
 
 #define SECOND_NS       1000000000u
 #define START_TIMEOUT_S 30 // a large profile takes the kernel a second or more
-#define FIRST_FREE      16 // above all numbers that the helper is given
+#define FIRST_FREE      32 // above all numbers that the helper is given
+#define GIVEN           (VJ_BRIEF_FD_FAILED + 1)
 #define END_BOUND_NS    10000000000u
+#define WATCHER_NS      2000000000u // for the watcher to end after it has ended a jail
+#define MOMENT_NS       5000000
 
 struct vj_macos_run {
     pid_t child;
     pid_t watcher;
-    int events; // kqueue
+    int events;           // kqueue
+    int orders;           // to the watcher
+    uint64_t deadline_ns; // when the watcher ends the jail; 0: never
     bool has_ended;
     vj_macos_exit result;
     char marker[VJ_MARKER_SIZE];
@@ -86,8 +91,9 @@ static void end_pipe(int ends[2]) {
     }
 }
 
-static int fill_actions(posix_spawn_file_actions_t *actions, const int sources[5]) {
-    for (int i = 0; i < 5; i++) {
+static int fill_actions(posix_spawn_file_actions_t *actions, const int sources[GIVEN]) {
+    for (int i = 0; i < GIVEN; i++) {
+        if (sources[i] < 0) continue;
         int result = posix_spawn_file_actions_adddup2(actions, sources[i], i);
         if (result) return result;
     }
@@ -121,55 +127,75 @@ static int fill_attributes(posix_spawnattr_t *attributes) {
 
 // The program's descriptors are duplicated out of the way first: one of them could have a
 // number that another one is about to get.
-static int spawn_helper(const vj_macos_spawn *spawn, int brief, int answers,
-                        pid_t *child) {
-    int sources[5] = {-1, -1, -1, brief, answers};
-    int result = 0;
-    for (int i = 0; i < 3 && !result; i++) {
+static int take_descriptors(const vj_macos_spawn *spawn, int sources[GIVEN]) {
+    for (int i = 0; i < GIVEN; i++) sources[i] = -1;
+    for (int i = 0; i < VJ_BRIEF_DESCRIPTORS; i++) {
+        if (spawn->descriptors[i] < 0) continue;
         sources[i] = fcntl(spawn->descriptors[i], F_DUPFD_CLOEXEC, FIRST_FREE);
-        if (sources[i] < 0) result = errno;
+        if (sources[i] < 0) return errno;
     }
+    return 0;
+}
+
+static int spawn_with(const char *program, char *const *arguments,
+                      const int sources[GIVEN], pid_t *process) {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
+    char *variables[] = {NULL};
+    int result = posix_spawn_file_actions_init(&actions);
+    if (result) return result;
+    result = posix_spawnattr_init(&attributes);
     if (!result) {
-        result = posix_spawn_file_actions_init(&actions);
-        if (!result) {
-            result = posix_spawnattr_init(&attributes);
-            if (!result) {
-                char *arguments[] = {(char *)(uintptr_t)spawn->helper, NULL};
-                char *variables[] = {NULL};
-                result = fill_actions(&actions, sources);
-                if (!result) result = fill_attributes(&attributes);
-                if (!result)
-                    result = posix_spawn(child, spawn->helper, &actions, &attributes,
-                                         arguments, variables);
-                posix_spawnattr_destroy(&attributes);
-            }
-            posix_spawn_file_actions_destroy(&actions);
-        }
+        result = fill_actions(&actions, sources);
+        if (!result) result = fill_attributes(&attributes);
+        if (!result)
+            result = posix_spawn(process, program, &actions, &attributes, arguments,
+                                 variables);
+        posix_spawnattr_destroy(&attributes);
     }
-    for (int i = 0; i < 3; i++) {
+    posix_spawn_file_actions_destroy(&actions);
+    return result;
+}
+
+static int spawn_helper(const vj_macos_spawn *spawn, int brief, int answers,
+                        pid_t *child) {
+    int sources[GIVEN];
+    char *arguments[] = {(char *)(uintptr_t)spawn->helper, NULL};
+    int result = take_descriptors(spawn, sources);
+    sources[VJ_BRIEF_FD] = brief;
+    sources[VJ_BRIEF_FD_FAILED] = answers;
+    if (!result) result = spawn_with(spawn->helper, arguments, sources, child);
+    for (int i = 0; i < VJ_BRIEF_DESCRIPTORS; i++) {
         if (sources[i] >= 0) close(sources[i]);
     }
     return result;
 }
 
 // Who ends the jail if this process is killed. It is there before the program is.
-static int spawn_watcher(const vj_macos_spawn *spawn, pid_t *watcher) {
+static int spawn_watcher(const vj_macos_spawn *spawn, vj_macos_run *run) {
     char host[16];
     snprintf(host, sizeof host, "%d", getpid());
     char *arguments[] = {(char *)(uintptr_t)spawn->watcher,
                          (char *)(uintptr_t)spawn->marker, host, NULL};
-    char *variables[] = {NULL};
-    posix_spawnattr_t attributes;
-    int result = posix_spawnattr_init(&attributes);
-    if (result) return result;
-    result = fill_attributes(&attributes);
-    if (!result)
-        result =
-            posix_spawn(watcher, spawn->watcher, NULL, &attributes, arguments, variables);
-    posix_spawnattr_destroy(&attributes);
+    int sources[GIVEN];
+    for (int i = 0; i < GIVEN; i++) sources[i] = -1;
+    int orders[2] = {-1, -1};
+    if (!make_pipe(orders)) return errno;
+    sources[STDIN_FILENO] = orders[0];
+    int result = fcntl(orders[1], F_SETNOSIGPIPE, 1) ? errno : 0;
+    if (!result) result = spawn_with(spawn->watcher, arguments, sources, &run->watcher);
+    close(orders[0]);
+    run->orders = orders[1];
     return result;
+}
+
+// The jail is ended so many nanoseconds from now. False: nobody takes the order.
+static bool order_end(const vj_macos_run *run, uint64_t after_ns) {
+    ssize_t wrote = 0;
+    do {
+        wrote = write(run->orders, &after_ns, sizeof after_ns);
+    } while (wrote < 0 && errno == EINTR);
+    return wrote == (ssize_t)sizeof after_ns;
 }
 
 // Write all, within the time. The helper reads to the end before anything else.
@@ -289,9 +315,14 @@ static vj_status watch(vj_macos_run *run, vj_error *error) {
         return failed(error, VJ_STAGE_HOST, "keeping a queue from programs");
     struct kevent ends;
     EV_SET(&ends, (uintptr_t)run->child, EVFILT_PROC, EV_ADD, NOTE_EXIT, 0, NULL);
-    // ESRCH: it has ended already, and waits to be reaped.
-    if (kevent(run->events, &ends, 1, NULL, 0, NULL) < 0 && errno != ESRCH)
-        return failed(error, VJ_STAGE_HOST, "watching the program");
+    if (!kevent(run->events, &ends, 1, NULL, 0, NULL)) return VJ_OK;
+    if (errno != ESRCH) return failed(error, VJ_STAGE_HOST, "watching the program");
+    // It has ended already, and waits to be reaped: nothing would tell of that again.
+    struct kevent told[2];
+    EV_SET(&told[0], 0, EVFILT_USER, EV_ADD, 0, 0, NULL);
+    EV_SET(&told[1], 0, EVFILT_USER, 0, NOTE_TRIGGER, 0, NULL);
+    if (kevent(run->events, told, 2, NULL, 0, NULL))
+        return failed(error, VJ_STAGE_HOST, "telling of a program that has ended");
     return VJ_OK;
 }
 
@@ -359,6 +390,15 @@ static vj_status check_spawn(const vj_macos_spawn *spawn, vj_error *error) {
     return VJ_OK;
 }
 
+static vj_status set_time(vj_macos_run *run, const vj_macos_spawn *spawn, uint64_t begun,
+                          vj_error *error) {
+    uint64_t passed = now_ns() - begun;
+    uint64_t left = spawn->timeout_ns > passed ? spawn->timeout_ns - passed : 0;
+    run->deadline_ns = begun + spawn->timeout_ns;
+    if (order_end(run, left)) return VJ_OK;
+    return failed(error, VJ_STAGE_HOST, "telling the watcher the time");
+}
+
 vj_status vj_macos_start(const vj_macos_spawn *spawn, vj_macos_run **run,
                          vj_error *error) {
     *run = NULL;
@@ -373,9 +413,10 @@ vj_status vj_macos_start(const vj_macos_spawn *spawn, vj_macos_run **run,
         free(block);
         return vj_fail(error, VJ_NO_MEMORY, VJ_STAGE_HOST, 0, "no memory for a run");
     }
-    made->events = -1;
+    made->events = made->orders = -1;
+    uint64_t begun = now_ns();
     memcpy(made->marker, spawn->marker, VJ_MARKER_SIZE);
-    int result = spawn_watcher(spawn, &made->watcher);
+    int result = spawn_watcher(spawn, made);
     if (result) {
         made->watcher = 0;
         status =
@@ -384,6 +425,9 @@ vj_status vj_macos_start(const vj_macos_spawn *spawn, vj_macos_run **run,
     if (status == VJ_OK) status = start_helper(spawn, made, block, size, error);
     free(block);
     if (status == VJ_OK) status = watch(made, error);
+    // Only now: before it was in its sandbox the watcher would not have found it.
+    if (status == VJ_OK && spawn->timeout_ns)
+        status = set_time(made, spawn, begun, error);
     if (status != VJ_OK) {
         vj_macos_run_free(made);
         return status;
@@ -433,13 +477,60 @@ vj_status vj_macos_run_signal(vj_macos_run *run, int32_t signal_number, vj_error
 
 // ---- the whole jail --------------------------------------------------------
 
-vj_status vj_macos_run_end(vj_macos_run *run, uint64_t grace_ns, uint64_t bound_ns,
-                           uint32_t *left, vj_error *error) {
+int32_t vj_macos_run_descriptor(const vj_macos_run *run) {
+    return run->events;
+}
+
+bool vj_macos_run_has_ended(const vj_macos_run *run) {
+    siginfo_t about = {0};
+    if (run->has_ended) return true;
+    // What cannot be waited for is not there.
+    return waitid(P_PID, (id_t)run->child, &about, WEXITED | WNOHANG | WNOWAIT) ||
+           about.si_pid;
+}
+
+void vj_macos_run_kill(vj_macos_run *run) {
+    vj_ended ended;
+    vj_error ignored;
+    if (run->has_ended || order_end(run, 0)) return;
+    // There is no watcher any more.
+    vj_macos_end_jail(run->marker, run->child, 0, END_BOUND_NS, &ended, &ignored);
+}
+
+static vj_status end_all(vj_macos_run *run, uint64_t grace_ns, uint64_t bound_ns,
+                         vj_ended *ended, vj_error *error) {
     pid_t child = run->has_ended ? 0 : run->child;
     vj_status status =
-        vj_macos_end_jail(run->marker, child, grace_ns, bound_ns, left, error);
+        vj_macos_end_jail(run->marker, child, grace_ns, bound_ns, ended, error);
     if (status == VJ_OK && child) reap(run);
     return status;
+}
+
+vj_status vj_macos_run_end(vj_macos_run *run, uint64_t grace_ns, uint64_t bound_ns,
+                           uint32_t *left, vj_error *error) {
+    vj_ended ended = {0};
+    vj_status status = end_all(run, grace_ns, bound_ns, &ended, error);
+    *left = ended.left;
+    return status;
+}
+
+// Whether it was the watcher that ended the program, at its time: it is the only one who
+// knows, and says so when it has ended everything else.
+static bool was_timed_out(vj_macos_run *run) {
+    uint64_t now = now_ns();
+    if (!run->watcher || !run->deadline_ns || now < run->deadline_ns) return false;
+    for (uint64_t until = now + WATCHER_NS; now < until; now = now_ns()) {
+        int status = 0;
+        pid_t reaped = waitpid(run->watcher, &status, WNOHANG);
+        if (reaped == run->watcher) {
+            run->watcher = 0;
+            return WIFEXITED(status) && WEXITSTATUS(status) == VJ_WATCH_ENDED;
+        }
+        if (reaped < 0 && errno != EINTR) return false;
+        const struct timespec moment = {.tv_nsec = MOMENT_NS};
+        nanosleep(&moment, NULL);
+    }
+    return false;
 }
 
 static void end_watcher(vj_macos_run *run) {
@@ -451,18 +542,34 @@ static void end_watcher(vj_macos_run *run) {
     run->watcher = 0;
 }
 
+vj_status vj_macos_run_finish(vj_macos_run *run, vj_macos_exit *result, vj_error *error) {
+    if (!run->has_ended) reap(run);
+    bool was_killed =
+        WIFSIGNALED(run->result.status) && WTERMSIG(run->result.status) == SIGKILL;
+    if (was_killed && was_timed_out(run)) run->result.timed_out = 1;
+    vj_ended ended = {0};
+    vj_status status = end_all(run, 0, END_BOUND_NS, &ended, error);
+    run->result.killed += ended.members;
+    // Else it stays, and tries once more when this process has ended.
+    if (status == VJ_OK) end_watcher(run);
+    *result = run->result;
+    return status;
+}
+
 void vj_macos_run_free(vj_macos_run *run) {
     if (!run) return;
     vj_status status = VJ_OK;
-    if (run->child) {
+    // Who was finished has no watcher any more, and nobody is left.
+    if (run->child && (run->watcher || !run->has_ended)) {
         vj_error error;
-        uint32_t left = 0;
-        status = vj_macos_run_end(run, 0, END_BOUND_NS, &left, &error);
+        vj_ended ended;
+        status = end_all(run, 0, END_BOUND_NS, &ended, &error);
     }
     // Last: until here it ends the jail if this process is killed. If somebody may be
     // left it stays, and tries once more when this process has ended.
     if (status == VJ_OK) end_watcher(run);
     if (run->events >= 0) close(run->events);
+    if (run->orders >= 0) close(run->orders);
     free(run);
 }
 

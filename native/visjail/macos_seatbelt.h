@@ -13,30 +13,34 @@
 #include "macos_members.h"
 #include "macos_profile.h"
 
-#define VJ_MACOS_SPAWN_VERSION 1u
+#define VJ_MACOS_SPAWN_VERSION 2u
 
 typedef struct vj_macos_run vj_macos_run;
 
 typedef struct {
     uint32_t size; // of this structure
     uint32_t version;
-    uint32_t flags; // VJ_BRIEF_TERMINAL
+    uint32_t flags; // VJ_BRIEF_*
     uint32_t argument_count;
     uint32_t environment_count;
-    int32_t descriptors[3];          // become 0 to 2 of the program; stay the caller's
+    // Become those of these numbers in the program, and stay the caller's; -1: none.
+    int32_t descriptors[VJ_BRIEF_DESCRIPTORS];
     const char *helper;              // visjail-macos-init, absolute
     const char *watcher;             // visjail-macos-watch, absolute
     const vj_macos_profile *profile; // made with `marker` as one of its services
     const char *marker;              // of the jail
-    const char *const *arguments;    // the first one absolute
+    const char *const *arguments;    // the first one absolute, but with VJ_BRIEF_SEARCH
     const char *const *environment;  // complete: nothing is inherited
     const char *directory;           // absolute
     const char *canary; // a file that the caller can read and the guest must not, or NULL
     vj_brief_limits limits;
+    uint64_t timeout_ns; // until the jail is ended by its watcher; 0: none
 } vj_macos_spawn;
 
 typedef struct {
-    int32_t status; // as wait4 gives it
+    int32_t status;     // as wait4 gives it
+    uint32_t timed_out; // 1: it was the watcher that ended it, at its time
+    uint32_t killed;    // processes beside the program that had to be ended
     uint32_t reserved;
     uint64_t user_us;
     uint64_t system_us;
@@ -72,10 +76,20 @@ vj_status vj_macos_run_wait(vj_macos_run *run, int64_t timeout_ns, vj_macos_exit
                             vj_error *error);
 vj_status vj_macos_run_signal(vj_macos_run *run, int32_t signal_number, vj_error *error);
 
+// What becomes readable when the program has ended, and stays so.
+int32_t vj_macos_run_descriptor(const vj_macos_run *run);
+// Whether the program has ended, without waiting and without reaping it.
+bool vj_macos_run_has_ended(const vj_macos_run *run);
+// Have the watcher end the jail, without waiting for that.
+void vj_macos_run_kill(vj_macos_run *run);
+
 // End whoever is in the jail: asked first, for `grace_ns`, then killed, until nobody is
 // left. VJ_TIMED_OUT after `bound_ns` with somebody left; `*left` says how many.
 vj_status vj_macos_run_end(vj_macos_run *run, uint64_t grace_ns, uint64_t bound_ns,
                            uint32_t *left, vj_error *error);
+// The same after the program itself has ended, and what is known of it: VJ_OK only if
+// nobody is left.
+vj_status vj_macos_run_finish(vj_macos_run *run, vj_macos_exit *result, vj_error *error);
 
 // Give a run back. A program that still runs is killed with all of its jail.
 void vj_macos_run_free(vj_macos_run *run);

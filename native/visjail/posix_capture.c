@@ -3,8 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -13,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "posix_process.h"
+#include "posix_capture.h"
 
 #define READ_SIZE     65536u
 #define POLL_SLICE_MS 1000       // so that a signal taken by another thread is noticed
@@ -180,26 +178,6 @@ static bool drain(vj_capture *capture, uint64_t most) {
     return true;
 }
 
-// A program that does not read its input must not end a host that has left SIGPIPE at
-// its default. A pipe has no MSG_NOSIGNAL.
-int64_t vj_write_quietly(int descriptor, const void *data, uint64_t size) {
-    sigset_t pipe_signal, before, pending;
-    sigemptyset(&pipe_signal);
-    sigaddset(&pipe_signal, SIGPIPE);
-    sigpending(&pending);
-    int problem = pthread_sigmask(SIG_BLOCK, &pipe_signal, &before);
-    if (problem) return -problem;
-    ssize_t count = write(descriptor, data, (size_t)size);
-    int saved = errno;
-    if (count < 0 && saved == EPIPE && !sigismember(&pending, SIGPIPE)) {
-        struct timespec now = {0, 0};
-        while (sigtimedwait(&pipe_signal, NULL, &now) < 0 && errno == EINTR) {
-        }
-    }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return count < 0 ? -saved : count;
-}
-
 static void feed(const char *input, uint64_t size, uint64_t *offset, int *descriptor) {
     while (*offset < size) {
         int64_t count = vj_write_quietly(*descriptor, input + *offset, size - *offset);
@@ -262,7 +240,7 @@ vj_status vj_run_communicate(vj_run *run, const char *input, uint64_t input_size
                              uint64_t *input_offset, int *input_descriptor,
                              vj_capture *output, vj_capture *errors, int64_t timeout_ns,
                              vj_exit *result, vj_error *error) {
-    if (run->owner != getpid()) {
+    if (vj_run_owner(run) != getpid()) {
         return vj_fail(error, VJ_CLOSED, VJ_STAGE_HOST, 0,
                        "the run was started by another process");
     }
@@ -286,7 +264,7 @@ vj_status vj_run_communicate(vj_run *run, const char *input, uint64_t input_size
             return VJ_OK;
         }
         struct pollfd events[4] = {
-            {.fd = run->channel, .events = POLLIN},
+            {.fd = vj_run_channel(run), .events = POLLIN},
             {.fd = is_open(output) ? output->descriptor : -1, .events = POLLIN},
             {.fd = is_open(errors) ? errors->descriptor : -1, .events = POLLIN},
             {.fd = *input_descriptor, .events = POLLOUT},

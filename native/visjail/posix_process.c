@@ -525,6 +525,14 @@ static void collect(vj_run *run) {
     };
 }
 
+pid_t vj_run_owner(const vj_run *run) {
+    return run->owner;
+}
+
+int vj_run_channel(const vj_run *run) {
+    return run->channel;
+}
+
 bool vj_run_ended(vj_run *run, bool readable, vj_exit *result) {
     pthread_mutex_lock(&run->lock);
     if (!run->ended && readable) collect(run);

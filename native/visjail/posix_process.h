@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include "message.h"
+#include "posix_capture.h"
 #include "refusals.h"
 #include "visjail.h"
 
@@ -122,16 +123,5 @@ typedef struct {
 // Whether what bwrap was to cover is still what the plan means.
 vj_status vj_bubblewrap_recheck(const vj_plan *plan, vj_error *error);
 vj_status vj_bubblewrap_start(const vj_bubblewrap *start, pid_t *pid, vj_error *error);
-
-// Whether the run has ended; fills `result` if so. `readable`: its channel has
-// something. An order to end that is not carried out in time ends the jail.
-bool vj_run_ended(vj_run *run, bool readable, vj_exit *result);
-// Have a keeper ready for the next run: that of this one, which has ended, or a new
-// one, for which nobody waits here.
-void vj_jail_prepare(vj_run *run);
-int64_t vj_now_ns(void);
-
-// Let a pipe hold half a MiB. Returns false where it holds what it did.
-bool vj_stream_widen(int descriptor);
 
 #endif

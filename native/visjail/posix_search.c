@@ -23,14 +23,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/sysmacros.h>
-#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "message.h"
 #include "plan.h"
 #include "policy_tree.h"
+#include "posix_status.h"
 #include "secret_names.h"
 #include "visjail.h"
 
@@ -124,7 +122,7 @@ static vj_status number_folder(search *state) {
 static vj_status remember_link(search *state, const struct stat *status, size_t length) {
     const vj_search_request *request = state->request;
     vj_file_id file = {
-        .device = (uint64_t)major(status->st_dev) << 32 | (uint64_t)minor(status->st_dev),
+        .device = vj_status_device(status),
         .inode = status->st_ino,
     };
     if (vj_links_have(request->wanted, request->wanted_count, file)) {
@@ -163,29 +161,6 @@ static vj_status remember_link(search *state, const struct stat *status, size_t 
 
 // ---- what one name is ------------------------------------------------------
 
-#ifndef SYS_getxattrat
-#define SYS_getxattrat 464 // Linux 6.13; the same number on every machine
-#endif
-
-// By descriptor, so that no link on the way is followed. Without the attribute, or on a
-// file system that has none, there are no capabilities.
-static bool has_capabilities(int directory, const char *name) {
-    struct {
-        uint64_t value;
-        uint32_t size;
-        uint32_t flags;
-    } arguments = {0};
-    long found = syscall(SYS_getxattrat, directory, name, AT_SYMLINK_NOFOLLOW,
-                         "security.capability", &arguments, sizeof arguments);
-    // An older kernel, or a filter around this process: a third of the speed.
-    if (found >= 0 || (errno != ENOSYS && errno != EPERM)) return found > 0;
-    char path[sizeof "/proc/self/fd//" + 16 + 256];
-    if (directory == AT_FDCWD) return lgetxattr(name, "security.capability", NULL, 0) > 0;
-    int length = snprintf(path, sizeof path, "/proc/self/fd/%d/%s", directory, name);
-    if (length < 0 || (size_t)length >= sizeof path) return true; // no such long name
-    return lgetxattr(path, "security.capability", NULL, 0) > 0;
-}
-
 static char kind_of_file(const search *state, int directory, const char *name,
                          const struct stat *status) {
     if (S_ISSOCK(status->st_mode)) return 's';
@@ -195,7 +170,8 @@ static char kind_of_file(const search *state, int directory, const char *name,
     if (!S_ISREG(status->st_mode)) return 0;
     bool set_id = status->st_mode & (S_ISUID | S_ISGID);
     if (set_id && (state->files & VJ_SEARCH_SET_ID)) return 'i';
-    if ((state->files & VJ_SEARCH_CAPABILITIES) && has_capabilities(directory, name))
+    if ((state->files & VJ_SEARCH_CAPABILITIES) &&
+        vj_status_is_privileged(directory, name))
         return 'i';
     bool linked = (state->files & VJ_SEARCH_LINKS) || state->request->wanted_count;
     return status->st_nlink > 1 && linked ? 'h' : 0;
@@ -394,11 +370,6 @@ static vj_status visit_top(search *state, const char *path, size_t length) {
     }
 }
 
-// What a file is asked for goes through /proc: without it nothing is known.
-static bool misses_proc(const search *state) {
-    return (state->files & VJ_SEARCH_CAPABILITIES) && access("/proc/self/fd", X_OK);
-}
-
 vj_status vj_search(const vj_search_request *request, vj_search_result *result,
                     vj_error *error) {
     *result = (vj_search_result){0};
@@ -421,7 +392,7 @@ vj_status vj_search(const vj_search_request *request, vj_search_result *result,
     state->error = error;
     vj_secret_prepare(state->secrets, state->secrets_size, &state->hints);
     vj_status status = refuse(state, ENAMETOOLONG, "the path is too long");
-    if (misses_proc(state)) {
+    if ((state->files & VJ_SEARCH_CAPABILITIES) && !vj_status_is_known()) {
         status = refuse(state, 0, "without /proc no capabilities can be looked for");
     } else if (length < sizeof state->path) {
         memcpy(state->path, request->directory, length + 1);

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -17,38 +16,17 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import build_macos
 import pytest
-from required import missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-NATIVE = build_macos.ROOT / "tests" / "native"
 NOBODY: dict[str, Any] = (
     {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
 )
 TIMEOUT = 20
 IN_ANOTHER = ("prlimit", "--msgqueue=5", "--")
 """Starts a program in another sandbox, as these marks go."""
-
-
-@pytest.fixture(scope="module")
-def build() -> Iterator[Path]:
-    """Build library, helper, watcher and probe, where an ordinary user can execute them."""
-    if shutil.which("cc") is None:
-        missing("there is no C compiler (cc)")
-    with tempfile.TemporaryDirectory(prefix="vj", dir="/tmp") as name:
-        out = Path(name)
-        out.chmod(0o755)
-        darwin = NATIVE / "darwin"
-        start = ["cc", "-std=gnu11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror"]
-        start += ["-include", str(darwin / "darwin.h"), f"-I{darwin}", f"-I{build_macos.SOURCE}"]
-        for file, sources in build_macos.parts().items():
-            if file != "libvisjail.dylib":
-                command = [*start, *sources, str(darwin / "darwin.c"), "-o", str(out / file)]
-                subprocess.run(command, check=True, timeout=50)
-        yield out
 
 
 class Host:
@@ -91,11 +69,11 @@ class Host:
 
 
 @pytest.fixture
-def host(build: Path) -> Iterator[Host]:
+def host(programs: Path) -> Iterator[Host]:
     """Give each test policies of its own."""
     with tempfile.TemporaryDirectory(prefix="vj", dir="/tmp") as name:
         Path(name).chmod(0o777)
-        yield Host(build, Path(name))
+        yield Host(programs / "bin", Path(name))
 
 
 def is_gone(process: int, seconds: float) -> bool:
@@ -148,7 +126,7 @@ def test_the_end_by_a_signal_is_told(host: Host) -> None:
         ("supervisor", "/bin/true", ("helper\t/bin/cat",)),
         ("request", "/bin/true", ("helper\tvisjail-macos-init",)),
         ("sandbox: line 1", "/bin/true", ("service\tcom.example.not-compiled",)),
-        ("canaries", "/bin/true", ("canary\t/etc/passwd",)),
+        ("canaries", "/bin/true", ("canary\t/etc/passwd", "service\tcom.example.leaks-r")),
         ("plan", "/bin/true", ("deny\t/dev/null",)),
     ],
 )

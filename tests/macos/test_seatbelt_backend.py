@@ -14,7 +14,7 @@ from seatbelt_model import Profile, codes
 import visruntime as vr
 from visruntime._jail.open import open_jail
 from visruntime._jail.seatbelt import make_profile, refused
-from visruntime._policy.platforms import COLUMNS, HELD, NOT_CONNECTED, REFUSED, SEATBELT
+from visruntime._policy.platforms import COLUMNS, HELD, REFUSED, SEATBELT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -113,16 +113,12 @@ def test_seatbelt_is_not_linux() -> None:
     assert e.value.stage == "platform"
 
 
-def test_on_macos_nothing_opens_yet() -> None:
-    """A jail must not open with less than its policy, nor by a back end of Linux."""
-    for policy in (vr.JailPolicy(), vr.JailPolicy(limits=BARE)):
-        for backend in ("auto", "seatbelt"):
-            with pytest.raises(vr.JailUnavailable, match="not yet connected") as caught:
-                open_jail(policy, backend, platform="darwin")
-            assert caught.value.reason == "platform"
-        for backend in ("namespaces", "bubblewrap", "landlock"):
-            with pytest.raises(vr.JailUnavailable, match="belongs to Linux"):
-                open_jail(policy, backend, platform="darwin")
+def test_no_back_end_of_linux_opens_on_macos() -> None:
+    """A jail must not open by a back end that is not there, nor another be tried instead."""
+    for backend in ("namespaces", "bubblewrap", "landlock"):
+        with pytest.raises(vr.JailUnavailable, match="belongs to Linux") as caught:
+            open_jail(vr.JailPolicy(), backend, platform="darwin")
+        assert caught.value.reason == "platform"
 
 
 def test_every_field_is_held_or_refused() -> None:
@@ -134,6 +130,5 @@ def test_every_field_is_held_or_refused() -> None:
         *("caches", "egress.proxy", "inbound", "limits.cpus", "limits.memory"),
         *("limits.memory_by", "limits.processes", "limits.scratch"),
     }
-    # What the profile holds is still refused, until `Jail` uses it.
-    assert {kind for kind, _ in COLUMNS["macos"].values()} == {REFUSED}
-    assert {COLUMNS["macos"][row][1] for row in held} == {NOT_CONNECTED}
+    assert COLUMNS["macos"] is SEATBELT
+    assert {kind for kind, _ in SEATBELT.values()} == {HELD, REFUSED}

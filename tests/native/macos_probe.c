@@ -157,7 +157,7 @@ static int start(char **arguments, int count, const int descriptors[3], uint32_t
         .flags = flags,
         .argument_count = (uint32_t)count,
         .environment_count = asked.variable_count,
-        .descriptors = {descriptors[0], descriptors[1], descriptors[2]},
+
         .helper = asked.helper,
         .watcher = asked.watcher,
         .profile = &profile,
@@ -168,6 +168,8 @@ static int start(char **arguments, int count, const int descriptors[3], uint32_t
         .canary = asked.canary,
         .limits = {.open_files = 64, .file_size = 1u << 20},
     };
+    for (int i = 0; i < VJ_BRIEF_DESCRIPTORS; i++)
+        spawn.descriptors[i] = i < 3 ? descriptors[i] : -1;
     status = vj_macos_start(&spawn, run, &error);
     vj_macos_profile_free(&profile);
     return status == VJ_OK ? 0 : fail("start", &error);

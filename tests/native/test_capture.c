@@ -49,6 +49,14 @@ int64_t vj_now_ns(void) {
     return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
+pid_t vj_run_owner(const vj_run *run) {
+    return run->owner;
+}
+
+int vj_run_channel(const vj_run *run) {
+    return run->channel;
+}
+
 bool vj_run_ended(vj_run *run, bool readable, vj_exit *result) {
     (void)run;
     if (!ended && !readable) return false;

@@ -103,7 +103,7 @@ static void test_what_is_refused(void) {
     view.header.arguments = 0;
     refused(view, "without a program");
     view = some_view();
-    view.header.flags = 6;
+    view.header.flags = 16;
     refused(view, "flags");
     view = some_view();
     view.directory = "w";
@@ -112,6 +112,10 @@ static void test_what_is_refused(void) {
     const char *relative[] = {"echo"};
     view.header.arguments = 1;
     view.arguments = relative;
+    refused(view, "absolute");
+    const char *nothing[] = {""};
+    view.header.flags = VJ_BRIEF_SEARCH;
+    view.arguments = nothing;
     refused(view, "absolute");
     view = some_view();
     view.header.environment = VJ_BRIEF_STRINGS_MAX;

@@ -11,6 +11,7 @@ import errno
 import os
 import stat
 
+from visruntime._host.descriptors import FOLDER
 from visruntime._policy.links import Resolver, untrusted_link
 from visruntime._policy.paths import visible
 from visruntime._policy.planted import READ, is_planted
@@ -124,7 +125,7 @@ def is_folder(path: str) -> bool:
         OSError: ELOOP, where it is a link or one is on the way.
     """
     try:
-        os.close(_walk(path, os.O_PATH | os.O_DIRECTORY))
+        os.close(_walk(path, FOLDER))
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise
@@ -149,10 +150,10 @@ def _walk(path: str, flags: int, mode: int = 0o644) -> int:
     """Open *path* by one folder after the other, so that no link is followed anywhere."""
     # Without links, the text alone says what `..` means; a guest cannot move it.
     *folders, last = os.path.abspath(path).strip("/").split("/")
-    folder = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    folder = os.open("/", FOLDER | os.O_CLOEXEC)
     try:
         for part in folders:
-            following = _step(part, os.O_PATH | os.O_DIRECTORY, folder, path)
+            following = _step(part, FOLDER, folder, path)
             os.close(folder)
             folder = following
         return _step(last or ".", flags, folder, path, mode)

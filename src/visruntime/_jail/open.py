@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from visruntime._jail.caches import CacheFolders
     from visruntime._jail.limits import HeldLimits
     from visruntime._jail.plan import JailPlan
+    from visruntime._native.macos import MacosJailHandle
     from visruntime.events import EnforcementReport
     from visruntime.policy import JailPolicy
 
@@ -46,7 +47,7 @@ class OpenedJail:
 
     def __init__(
         self,
-        handle: _native.JailHandle,
+        handle: _native.JailHandle | MacosJailHandle,
         held: HeldLimits,
         plan: JailPlan,
         report: EnforcementReport,
@@ -79,6 +80,9 @@ def open_jail(
         from visruntime._jail.seatbelt import check_seatbelt
 
         check_seatbelt(backend, platform)
+        from visruntime._jail.macos_open import open_seatbelt
+
+        return open_seatbelt(policy, config_files=config_files, implicit_read=implicit_read)
     if platform != "linux":
         from visruntime._policy.platforms import check_platform
 

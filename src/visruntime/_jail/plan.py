@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from visruntime._jail.mounts import Mount
     from visruntime.policy import JailPolicy, Rule
 
-__all__ = ["JailPlan", "make_plan"]
+__all__ = ["JailPlan", "check_policy_links", "make_plan"]
 
 MOST_LOOKS = 3
 """How often it is looked at the host's files, where some that are to be covered go away meanwhile."""
@@ -213,7 +213,7 @@ def _make_plan(
         if name not in os.environ
     ]
     grants = [rule.path for rule in written if rule.kind == "write"]
-    _check_links(policy, resolver, grants)
+    check_policy_links(policy, resolver, grants)
     for path, _ in implicit_read:
         check_links("python", path, resolver.reals[path], resolver.links[path], grants)
     plan.patterns = check_patterns(policy, written, resolver)
@@ -404,7 +404,8 @@ def _is_small_file(found: os.stat_result) -> bool:
     return bool(shown) and found.st_size <= MOST_COPIED_BYTES
 
 
-def _check_links(policy: JailPolicy, resolver: Resolver, write_grants: Sequence[str]) -> None:
+def check_policy_links(policy: JailPolicy, resolver: Resolver, write_grants: Sequence[str]) -> None:
+    """Refuse each path of *policy* that goes through a link which a guest could have made."""
     named = [
         (f"{kind}[{index}]", path)
         for kind in (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from visruntime._native import NativeError
 from visruntime._native.profiles import PROGRAMS, macos_profile, service_refused
 from visruntime._policy.links import real_path
-from visruntime._policy.platforms import NOT_CONNECTED, REFUSED, SEATBELT, fields
+from visruntime._policy.platforms import REFUSED, SEATBELT, fields
 from visruntime.errors import JailUnavailable, PolicyUnsupported
 
 TYPE_CHECKING = False
@@ -18,10 +18,7 @@ if TYPE_CHECKING:
 
     from visruntime.policy import JailPolicy
 
-__all__ = ["ENVIRONMENT", "check_seatbelt", "make_profile", "refused"]
-
-ENVIRONMENT = {"UV_LINK_MODE": "copy"}
-"""Set for every guest: no profile allows hard links, by which uv installs."""
+__all__ = ["check_seatbelt", "make_profile", "refuse_unsupported", "refused"]
 
 
 def refused(policy: JailPolicy) -> Iterator[tuple[str, str]]:
@@ -63,7 +60,7 @@ def make_profile(
     Raises:
         PolicyUnsupported: a clause, or a path, that Seatbelt cannot hold.
     """
-    _refuse(refused(policy))
+    refuse_unsupported(policy)
     # Places of a jail's own and the roots of Linux are not macOS's.
     written = [
         rule
@@ -95,10 +92,10 @@ def make_profile(
 
 
 def check_seatbelt(backend: str, platform: str) -> None:
-    """Refuse a back end of another system, and every one on macOS.
+    """Refuse a back end of another system than *platform*, which is spelled as ``sys.platform``.
 
     Raises:
-        JailUnavailable: *backend* does not exist on *platform* (`sys.platform`), or not yet.
+        JailUnavailable: *backend* does not exist on *platform*.
     """
     if platform != "darwin":
         said = f"Seatbelt belongs to macOS, and this system is {platform}"
@@ -106,13 +103,19 @@ def check_seatbelt(backend: str, platform: str) -> None:
     elif backend not in ("auto", "seatbelt"):
         said, fix = f"{backend} belongs to Linux, and this is macOS", 'use backend="seatbelt"'
     else:
-        said, fix = NOT_CONNECTED, "use Linux, or the C library of macOS (doc/seatbelt.md)"
+        return
     raise JailUnavailable(said, stage="platform", reason="platform", fix=fix)
 
 
-def _refuse(found: Iterator[tuple[str, str]]) -> None:
-    """Raise for all clauses at once: with one after the other, each try would show the next."""
-    against = list(found)
+def refuse_unsupported(policy: JailPolicy) -> None:
+    """Refuse what Seatbelt cannot hold of *policy*.
+
+    All at once: with one after the other, each try would show the next.
+
+    Raises:
+        PolicyUnsupported: naming each clause, with what to do.
+    """
+    against = list(refused(policy))
     if against:
         said = "; ".join(f"{field}: {why}" for field, why in against)
         raise PolicyUnsupported(f"{said} (back end seatbelt)", field=against[0][0])

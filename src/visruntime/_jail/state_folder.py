@@ -11,8 +11,10 @@ import errno
 import fcntl
 import os
 import stat
+import sys
 from contextlib import contextmanager, suppress
 
+from visruntime._host.descriptors import FOLDER
 from visruntime._policy.links import Resolver, untrusted_link
 from visruntime.errors import PolicyError
 
@@ -90,15 +92,15 @@ def folder_at(real: str, *, make: bool = False) -> Iterator[int]:
     Raises:
         OSError: a level of the path is missing, or is no folder.
     """
-    flags = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    folder = os.open("/", os.O_PATH | flags)
+    flags = os.O_NOFOLLOW | os.O_CLOEXEC
+    folder = os.open("/", FOLDER | flags)
     try:
         *above, last = real.strip("/").split("/")
         for name in (*above, last):
             if make:
                 with suppress(FileExistsError):
                     os.mkdir(name, _PRIVATE if name is last else 0o777, dir_fd=folder)
-            access = os.O_RDONLY if name is last else os.O_PATH
+            access = os.O_RDONLY | os.O_DIRECTORY if name is last else FOLDER
             below = os.open(name, access | flags, dir_fd=folder)
             os.close(folder)
             folder = below
@@ -196,6 +198,9 @@ def _move_up(name: str, inner: int, top: int, number: int) -> int:
 def open_closed(name: str, parent: int) -> int:
     """Open a folder whose mode may forbid that."""
     flags = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    if sys.platform == "darwin":
+        os.chmod(name, _PRIVATE, dir_fd=parent, follow_symlinks=False)
+        return os.open(name, os.O_RDONLY | flags, dir_fd=parent)
     found = os.open(name, os.O_PATH | flags, dir_fd=parent)
     try:
         os.chmod(f"/proc/self/fd/{found}", _PRIVATE)

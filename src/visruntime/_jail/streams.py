@@ -8,6 +8,7 @@ import stat
 
 from visruntime import _native
 from visruntime._arguments import check_mapping, check_whole
+from visruntime._host.descriptors import path_of
 from visruntime._jail.process import DEVNULL, PIPE, STDOUT
 from visruntime._jail.report import IDENTITY_MAPPED
 from visruntime._policy.paths import is_within
@@ -86,7 +87,7 @@ class Streams:
             raise ValueError(f"{name}: PIPE, DEVNULL, a descriptor or a file, not {value!r}")
 
     def _pipe(self, jail: Jail) -> tuple[int, int]:
-        reader, writer = os.pipe2(os.O_CLOEXEC)
+        reader, writer = os.pipe()  # neither is inherited (PEP 446)
         if jail._handle.info["identity"] == IDENTITY_MAPPED:
             # Else the guest, another uid, could not open /dev/stdin or /dev/stderr.
             guest = jail._handle.info["guest_id"]
@@ -114,7 +115,7 @@ class Streams:
         if stat.S_ISDIR(mode):
             raise ValueError(f"{name}: a folder's descriptor shows the host's own view; grant it")
         if stat.S_ISREG(mode):
-            path = os.readlink(f"/proc/self/fd/{descriptor}")
+            path = path_of(descriptor)
             rules = jail._host_rules
             closed = [
                 right

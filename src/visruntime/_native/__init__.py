@@ -34,6 +34,9 @@ if sys.platform != "win32":
         is_private_key,
         search,
     )
+
+# The worker of Python, and what its host needs of it, is built for Linux.
+if sys.platform not in ("win32", "darwin"):
     from visruntime._viscore import decode, encode, make_intake, map_memory
 
 TYPE_CHECKING = False

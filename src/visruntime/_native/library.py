@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 
-from visruntime import _viscore
+from visruntime._visjail import __file__ as compiled
 from visruntime._visjail import ffi, lib
-from visruntime.guest import values
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,11 +23,17 @@ __all__ = [
     "lib",
 ]
 
-values.install(_viscore)
-
-BINARY_DIRECTORY = os.path.dirname(os.path.abspath(_viscore.__file__))
+BINARY_DIRECTORY = os.path.dirname(os.path.abspath(compiled))
 """Where the compiled modules are, and in ``bin`` below it the executables."""
-CORE_FILE = str(_viscore.__file__)
+
+if sys.platform == "darwin":  # no worker is built for it
+    CORE_FILE = ""
+else:
+    from visruntime import _viscore
+    from visruntime.guest import values
+
+    values.install(_viscore)
+    CORE_FILE = str(_viscore.__file__)
 """The module that runs in workers, too."""
 
 PATH_MAX = 4096

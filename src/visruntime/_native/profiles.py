@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 
 from visruntime._native.library import check, ffi, lib
 from visruntime._native.plans import KIND_NUMBERS, RULE, Strings, table_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Sequence
     from typing import Any
 
-__all__ = ["PROGRAMS", "macos_path", "macos_profile", "service_refused"]
+__all__ = ["PROGRAMS", "built_profile", "macos_path", "macos_profile", "service_refused"]
 
 PROGRAMS = {
     "python": lib.VJ_MACOS_PYTHON,
@@ -42,7 +43,8 @@ def service_refused(name: str) -> str:
     return "" if why == ffi.NULL else ffi.string(why).decode()
 
 
-def macos_profile(
+@contextmanager
+def built_profile(
     *,
     rules: Sequence[tuple[str, str]],
     own: str | None = None,
@@ -55,15 +57,8 @@ def macos_profile(
     network_open: bool = False,
     system: bool = False,
     ignores_case: bool = False,
-) -> tuple[str, dict[str, str]]:
-    """Return the Seatbelt profile of *rules* (kind, path), and its parameters by name.
-
-    Args:
-        own: the jail's own folder, where its guests make files and sockets.
-        held: paths of rules that name what does not exist and must not be made.
-        programs: which of `PROGRAMS` run.
-        system: programs and configuration of the system can be read.
-        ignores_case: names that differ in case only are one name.
+) -> Iterator[Any]:
+    """Give the C record of the profile that `macos_profile` describes, for a while.
 
     Raises:
         NativeError: refused; ``index`` is that of the rule, or -1.
@@ -105,9 +100,28 @@ def macos_profile(
     error = ffi.new("vj_error *")
     check(lib.vj_macos_profile_build(settings, table, len(rules), profile, error), error)
     try:
-        text = os.fsdecode(bytes(ffi.buffer(profile.text, profile.text_size)))
-        said = bytes(ffi.buffer(profile.parameters, profile.parameters_size))
+        yield profile
     finally:
         lib.vj_macos_profile_free(profile)
+
+
+def macos_profile(
+    *, rules: Sequence[tuple[str, str]], **settings: Any
+) -> tuple[str, dict[str, str]]:
+    """Return the Seatbelt profile of *rules* (kind, path), and its parameters by name.
+
+    Args:
+        settings: ``own``, the jail's own folder, where its guests make files and sockets;
+            ``terminal``, the device of the run's own; ``sockets``, ``services`` and ``host_ports``;
+            ``held``, paths of rules that name what does not exist and must not be made;
+            ``programs``, which of `PROGRAMS` run; ``system``, its programs and configuration can
+            be read; ``network_open``; ``ignores_case``, names that differ in case only are one.
+
+    Raises:
+        NativeError: refused; ``index`` is that of the rule, or -1.
+    """
+    with built_profile(rules=rules, **settings) as profile:
+        text = os.fsdecode(bytes(ffi.buffer(profile.text, profile.text_size)))
+        said = bytes(ffi.buffer(profile.parameters, profile.parameters_size))
     parts = os.fsdecode(said).split("\0")[:-1]
     return text, dict(zip(parts[::2], parts[1::2], strict=True))

@@ -12,6 +12,7 @@ import os
 import stat
 
 from visruntime._arguments import check_path
+from visruntime._host.descriptors import FOLDER, step
 from visruntime._policy.paths import ancestors, is_within, visible
 from visruntime.errors import PolicyError
 
@@ -113,7 +114,7 @@ class Resolver:
         self.found: dict[str, os.stat_result | None] = {}
         self.links: dict[str, list[tuple[str, bool]]] = {}
         self.reals: dict[str, str] = {}
-        self._walked = [("", os.open("/", os.O_PATH | os.O_CLOEXEC))]
+        self._walked = [("", os.open("/", FOLDER | os.O_CLOEXEC))]
 
     def __enter__(self) -> Self:
         return self
@@ -174,7 +175,7 @@ class Resolver:
                     status = os.stat(part, dir_fd=parent, follow_symlinks=False)
                     if not stat.S_ISLNK(status.st_mode):
                         return f"{_join(walked).rstrip('/')}/{part}", status
-                descriptor = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+                descriptor, target = step(part, parent)
             except OSError as error:
                 if error.errno not in MISSING:
                     raise PolicyError(
@@ -182,16 +183,11 @@ class Resolver:
                     ) from None
                 missing = "/".join([part, *reversed(todo)])
                 return os.path.normpath(f"{_join(walked).rstrip('/')}/{missing}"), None
-            if not stat.S_ISLNK(os.fstat(descriptor).st_mode):
+            if descriptor is not None:
                 walked.append((part, descriptor))
                 continue
-            try:
-                # Of the very link that was opened, whatever has that name by now.
-                target = os.readlink("", dir_fd=descriptor)
-            except OSError:  # such as /proc/1/root, which is closed to others
+            if target is None:  # such as /proc/1/root, which is closed to others
                 return f"{_join(walked).rstrip('/')}/{part}", None
-            finally:
-                os.close(descriptor)
             here = _join(walked)
             link = f"{here.rstrip('/')}/{part}"
             links.append((link, _is_system(link, here, parent)))

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = [
     "COLUMNS",
     "HELD",
-    "NOT_CONNECTED",
     "REFUSED",
     "SEATBELT",
     "check_platform",
@@ -111,7 +110,7 @@ SEATBELT = {
         REFUSED,
         "a jail's own folder on macOS is one of the host's, which nothing bounds; write scratch=None",
     ),
-    "limits.wall_seconds": (HELD, "host deadline"),
+    "limits.wall_seconds": (HELD, "watcher deadline"),
     "read": (HELD, PATHS),
     "reveal": (HELD, PATHS),
     "sensitive_sockets": (HELD, "Seatbelt rules on sockets"),
@@ -121,13 +120,7 @@ SEATBELT = {
     "system": (HELD, PATHS),
     "write": (HELD, PATHS),
 }
-"""What a Seatbelt profile and its helper hold, once `Jail` starts programs by them."""
-
-NOT_CONNECTED = "Seatbelt's helper is built and not yet connected to Jail"
-MACOS = {
-    row: answer if answer[0] == REFUSED else (REFUSED, NOT_CONNECTED)
-    for row, answer in SEATBELT.items()
-}
+"""What a Seatbelt profile, its helper and its watcher hold."""
 
 LIVE = (
     "a WindowsJail shows no live path of the host: its guest has private copies, by stage(), and the "
@@ -174,7 +167,7 @@ WINDOWS = {
 
 COLUMNS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "linux": LINUX,
-    "macos": MACOS,
+    "macos": SEATBELT,
     "windows": WINDOWS,
 }
 

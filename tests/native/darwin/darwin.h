@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/sysmacros.h>
 #include <time.h>
 
 #define POSIX_SPAWN_CLOEXEC_DEFAULT 0
@@ -31,5 +32,8 @@ void *darwin_symbol(void *handle, const char *name);
 // Linux has other names for terminals.
 char *darwin_terminal(int file);
 #define ttyname darwin_terminal
+
+// The letter of the act that the sandbox of this process does not deny, or 0.
+extern char darwin_leaks;
 
 #endif

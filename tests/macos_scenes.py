@@ -1,0 +1,312 @@
+"""Scenes of a `Jail` on macOS, over the calls that `darwin_build` made of Linux.
+
+    python macos_scenes.py FOLDER
+
+FOLDER has the module and in ``bin`` the programs. Prints one JSON object: what each scene found, or
+the error that ended it. Run as root it becomes nobody first, once everything is imported.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NOBODY = 65534
+NOTHING = {"processes": None, "scratch": None}
+TERMINAL = "stty size; : >/dev/tty && echo mine"
+READS = "read line; echo got $line"
+LEAVES = 'setsid sh -c "trap \\"\\" TERM; echo $$; exec sleep 60" & sleep 0.2; exit 5'
+
+
+def load(folder: str) -> Any:
+    """Import the package with the module of macOS in place of that of this system."""
+    path = f"{folder}/_visjail.abi3.so"
+    spec = importlib.util.spec_from_file_location("visruntime._visjail", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    sys.modules["visruntime._visjail"] = module
+    import visruntime as vr
+    from visruntime._host.imports import import_ahead
+    from visruntime._jail import macos_open, start_hints, terminal  # noqa: F401
+    from visruntime._jail import open as opening
+
+    import_ahead()
+    assert vr.Jail is not None
+    assert vr.JailPolicy is not None
+    assert opening.open_jail.__kwdefaults__ is not None
+    opening.open_jail.__kwdefaults__["platform"] = "darwin"
+    # Linux has other names for terminals.
+    os.ttyname = lambda _: "/dev/ttys000"
+    return vr
+
+
+class Scenes:
+    """Each public method is one scene."""
+
+    def __init__(self, vr: Any, work: Path) -> None:
+        self.vr = vr
+        self.work = work
+
+    def policy(self, **fields: Any) -> Any:
+        """Return a policy without the limits that macOS refuses."""
+        limits = fields.pop("limits", {})
+        return self.vr.JailPolicy(limits=self.vr.Limits(**NOTHING, **limits), **fields)
+
+    def jail(self, **fields: Any) -> Any:
+        """Open a jail."""
+        return self.vr.Jail(self.policy(**fields))
+
+    def folder(self, name: str) -> Path:
+        """Make a folder for grants."""
+        path = self.work / name
+        path.mkdir()
+        return path
+
+    def refusal(self, act: Callable[[], object]) -> dict[str, Any]:
+        """Return what *act* raised."""
+        try:
+            act()
+        except Exception as error:
+            found = {"type": type(error).__name__, "text": str(error)}
+            return found | {
+                name: getattr(error, name) for name in ("stage", "field") if hasattr(error, name)
+            }
+        return {"type": None}
+
+    # ---- opening ------------------------------------------------------------------
+
+    def report(self) -> Any:
+        """Open with a clause of each kind, and show the report and what the profile says."""
+        top = self.folder("report")
+        (top / "no").mkdir()
+        (top / "code").mkdir()
+        (top / ".env").write_text("KEY=1\n")
+        with self.jail(
+            write=[top], deny=[top / "no"], deny_write=[top / "held"], deny_exec=[top / "code"],
+            services=["com.example.agent"], host_ports=[5432], limits={"wall_seconds": 9.0},
+            env={"A": "b"},
+        ) as jail:  # fmt: skip
+            handle = jail._handle
+            rules = [[kind, path.replace("/private", "")] for kind, path in handle.profile["rules"]]
+            return {
+                "report": jail.report.to_dict(),
+                "rules": rules,
+                "top": str(top),
+                "own": jail._held.folder.top,
+                "held": sorted(handle.profile["held"]),
+            }
+
+    def leaks(self) -> Any:
+        """Open jails whose sandbox lets one act pass."""
+
+        def leak(letter: str) -> dict[str, Any]:
+            return self.refusal(lambda: self.jail(services=[f"com.example.leaks-{letter}"]))
+
+        return {letter: leak(letter) for letter in "rwoclnuktdbps"}
+
+    def refused(self) -> Any:
+        """Ask for what Seatbelt cannot hold."""
+        return [
+            self.refusal(lambda: self.vr.Jail(self.vr.JailPolicy())),
+            self.refusal(lambda: self.vr.Jail(self.policy(), backend="landlock")),
+            self.refusal(lambda: self.jail(services=["com.example.not-compiled"])),
+            self.refusal(lambda: self.jail(services=["com.example.no-marker"])),
+            self.refusal(lambda: self.jail(read=["/nowhere/at/all"])),
+        ]
+
+    def two_spellings(self) -> Any:
+        """Grant what macOS spells in two ways."""
+        return self.refusal(lambda: self.jail(read=[self.folder("two-spellings")]))
+
+    # ---- running ------------------------------------------------------------------
+
+    def runs(self) -> Any:
+        """Run programs, and show what they got and gave."""
+        top = self.folder("runs")
+        with self.jail(write=[top], env={"A": "b c"}) as jail:
+            said = jail.run(
+                ["sh", "-c", "pwd; env | sort; cat; echo no >&2; ulimit -c; exit 7"],
+                input=b"typed\n",
+                cwd=top,
+            )
+            reader, writer = os.pipe()
+            process = jail.spawn(["sh", "-c", "echo passed >&7"], pass_fds={7: writer})
+            os.close(writer)
+            process.wait()
+            passed = os.read(reader, 100).decode()
+            os.close(reader)
+            (top / "tool").write_text("#!/bin/sh\necho own\n")
+            (top / "tool").chmod(0o755)
+            return {
+                "exit": said.exit_code,
+                "out": said.stdout_text.splitlines(),
+                "err": said.stderr_text,
+                "top": str(top),
+                "home": jail._home,
+                "passed": passed,
+                "relative": jail.run(["./tool"], cwd=top).stdout_text,
+                "shell": jail.shell("echo $((6 * 7))").stdout_text,
+                "large": len(jail.run(["cat"], input=b"x" * 300_000).stdout),
+                "missing": self.refusal(lambda: jail.run(["no-such-program"])),
+                "not": self.refusal(lambda: jail.run(["/etc/passwd"])),
+                "folder": self.refusal(lambda: jail.run(["true"], cwd="/nowhere")),
+                "signal": jail.run(["sh", "-c", "kill -9 $$"]).signal,
+            }
+
+    def ends(self) -> Any:
+        """End runs in each way that there is, with what they left behind."""
+        found: dict[str, Any] = {}
+        with self.jail(limits={"wall_seconds": 1.0}) as jail:
+            try:
+                jail.run(["sh", "-c", "echo begun; sleep 60"], timeout=0.2)
+            except self.vr.CommandTimeout as error:
+                found["timeout"] = [error.result.stopped_by, error.result.stdout_text]
+            began = time.monotonic()
+            walled = jail.run(["sleep", "60"])
+            found["wall"] = [walled.stopped_by, walled.signal, time.monotonic() - began]
+            left = jail.run(["sh", "-c", LEAVES])
+            found["left"] = [left.exit_code, left.usage.killed, _lives(int(left.stdout))]
+            process = jail.spawn(["sleep", "60"])
+            found["running"] = process.poll()
+            process.terminate()
+            found["terminated"] = [process.wait(), process.stopped_by]
+            process = jail.spawn(["sh", "-c", 'trap "" TERM; echo; sleep 60'], stdout=-1)
+            process.stdout.readline()
+            found["stopped"] = [process.stop(grace=0.1), process.stopped_by]
+            process = jail.spawn(["sleep", "0.05"])
+            found["late"] = self.refusal(lambda: process.wait(timeout=0.0))["type"]
+            import select
+
+            poll = select.poll()
+            poll.register(process.fileno(), select.POLLIN)
+            found["told"] = len(poll.poll(5000))
+            found["ended"] = [process.wait(), process.stopped_by]
+        return found
+
+    def terminals(self) -> Any:
+        """Give programs terminals."""
+        with self.jail() as jail:
+            process = jail.spawn(["sh", "-c", TERMINAL], pty=True, rows=30, cols=99)
+            plain = process.communicate()[0].split()
+            with jail.terminal(["sh", "-c", READS], rows=20, cols=50) as session:
+                session.run()
+                session.resize(21, 51)
+                session.input("word\r")
+                result = session.wait(20)
+                return {
+                    "plain": [each.decode() for each in plain],
+                    "exit": result.exit_code,
+                    "text": session.text,
+                    "preview": session.preview().state,
+                }
+
+    # ---- closing ------------------------------------------------------------------
+
+    def closes(self) -> Any:
+        """Close a jail with programs in it, and a folder that resists."""
+        jail = self.jail()
+        top = jail._held.folder.top
+        jail.run(["sh", "-c", "mkdir -p $HOME/a/b; chmod 0 $HOME/a"])
+        # One of them cannot be reached by any other: it is in a session of its own.
+        left = jail.spawn(["sh", "-c", LEAVES.replace("exit 5", "sleep 60")], stdout=-1)
+        outside = int(left.stdout.readline())
+        if not (child := os.fork()):
+            jail.close()  # lets go, and nothing more
+            os._exit(0)
+        os.waitpid(child, 0)
+        alive = [jail.closed, left.poll(), os.path.exists(top)]
+        jail.close()
+        jail.close()
+        return {
+            "alive": alive,
+            "after": [left.wait(), left.stopped_by, _lives(outside), os.path.exists(top)],
+            "run": self.refusal(lambda: jail.run(["true"])),
+            "pty": self.refusal(lambda: jail.spawn(["true"], pty=True)),
+        }
+
+    def stale(self) -> Any:
+        """Leave a jail's folder behind, as a host that is killed does."""
+        reader, writer = os.pipe()
+        if not (child := os.fork()):
+            jail = self.jail()
+            os.write(writer, os.fsencode(jail._held.folder.top))
+            time.sleep(60)
+        top = os.read(reader, 4096).decode()
+        with self.jail() as jail:
+            kept = os.path.exists(top)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        with self.jail() as jail:
+            mine = jail._held.folder.top
+        return {"kept": kept, "left": os.path.exists(top), "mine": os.path.exists(mine)}
+
+    def not_built(self) -> Any:
+        """Ask for what is refused by name on macOS."""
+        with self.jail() as jail:
+            process = jail.spawn(["sleep", "60"])
+            return [
+                self.refusal(lambda: jail.read_bytes("/etc/hosts")),
+                self.refusal(jail.processes),
+                self.refusal(process.suspend),
+            ]
+
+    def in_a_sandbox(self) -> Any:
+        """Open a jail from within a sandbox: here, below a mark."""
+        import resource
+
+        reader, writer = os.pipe()
+        if not (child := os.fork()):
+            resource.setrlimit(resource.RLIMIT_MSGQUEUE, (5, 5))
+            os.write(writer, json.dumps(self.refusal(self.jail)).encode())
+            os._exit(0)
+        os.waitpid(child, 0)
+        return json.loads(os.read(reader, 65536))
+
+
+def _lives(process: int) -> bool:
+    status = subprocess.run(
+        ["ps", "-o", "stat=", "-p", str(process)], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    return bool(status) and not status.startswith("Z")
+
+
+def main() -> int:
+    """Play every scene."""
+    vr = load(sys.argv[1])
+    found: dict[str, Any] = {}
+    if not os.geteuid():
+        found["root"] = Scenes(vr, Path("/")).refusal(lambda: vr.Jail(vr.JailPolicy(
+            limits=vr.Limits(**NOTHING))))  # fmt: skip
+        os.chdir("/")
+        os.setgroups([])
+        os.setresgid(NOBODY, NOBODY, NOBODY)
+        os.setresuid(NOBODY, NOBODY, NOBODY)
+    with tempfile.TemporaryDirectory(prefix="vj") as work:
+        scenes = Scenes(vr, Path(os.path.realpath(work)))
+        kept = {"policy", "jail", "folder", "refusal"}
+        names = [name for name in vars(Scenes) if not name.startswith("_") and name not in kept]
+        for name in names:
+            try:
+                found[name] = getattr(scenes, name)()
+            except Exception:
+                found[name] = {"error": traceback.format_exc()}
+    sys.stdout.write(json.dumps(found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
