@@ -122,9 +122,9 @@ static long read_text(const char *path, char *data, size_t capacity) {
     return size;
 }
 
-// Whether uid 0 is the host's as well: in a user namespace it is mostly some ordinary uid, as in
-// rootless containers. The kernel's own settings belong to the host's uid 0 (fs/proc/proc_sysctl.c),
-// whatever maps of ids lie between.
+// Whether uid 0 is the host's as well: in a user namespace it is mostly some ordinary
+// uid, as in rootless containers. The kernel's own settings belong to the host's uid 0
+// (fs/proc/proc_sysctl.c), whatever maps of ids lie between.
 static int is_host_root(void) {
     struct statx settings = {0};
     long result = sys(SYS_statx, AT_FDCWD, "/proc/sys", 0, STATX_UID, &settings);
