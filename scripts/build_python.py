@@ -180,7 +180,7 @@ class Build:
 
     def _finish(self, staged: Path) -> None:
         program = (staged / "bin" / "python3").resolve()
-        search = ["patchelf", "--set-rpath", "$ORIGIN/../lib", str(program)]
+        search = ["patchelf", "--force-rpath", "--set-rpath", "$ORIGIN/../lib", str(program)]
         subprocess.run(search, check=True)
         for path in staged.glob("lib/python3.*/_sysconfigdata_*.py"):
             path.write_text(path.read_text().replace(str(self.source), "/visruntime/source"))

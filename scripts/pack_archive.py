@@ -28,6 +28,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+from archive import versions
 from archive.container import write_bill, write_manifest, write_tar
 from archive.licences import Component, of_folder, of_system_libraries
 from archive.parts import pack_parts
@@ -85,6 +86,12 @@ def pack(wheel: Path, python: Path, out: Path) -> Path:
                 "library": shared.relative_to(tree).as_posix(),
             },
         }
+        of = {each.name: each.version for each in components}
+        says = {"bin/uv": f"uv {of['uv']}", "bin/vispython": f"vispython {of['visruntime']}"}
+        says[program.relative_to(tree).as_posix()] = f"Python {of['cpython']}"
+        others = versions.problems(tree, says)
+        if others:
+            raise ValueError("\n".join(others))
         for left in tree.rglob("__pycache__"):
             shutil.rmtree(left)
         write_bill(tree, version, components)

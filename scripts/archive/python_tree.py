@@ -128,7 +128,8 @@ def _graft(target: Path, name: str) -> dict[str, Path]:
 
 def _set_search(path: Path, search: str) -> None:
     mode = path.stat().st_mode
-    how = ["--set-rpath", search] if search else ["--remove-rpath"]
+    # RPATH, since LD_LIBRARY_PATH goes before RUNPATH: the libraries of an archive are its own.
+    how = ["--force-rpath", "--set-rpath", search] if search else ["--remove-rpath"]
     subprocess.run(["patchelf", *how, str(path)], check=True)
     path.chmod(mode & 0o777)
 

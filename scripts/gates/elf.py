@@ -5,10 +5,10 @@
 
 SUBJECT is a folder, a wheel or a tar file. Rules for each ELF file: no symbol version above
 the baseline, and none that is glibc's own business; no library but those of every glibc system
-and those that it finds beside itself; no path to search but from its own place; the
-loader of its machine; no set-uid or set-gid bit; no executable stack; no relocations in code. Of
-those that ``--hardened`` names also: at random addresses, and all of its tables of
-addresses read-only before it runs. A subject without any ELF file is an error.
+and those that it finds beside itself, whatever LD_LIBRARY_PATH names; no path to search but from
+its own place; the loader of its machine; no set-uid or set-gid bit; no executable stack; no
+relocations in code. Of those that ``--hardened`` names also: at random addresses, and all of its
+tables of addresses read-only before it runs. A subject without any ELF file is an error.
 """
 
 from __future__ import annotations
@@ -126,6 +126,8 @@ def _place(elf: ElfFile, name: str, names: dict[str, Entry], machine: str) -> It
         here = any(posixpath.normpath(f"{place}/{library}") in names for place in beside)
         if library not in LIBRARIES and not here:
             yield f"needs {library}, which is neither beside it nor on every system"
+        elif library not in LIBRARIES and elf.overruled:
+            yield f"needs {library}, and looks in LD_LIBRARY_PATH before its own place (RUNPATH)"
 
 
 def _memory(elf: ElfFile) -> Iterator[str]:

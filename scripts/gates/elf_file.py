@@ -61,6 +61,8 @@ class ElfFile:
         names = {tag: [self._text(strings + v) for t, v in entries if t == tag]
                  for tag in (_NEEDED, _RPATH, _RUNPATH)}  # fmt: skip
         self.needed = names[_NEEDED]
+        self.overruled = bool(names[_RUNPATH])
+        """Whether LD_LIBRARY_PATH goes before the places that it names."""
         self.search = [part for text in names[_RPATH] + names[_RUNPATH] for part in text.split(":")]
         flags, flags_1 = values.get(_FLAGS, 0), values.get(_FLAGS_1, 0)
         self.text_relocations = _TEXT_RELOCATIONS in values or bool(flags & 4)

@@ -46,7 +46,7 @@ for word; do case $word in DESTDIR=*) ;; *) continue ;; esac
     done
 done
 """
-PATCHELF = '#!/bin/sh\necho searches "$2" >>"$3"\n'
+PATCHELF = '#!/bin/sh\necho searches "$@" >>"$4"\n'
 
 
 class Upstream(http.server.BaseHTTPRequestHandler):
@@ -186,7 +186,9 @@ def test_a_whole_build(tmp_path: Path, build: functools.partial[Build]) -> None:
     assert "LD_PRELOAD_NOT_OURS" not in variables
     disabled = (tmp_path / "work/source/Modules/Setup.local").read_text().split()
     assert disabled == ["*disabled*", *LEFT_OUT_MODULES]
-    assert (out / "bin/python3.13").read_text() == "program\nsearches $ORIGIN/../lib\n"
+    assert (out / "bin/python3.13").read_text() == (
+        f"program\nsearches --force-rpath --set-rpath $ORIGIN/../lib {out}.partial/bin/python3.13\n"
+    )
     assert str(tmp_path) not in (out / "lib/python3.13/_sysconfigdata_x.py").read_text()
     assert list(out.rglob("__pycache__")) == []
     texts = {path.name: path.read_text() for path in (out / "licences").iterdir()}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
 import subprocess
 from pathlib import Path
@@ -51,6 +52,12 @@ descriptors = (channel.fileno(), control.fileno())
 command = ["/opt/vis/bin/vispython", "--archive", "--channel", str(descriptors[0])]
 command += ["--control", str(descriptors[1]), "--", "-I", "-S", "-c", sys.argv[1]]
 sys.exit(subprocess.run(command, pass_fds=descriptors).returncode)
+"""
+LOADED = """
+import ssl, sqlite3, _ctypes
+for line in open("/proc/self/maps"):
+    if ".so" in line:
+        print(line.split()[-1])
 """
 CHECK_PLACES = """
 import sys
@@ -137,7 +144,7 @@ def test_the_interpreter_is_whole(alone: Callable[..., subprocess.CompletedProce
 
 
 def test_vispython_starts_the_python_beside_it(
-    alone: Callable[..., subprocess.CompletedProcess[str]],
+    alone: Callable[..., subprocess.CompletedProcess[str]], extracted: bundle.Bundle
 ) -> None:
     """Without an interpreter named, the loader finds that of its own archive, and no other."""
     python = "/opt/vis/python/bin/python3.13"
@@ -145,7 +152,42 @@ def test_vispython_starts_the_python_beside_it(
     assert succeeded(alone(python, "-I", "-S", "-c", driver, CHECK_PLACES)) == "inside\n"
     version = succeeded(alone("/opt/vis/bin/vispython", "--version"))
     assert version == f"vispython {own_version()}\n"
-    assert succeeded(alone("/opt/vis/bin/uv", "--version")).startswith("uv ")
+    components = {each["name"]: each["version"] for each in extracted._manifest.components}
+    assert succeeded(alone("/opt/vis/bin/uv", "--version")).split()[:2] == ["uv", components["uv"]]
+    assert components["visruntime"] == extracted.version == own_version()
+
+
+def test_the_loaded_libraries_are_the_archives_own(
+    extracted: bundle.Bundle, tmp_path: Path
+) -> None:
+    """No library that LD_LIBRARY_PATH has under the same name is loaded instead."""
+    decoys = tmp_path / "decoys"
+    shutil.copytree(Path(extracted.folder, "python/lib"), decoys, ignore=only_libraries)
+    (libm,) = {os.path.realpath(f"{f}/libm.so.6") for f in LIBRARY_FOLDERS if
+               os.path.exists(f"{f}/libm.so.6")}  # fmt: skip
+    shutil.copy(libm, decoys / "libm.so.6")
+    python, worker = extracted.python, Path(extracted.folder, "bin/vispython")
+    driver = WORKER.format(channel="socket.SOCK_STREAM", control="socket.SOCK_SEQPACKET")
+    # No bytecode, which nothing of the archive may be joined by.
+    driver = driver.replace("/opt/vis/bin/vispython", str(worker)).replace('"-S"', '"-S", "-B"')
+    for words in (["-c", LOADED], ["-c", driver, LOADED]):
+        done = subprocess.run(
+            [python, "-I", "-S", "-B", *words], capture_output=True, text=True, check=False,
+            env={"LD_LIBRARY_PATH": str(decoys)}, timeout=50,
+        )  # fmt: skip
+        loaded = set(succeeded(done).split())
+        own = {path for path in loaded if path.startswith(f"{extracted.folder}/python/lib/")}
+        names = {os.path.basename(path).partition(".")[0] for path in own}
+        assert {"libpython3", "libssl", "libcrypto", "libsqlite3"} <= names
+        # The control: of what the archive leaves to the system, the decoy is taken.
+        assert {path for path in loaded if path.startswith(str(decoys))} == {
+            str(decoys / "libm.so.6")
+        }
+
+
+def only_libraries(folder: str, names: list[str]) -> list[str]:
+    """Return what of a folder is no shared library."""
+    return [name for name in names if ".so" not in name or os.path.isdir(f"{folder}/{name}")]
 
 
 def test_a_jailed_worker_of_the_archive(

@@ -131,8 +131,11 @@ def test_a_library_that_not_every_system_has(tmp_path: Path) -> None:
     (library / "part.so").rename(library / "libother.so.1")
     source = "int f(void); int main(void) { return f(); }"
     options = ["-Wl,--no-as-needed", str(library / "libother.so.1"), *HARDENED]
-    there = [*options, "-Wl,-rpath,$ORIGIN"]
+    there = [*options, "-Wl,-rpath,$ORIGIN", "-Wl,--disable-new-dtags"]
     assert refused(compiled(tmp_path, *there, source=source)) == []
+    late = [*there[:-1], "-Wl,--enable-new-dtags"]
+    (overruled,) = refused(compiled(tmp_path, *late, source=source))
+    assert "looks in LD_LIBRARY_PATH before its own place" in overruled
     (not_looking,) = refused(compiled(tmp_path, *options, source=source))
     assert "which is neither beside it nor on every system" in not_looking
     compiled(tmp_path, *there, source=source)
