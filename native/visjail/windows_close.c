@@ -5,6 +5,7 @@
 // stays until everything that it names is gone.
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "windows_core.h"
 
@@ -87,36 +88,49 @@ static uint32_t close_desktop(vj_windows_context *context) {
     return code;
 }
 
-// Nothing can be removed that is still held.
+// Of calls that ended without having closed them, and of the marker: nothing can be
+// removed that is still open.
 static uint32_t let_go(vj_windows_context *context) {
-    uint32_t code = vj_windows_handle_release(context->os, &context->marker);
-    for (size_t i = VJ_WINDOWS_PLACES; !code && i > 0; i--) {
-        code = vj_windows_handle_release(context->os, &context->places[i - 1]);
-    }
-    return code;
+    uint32_t code = vj_windows_remains_close(context->os, &context->remains);
+    return code ? code : vj_windows_handle_release(context->os, &context->marker);
 }
 
+static bool name_units(const char *name, uint16_t to[VJ_WINDOWS_NAME_MAX]) {
+    size_t written = 0;
+    return vj_windows_utf16(name, strlen(name), to, VJ_WINDOWS_NAME_MAX, &written) ==
+           VJ_WINDOWS_FINE;
+}
+
+// By its name in the directory around it, which is still held.
 static uint32_t remove_place(vj_windows_context *context, vj_windows_place place) {
-    uint16_t path[VJ_WINDOWS_PLACE_SIZE];
+    bool is_root = place == VJ_WINDOWS_PLACE_ROOT;
+    const char *slash = strrchr(context->root, '\\');
+    uint16_t name[VJ_WINDOWS_NAME_MAX];
     if (!context->made[place]) return 0;
-    if (!vj_windows_path(context, vj_windows_place_name(place), "", path,
-                         VJ_WINDOWS_PLACE_SIZE)) {
-        return VJ_WINDOWS_ERROR_INVALID_PARAMETER; // it was made by this path
+    vj_windows_handle parent =
+        is_root ? context->parent : context->places[VJ_WINDOWS_PLACE_ROOT];
+    if (!parent || !slash ||
+        !name_units(is_root ? slash + 1 : vj_windows_place_name(place), name)) {
+        return VJ_WINDOWS_ERROR_INVALID_PARAMETER; // it was made there, by this name
     }
-    uint32_t code =
-        vj_windows_remove_tree(context->os, path, context->security[VJ_WINDOWS_PRIVATE]);
+    uint32_t code = vj_windows_handle_release(context->os, &context->places[place]);
+    if (!code) {
+        code = vj_windows_remove_tree(context->os, parent, name,
+                                      context->security[VJ_WINDOWS_PRIVATE],
+                                      &context->remains);
+    }
     if (!code) context->made[place] = false;
     return code;
 }
 
 static uint32_t remove_marker(vj_windows_context *context) {
-    uint16_t path[VJ_WINDOWS_PLACE_SIZE];
+    uint16_t name[VJ_WINDOWS_NAME_MAX];
     if (!context->has_marker) return 0;
-    if (!vj_windows_path(context, VJ_WINDOWS_MARKER_NAME, "", path,
-                         VJ_WINDOWS_PLACE_SIZE)) {
+    if (!name_units(VJ_WINDOWS_MARKER_NAME, name)) {
         return VJ_WINDOWS_ERROR_INVALID_PARAMETER;
     }
-    uint32_t code = context->os->remove(context->os, path);
+    uint32_t code =
+        context->os->remove(context->os, context->places[VJ_WINDOWS_PLACE_ROOT], name);
     if (!code) context->has_marker = false;
     return code;
 }
@@ -128,6 +142,15 @@ static uint32_t remove_files(vj_windows_context *context) {
     if (!code && whole) code = remove_place(context, VJ_WINDOWS_PLACE_WORK);
     if (!code) code = remove_marker(context);
     if (!code && whole) code = remove_place(context, VJ_WINDOWS_PLACE_ROOT);
+    return code;
+}
+
+// Of what stays: `work`, and the root around it.
+static uint32_t leave_places(vj_windows_context *context) {
+    uint32_t code = 0;
+    for (size_t i = VJ_WINDOWS_PLACES; !code && i > 0; i--) {
+        code = vj_windows_handle_release(context->os, &context->places[i - 1]);
+    }
     return code;
 }
 
@@ -148,11 +171,9 @@ vj_windows_status vj_windows_context_undo(vj_windows_context *context,
         const char *step;
         uint32_t (*undo)(vj_windows_context *context);
     } steps[] = {
-        {"desktop", close_desktop},
-        {"profile", delete_profile},
-        {"handles", let_go},
-        {"files", remove_files},
-        {"descriptors", close_securities},
+        {"desktop", close_desktop},    {"profile", delete_profile},
+        {"handles", let_go},           {"files", remove_files},
+        {"directories", leave_places}, {"descriptors", close_securities},
     };
     vj_windows_status status = end_processes(context, error);
     if (status == VJ_WINDOWS_OK) status = close_streams(context, error);

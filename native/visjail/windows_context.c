@@ -17,6 +17,7 @@ static void destroy(vj_identified *object) {
     vj_windows_context *context = (vj_windows_context *)(void *)object;
     for (size_t i = 0; i < context->staged_count; i++) free(context->staged[i]);
     free(context->staged);
+    free(context->remains.handles);
     free(context);
 }
 
@@ -312,10 +313,11 @@ static vj_windows_status make_profile(vj_windows_context *context,
     vj_windows_fault fault = vj_windows_utf16(context->package, strlen(context->package),
                                               name, VJ_WINDOWS_PACKAGE_SIZE, &written);
     if (fault != VJ_WINDOWS_FINE) return vj_windows_fail_text(error, "profile", fault);
-    // Without capabilities: what a launch gets, it gets by itself (point 27).
+    // Without capabilities: what a launch gets, it gets by itself (point 27). A call that
+    // failed may have made a part of it; one that found it there has not.
     uint32_t code = os->profile_create(os, name, text, VJ_WINDOWS_SID_MAX);
+    context->has_profile = code != VJ_WINDOWS_ERROR_ALREADY_EXISTS;
     if (code) return vj_windows_fail_os(error, "profile", code);
-    context->has_profile = true;
     vj_windows_status status = take_utf8(text, sid, sizeof sid, "profile", error);
     if (status != VJ_WINDOWS_OK) return status;
     if (strcmp(sid, context->package_sid) != 0) {
@@ -346,7 +348,7 @@ static vj_windows_status make_package_folders(vj_windows_context *context,
         if (code) return vj_windows_fail_os(error, "package folder", code);
         vj_windows_handle folder = NULL;
         vj_windows_status status = hold_made(os, path, security, &folder, error);
-        code = vj_windows_handle_done(os, &folder);
+        code = vj_windows_handle_done(os, &folder, &context->remains);
         if (status != VJ_WINDOWS_OK) return status;
         if (code) return vj_windows_fail_os(error, "package folder", code);
     }

@@ -183,23 +183,40 @@ void vj_windows_poison(vj_windows_context *context) {
 
 // ---- handles of one call
 
-uint32_t vj_windows_handle_done(const vj_windows_os *os, vj_windows_handle *slot) {
+static void keep(vj_windows_remains *remains, vj_windows_handle *slot) {
+    if (remains->count == remains->room) {
+        size_t room = remains->room ? 2 * remains->room : 8;
+        vj_windows_handle *larger =
+            realloc(remains->handles, room * sizeof(vj_windows_handle));
+        if (!larger) return;
+        remains->handles = larger;
+        remains->room = room;
+    }
+    remains->handles[remains->count++] = *slot;
+    *slot = NULL;
+}
+
+uint32_t vj_windows_handle_done(const vj_windows_os *os, vj_windows_handle *slot,
+                                vj_windows_remains *remains) {
     uint32_t error = vj_windows_handle_release(os, slot);
     if (error) (void)vj_windows_handle_release(os, slot);
+    if (*slot && remains) keep(remains, slot);
     return error;
 }
 
-static uint32_t release_listing(const vj_windows_os *os, vj_windows_listing *slot) {
-    if (!*slot) return 0;
-    uint32_t error = os->listing_close(os, *slot);
-    if (!error) *slot = NULL;
-    return error;
+void vj_windows_listing_done(const vj_windows_os *os, vj_windows_listing *slot) {
+    if (*slot) os->listing_close(os, *slot);
+    *slot = NULL;
 }
 
-uint32_t vj_windows_listing_done(const vj_windows_os *os, vj_windows_listing *slot) {
-    uint32_t error = release_listing(os, slot);
-    if (error) (void)release_listing(os, slot);
-    return error;
+uint32_t vj_windows_remains_close(const vj_windows_os *os, vj_windows_remains *remains) {
+    while (remains->count) {
+        vj_windows_handle *last = &remains->handles[remains->count - 1];
+        uint32_t error = vj_windows_handle_release(os, last);
+        if (error) return error;
+        remains->count--;
+    }
+    return 0;
 }
 
 // ---- paths

@@ -48,6 +48,14 @@ typedef enum {
 
 typedef struct vj_windows_process vj_windows_process;
 
+// Handles that were needed for the length of a call only, and did not let themselves be
+// closed at its end. The way back begins with them. Of the one call that is alone.
+typedef struct {
+    vj_windows_handle *handles;
+    size_t count;
+    size_t room;
+} vj_windows_remains;
+
 typedef struct {
     vj_identified identified;
     vj_streams streams; // with the monitor that guards what follows
@@ -77,6 +85,7 @@ typedef struct {
     vj_windows_handle marker;
     bool has_profile;
     vj_windows_desktop desktop;
+    vj_windows_remains remains;
 
     // What was staged, relative to `app`, for names that clash.
     char **staged;
@@ -159,10 +168,14 @@ void vj_windows_operation_end(vj_windows_context *context, bool alone, bool fail
 bool vj_windows_goes_on(vj_windows_context *context);
 void vj_windows_poison(vj_windows_context *context);
 
-// Close what is needed for the length of a call only. It is tried twice, as nobody could
-// try it later; the first error is returned.
-uint32_t vj_windows_handle_done(const vj_windows_os *os, vj_windows_handle *slot);
-uint32_t vj_windows_listing_done(const vj_windows_os *os, vj_windows_listing *slot);
+// Close what is needed for the length of a call only. It is tried twice; one that is
+// still open then goes to the remains (NULL: nobody has any). The first error is
+// returned.
+uint32_t vj_windows_handle_done(const vj_windows_os *os, vj_windows_handle *slot,
+                                vj_windows_remains *remains);
+void vj_windows_listing_done(const vj_windows_os *os, vj_windows_listing *slot);
+// Close what remained. Anything but 0: not all.
+uint32_t vj_windows_remains_close(const vj_windows_os *os, vj_windows_remains *remains);
 
 // A path of a context in UTF-16: "<root>", "<root>\<name>", "<root>\<name>\<rest>". The
 // rest may have '/' between its names. False: it does not fit.
@@ -214,11 +227,12 @@ vj_windows_status vj_windows_console_finish(vj_windows_process *process,
 
 // ---- windows_remove.c
 
-// Delete a directory of a context with all that is in it, whatever guests have made
-// there.
-// A directory that does not let this user in gets the descriptor first.
-uint32_t vj_windows_remove_tree(const vj_windows_os *os, const uint16_t *path,
-                                vj_windows_security security);
+// Delete the entry `name` of the open directory `parent` with all that is in it, whatever
+// guests have made there. A directory that does not let this user work in it gets the
+// descriptor first; `parent` itself never does.
+uint32_t vj_windows_remove_tree(const vj_windows_os *os, vj_windows_handle parent,
+                                const uint16_t *name, vj_windows_security security,
+                                vj_windows_remains *remains);
 
 // ---- windows_marker.c
 

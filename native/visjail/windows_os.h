@@ -8,8 +8,9 @@
 //
 // Rules for every function of a table:
 //   - It returns 0 or the code of GetLastError (an HRESULT or NTSTATUS is mapped to such
-//   a
-//     code; never 0 for a failure), and leaves its results at zero when it fails.
+//     a code; never 0 for a failure), and leaves its results at zero when it fails. Only
+//     what it has made all the same, and could not take back, is in its result then, for
+//     the caller to close.
 //   - Text is UTF-16, ended by NUL. Paths are absolute, with a drive letter and
 //     backslashes, and without the prefix "\\?\": the table puts that before them, so
 //     that length and odd names do not matter.
@@ -54,6 +55,7 @@ enum {
     VJ_WINDOWS_ERROR_INVALID_PARAMETER = 87,
     VJ_WINDOWS_ERROR_BROKEN_PIPE = 109,
     VJ_WINDOWS_ERROR_INSUFFICIENT_BUFFER = 122,
+    VJ_WINDOWS_ERROR_DIRECTORY_NOT_EMPTY = 145,
     VJ_WINDOWS_ERROR_ALREADY_EXISTS = 183,
     VJ_WINDOWS_ERROR_PIPE_BUSY = 231,
     VJ_WINDOWS_ERROR_NO_DATA = 232,
@@ -247,7 +249,9 @@ struct vj_windows_os {
                                vj_windows_security security, bool *equal);
 
     // ---- identity
-    // CreateAppContainerProfile without capabilities (point 27); the SID as text.
+    // CreateAppContainerProfile without capabilities (point 27); the SID as text. One
+    // that failed, but for ERROR_ALREADY_EXISTS, may have made the profile, or a part of
+    // it.
     uint32_t (*profile_create)(const vj_windows_os *os, const uint16_t *name,
                                uint16_t *sid, uint32_t capacity);
     // DeleteAppContainerProfile. Success also when there is none any more.
@@ -279,15 +283,21 @@ struct vj_windows_os {
     // The next entry that is neither "." nor ".."; ERROR_NO_MORE_FILES after the last.
     uint32_t (*listing_next)(const vj_windows_os *os, vj_windows_listing listing,
                              vj_windows_entry *entry);
-    uint32_t (*listing_close)(const vj_windows_os *os, vj_windows_listing listing);
+    // It gives back memory only, which does not fail.
+    void (*listing_close)(const vj_windows_os *os, vj_windows_listing listing);
     // Delete a file, a reparse point itself, or an empty directory, read-only or not; it
-    // is gone when this returns. Success also when there is none.
-    uint32_t (*remove)(const vj_windows_os *os, const uint16_t *path);
-    // Give a directory that a guest has made, and that does not let this user look into
-    // it, another DACL, which its owner may do. The directory itself, by a handle. Only
-    // for one that is being removed with the context in which it lies.
-    uint32_t (*reclaim)(const vj_windows_os *os, const uint16_t *path,
-                        vj_windows_security security);
+    // is gone when this returns. Success also when there is none. `parent` and `path` as
+    // for `open`. No right is asked of the thing itself that the directory around it
+    // cannot give: whoever may delete entries there deletes this one, whatever it says.
+    uint32_t (*remove)(const vj_windows_os *os, vj_windows_handle parent,
+                       const uint16_t *path);
+    // Give a directory that a guest has made, and that does not let this user work in it,
+    // another DACL, which its owner may do. The directory itself, by a handle; `parent`
+    // and `path` as for `open`, or an empty `path`: the open directory `parent`. Only for
+    // one that is being removed with the context in which it lies, and never for a file,
+    // which might have another name elsewhere.
+    uint32_t (*reclaim)(const vj_windows_os *os, vj_windows_handle parent,
+                        const uint16_t *path, vj_windows_security security);
 
     // ---- jobs
     uint32_t (*job_create)(const vj_windows_os *os, vj_windows_security security,
@@ -330,8 +340,9 @@ struct vj_windows_os {
     // One overlapped operation on the host's end, with the caller's event, until it has
     // moved at least one byte. It never returns while the operation is in flight: at the
     // end of its time it cancels it, and what was moved until then counts as success.
-    // ERROR_OPERATION_ABORTED: canceled. ERROR_BROKEN_PIPE: the other end is closed and,
-    // for a reader, all was read.
+    // `*count` is exact: no byte beyond it was moved, so that who goes on behind it sends
+    // none twice. ERROR_OPERATION_ABORTED: canceled. ERROR_BROKEN_PIPE: the other end is
+    // closed and, for a reader, all was read.
     uint32_t (*pipe_read)(const vj_windows_os *os, vj_windows_handle pipe,
                           vj_windows_handle event, void *bytes, uint32_t size,
                           uint32_t timeout_ms, uint32_t *count);
@@ -367,7 +378,8 @@ struct vj_windows_os {
     uint32_t (*attributes_close)(const vj_windows_os *os,
                                  vj_windows_attributes attributes);
     // Always CREATE_SUSPENDED, EXTENDED_STARTUPINFO_PRESENT, CREATE_UNICODE_ENVIRONMENT
-    // and STARTF_USESTDHANDLES; inherits handles only if `standard` has any.
+    // and STARTF_USESTDHANDLES; inherits handles only if `standard` has any. A process
+    // that did not get its desktop is in `*started`, suspended, and has to be ended.
     uint32_t (*process_create)(const vj_windows_os *os, const vj_windows_launch *launch,
                                vj_windows_started *started);
     uint32_t (*process_in_job)(const vj_windows_os *os, vj_windows_handle process,

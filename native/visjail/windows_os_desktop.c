@@ -169,12 +169,8 @@ uint32_t vj_win32_desktop_request(const uint16_t *name, const uint16_t *sddl,
     uint32_t ended = end_helper(&meeting);
     if (!code) code = ended;
     part(&meeting);
-    if (code) {
-        vj_win32_desktop_close(NULL, made);
-        return code;
-    }
-    *desktop = made;
-    return 0;
+    if (!code || vj_win32_desktop_close(NULL, made)) *desktop = made;
+    return code;
 }
 
 // What the kernel says of the desktop itself. GetSecurityInfo would load USER32 into the
@@ -217,17 +213,20 @@ uint32_t vj_win32_desktop_open(const vj_windows_os *os, const uint16_t *name,
     if (code) return code;
     code = verify((*desktop)->desktop, sddl);
     if (!code) return 0;
-    vj_win32_desktop_close(os, *desktop);
-    *desktop = NULL;
+    if (!vj_win32_desktop_close(os, *desktop)) *desktop = NULL;
     return code;
 }
 
 uint32_t vj_win32_desktop_close(const vj_windows_os *os, vj_windows_desktop desktop) {
     (void)os;
-    // Both handles go, whatever becomes of the first.
+    // What could not be closed stays, for the next attempt.
+    HANDLE *const handles[] = {&desktop->desktop, &desktop->station};
     uint32_t code = 0;
-    if (desktop->desktop && !CloseHandle(desktop->desktop)) code = vj_win32_error();
-    if (desktop->station && !CloseHandle(desktop->station)) code = vj_win32_error();
-    free(desktop);
+    for (size_t i = 0; i < sizeof handles / sizeof *handles; i++) {
+        if (!*handles[i]) continue;
+        if (CloseHandle(*handles[i])) *handles[i] = NULL;
+        else code = vj_win32_error();
+    }
+    if (!code) free(desktop);
     return code;
 }

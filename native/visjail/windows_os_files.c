@@ -65,37 +65,54 @@ uint32_t vj_win32_file_create(const vj_windows_os *os, const uint16_t *path,
     return code;
 }
 
-// One component in an open directory: only the native call can start from a handle.
-static uint32_t open_beneath(HANDLE parent, const uint16_t *name, open_rights rights,
-                             HANDLE *handle) {
+enum {
+    // Options of NtCreateFile (winternl.h of the Windows SDK, ntifs.h).
+    DIRECTORY_ONLY = 0x1,          // FILE_DIRECTORY_FILE
+    SYNCHRONOUS_NONALERT = 0x20,   // FILE_SYNCHRONOUS_IO_NONALERT
+    BACKUP_INTENT = 0x4000,        // FILE_OPEN_FOR_BACKUP_INTENT
+    OPEN_REPARSE_POINT = 0x200000, // FILE_OPEN_REPARSE_POINT
+};
+
+// What CreateFile cannot do: start from an open directory, and ask for no more rights
+// than the caller does. CreateFile adds SYNCHRONIZE and FILE_READ_ATTRIBUTES, the first
+// of which a guest can take away from the owner of what it has made. Without
+// SYNCHRONOUS_NONALERT a handle needs no right to wait for it (documentation:
+// NtCreateFile, "CreateOptions").
+// `parent` NULL: an absolute path. Else one component, or none for `parent` itself.
+static uint32_t open_native(HANDLE parent, const uint16_t *path, open_rights rights,
+                            ULONG options, HANDLE *handle) {
     typedef LONG(NTAPI * create_file)(PHANDLE, ACCESS_MASK, POBJECT_ATTRIBUTES,
                                       PIO_STATUS_BLOCK, PLARGE_INTEGER, ULONG, ULONG,
                                       ULONG, ULONG, PVOID, ULONG);
     enum {
-        OPEN_ONLY = 1,                 // FILE_OPEN
-        SYNCHRONOUS_NONALERT = 0x20,   // FILE_SYNCHRONOUS_IO_NONALERT
-        BACKUP_INTENT = 0x4000,        // FILE_OPEN_FOR_BACKUP_INTENT
-        OPEN_REPARSE_POINT = 0x200000, // FILE_OPEN_REPARSE_POINT
-        IGNORE_CASE = 0x40,            // OBJ_CASE_INSENSITIVE
+        OPEN_ONLY = 1,      // FILE_OPEN
+        IGNORE_CASE = 0x40, // OBJ_CASE_INSENSITIVE
+        TEXT_MAX = 0xFFFE,  // bytes of a UNICODE_STRING
     };
     create_file call =
         (create_file)(void (*)(void))vj_win32_late(L"ntdll.dll", "NtCreateFile");
     if (!call) return VJ_WINDOWS_ERROR_NOT_SUPPORTED;
+    if (parent && wcschr(path, L'\\')) return VJ_WINDOWS_ERROR_INVALID_PARAMETER;
+    // Either way a copy: UNICODE_STRING has no const.
+    wchar_t *text = vj_win32_path(path);
+    if (!text) return VJ_WINDOWS_ERROR_NOT_ENOUGH_MEMORY;
+    text[1] = L'?'; // The native namespace calls "\\?\" by "\??\".
+    wchar_t *name = parent ? text + 4 : text;
     size_t bytes = wcslen(name) * sizeof *name;
-    if (!bytes || bytes > 2 * VJ_WINDOWS_NAME_MAX || wcschr(name, L'\\'))
-        return VJ_WINDOWS_ERROR_INVALID_PARAMETER;
-    UNICODE_STRING text = {(USHORT)bytes, (USHORT)bytes, NULL};
-    wchar_t copy[VJ_WINDOWS_NAME_MAX + 1];
-    memcpy(copy, name, bytes);
-    text.Buffer = copy;
-    OBJECT_ATTRIBUTES attributes = {.Length = sizeof attributes,
-                                    .RootDirectory = parent,
-                                    .ObjectName = &text,
-                                    .Attributes = IGNORE_CASE};
-    IO_STATUS_BLOCK block = {0};
-    return vj_win32_of_status(
-        call(handle, rights.access, &attributes, &block, NULL, 0, rights.share, OPEN_ONLY,
-             SYNCHRONOUS_NONALERT | BACKUP_INTENT | OPEN_REPARSE_POINT, NULL, 0));
+    uint32_t code = VJ_WINDOWS_ERROR_INVALID_PARAMETER;
+    if (bytes <= TEXT_MAX) {
+        UNICODE_STRING whole = {(USHORT)bytes, (USHORT)bytes, name};
+        OBJECT_ATTRIBUTES attributes = {.Length = sizeof attributes,
+                                        .RootDirectory = parent,
+                                        .ObjectName = &whole,
+                                        .Attributes = IGNORE_CASE};
+        IO_STATUS_BLOCK block = {0};
+        code = vj_win32_of_status(
+            call(handle, rights.access, &attributes, &block, NULL, 0, rights.share,
+                 OPEN_ONLY, options | BACKUP_INTENT | OPEN_REPARSE_POINT, NULL, 0));
+    }
+    free(text);
+    return code;
 }
 
 uint32_t vj_win32_open(const vj_windows_os *os, vj_windows_handle parent,
@@ -106,7 +123,9 @@ uint32_t vj_win32_open(const vj_windows_os *os, vj_windows_handle parent,
     open_rights rights = rights_of(mode);
     HANDLE opened = NULL;
     if (parent) {
-        uint32_t code = open_beneath(vj_win32_handle(parent), path, rights, &opened);
+        if (!path[0]) return VJ_WINDOWS_ERROR_INVALID_PARAMETER;
+        uint32_t code = open_native(vj_win32_handle(parent), path, rights,
+                                    SYNCHRONOUS_NONALERT, &opened);
         if (!code) *handle = vj_win32_out(opened);
         return code;
     }
@@ -262,10 +281,9 @@ uint32_t vj_win32_listing_next(const vj_windows_os *os, vj_windows_listing listi
     }
 }
 
-uint32_t vj_win32_listing_close(const vj_windows_os *os, vj_windows_listing listing) {
+void vj_win32_listing_close(const vj_windows_os *os, vj_windows_listing listing) {
     (void)os;
     free(listing);
-    return 0;
 }
 
 // Away at once, though others have it open; file systems and systems that cannot do that
@@ -278,14 +296,7 @@ static uint32_t mark_for_removal(HANDLE file) {
         return 0;
     uint32_t code = vj_win32_error();
     // A directory with something in it would not be empty the second time either.
-    if (code == ERROR_DIR_NOT_EMPTY) return code;
-    FILE_BASIC_INFO basic;
-    if (GetFileInformationByHandleEx(file, FileBasicInfo, &basic, sizeof basic) &&
-        basic.FileAttributes & FILE_ATTRIBUTE_READONLY) {
-        basic.FileAttributes &= ~(DWORD)FILE_ATTRIBUTE_READONLY;
-        if (!basic.FileAttributes) basic.FileAttributes = FILE_ATTRIBUTE_NORMAL;
-        SetFileInformationByHandle(file, FileBasicInfo, &basic, sizeof basic);
-    }
+    if (code == VJ_WINDOWS_ERROR_DIRECTORY_NOT_EMPTY) return code;
     FILE_DISPOSITION_INFO last = {TRUE};
     return SetFileInformationByHandle(file, FileDispositionInfo, &last, sizeof last)
                ? 0
@@ -297,45 +308,67 @@ static bool is_absent(uint32_t code) {
            code == VJ_WINDOWS_ERROR_PATH_NOT_FOUND;
 }
 
-static HANDLE open_for_removal(const wchar_t *path) {
-    return CreateFileW(
-        path, DELETE | FILE_READ_ATTRIBUTES | FILE_WRITE_ATTRIBUTES | SYNCHRONIZE,
-        EVERYBODY, NULL, OPEN_EXISTING, AS_IT_IS, NULL);
-}
-
-uint32_t vj_win32_remove(const vj_windows_os *os, const uint16_t *path) {
-    (void)os;
-    wchar_t *whole = vj_win32_path(path);
-    if (!whole) return VJ_WINDOWS_ERROR_NOT_ENOUGH_MEMORY;
-    HANDLE file = open_for_removal(whole);
-    // There are servers of files that do not open a read-only one for this.
-    if (file == INVALID_HANDLE_VALUE && GetLastError() == ERROR_ACCESS_DENIED &&
-        SetFileAttributesW(whole, FILE_ATTRIBUTE_NORMAL))
-        file = open_for_removal(whole);
-    uint32_t code =
-        file == INVALID_HANDLE_VALUE ? vj_win32_error() : mark_for_removal(file);
-    if (file != INVALID_HANDLE_VALUE) CloseHandle(file);
-    if (is_absent(code)) code = 0;
-    // Marked only, because somebody has it open: it is not gone, and its name is taken.
-    // Asked for, such a name is refused, and not unknown.
-    else if (!code && (GetFileAttributesW(whole) != INVALID_FILE_ATTRIBUTES ||
-                       !is_absent(vj_win32_error())))
-        code = VJ_WINDOWS_ERROR_SHARING_VIOLATION;
-    free(whole);
+// DELETE is also granted by FILE_DELETE_CHILD of the directory around it, and
+// FILE_READ_ATTRIBUTES by FILE_LIST_DIRECTORY of it (documentation: "File Security and
+// Access Rights"). No other right is asked for, or a guest's descriptor would decide.
+static uint32_t remove_once(HANDLE parent, const uint16_t *path) {
+    HANDLE file = NULL;
+    uint32_t code = open_native(
+        parent, path, (open_rights){DELETE | FILE_READ_ATTRIBUTES, EVERYBODY}, 0, &file);
+    if (code) return code;
+    code = mark_for_removal(file);
+    CloseHandle(file);
     return code;
 }
 
-// By its own handle, and with the call that sets nothing but this one object: others
-// would carry rights on to what lies below. An owner may write a DACL whatever it says.
-uint32_t vj_win32_reclaim(const vj_windows_os *os, const uint16_t *path,
-                          vj_windows_security security) {
+// True: it was, and is no more.
+static bool clear_read_only(HANDLE parent, const uint16_t *path) {
+    const open_rights rights = {FILE_READ_ATTRIBUTES | FILE_WRITE_ATTRIBUTES, EVERYBODY};
+    FILE_BASIC_INFO basic;
+    HANDLE file = NULL;
+    if (open_native(parent, path, rights, 0, &file)) return false;
+    bool cleared =
+        GetFileInformationByHandleEx(file, FileBasicInfo, &basic, sizeof basic) &&
+        basic.FileAttributes & FILE_ATTRIBUTE_READONLY;
+    if (cleared) {
+        basic.FileAttributes &= ~(DWORD)FILE_ATTRIBUTE_READONLY;
+        if (!basic.FileAttributes) basic.FileAttributes = FILE_ATTRIBUTE_NORMAL;
+        cleared = SetFileInformationByHandle(file, FileBasicInfo, &basic, sizeof basic);
+    }
+    CloseHandle(file);
+    return cleared;
+}
+
+uint32_t vj_win32_remove(const vj_windows_os *os, vj_windows_handle parent,
+                         const uint16_t *path) {
     (void)os;
-    wchar_t *whole = vj_win32_path(path);
-    if (!whole) return VJ_WINDOWS_ERROR_NOT_ENOUGH_MEMORY;
-    HANDLE file =
-        CreateFileW(whole, WRITE_DAC, EVERYBODY, NULL, OPEN_EXISTING, AS_IT_IS, NULL);
-    uint32_t code = file == INVALID_HANDLE_VALUE ? vj_win32_error() : 0;
-    free(whole);
+    HANDLE from = vj_win32_handle(parent);
+    HANDLE file = NULL;
+    if (!path[0]) return VJ_WINDOWS_ERROR_INVALID_PARAMETER;
+    uint32_t code = remove_once(from, path);
+    // Systems and servers of files that know no IGNORE_READONLY_ATTRIBUTE.
+    if (code == VJ_WINDOWS_ERROR_ACCESS_DENIED && clear_read_only(from, path))
+        code = remove_once(from, path);
+    if (is_absent(code)) return 0;
+    if (code) return code;
+    // Marked only, because somebody has it open: it is not gone, and its name is taken.
+    // Asked for, such a name is refused, and not unknown.
+    const open_rights look = {FILE_READ_ATTRIBUTES, EVERYBODY};
+    code = open_native(from, path, look, 0, &file);
+    if (!code) CloseHandle(file);
+    return is_absent(code) ? 0 : VJ_WINDOWS_ERROR_SHARING_VIOLATION;
+}
+
+// By its own handle, and with the call that sets nothing but this one object: others
+// would carry rights on to what lies below. An owner may write a DACL whatever it says,
+// but for an entry of OWNER RIGHTS; WRITE_DAC is all that is asked for.
+uint32_t vj_win32_reclaim(const vj_windows_os *os, vj_windows_handle parent,
+                          const uint16_t *path, vj_windows_security security) {
+    (void)os;
+    HANDLE file = NULL;
+    uint32_t code =
+        open_native(vj_win32_handle(parent), path, (open_rights){WRITE_DAC, EVERYBODY},
+                    DIRECTORY_ONLY, &file);
     if (code) return code;
     if (!SetKernelObjectSecurity(file, DACL_SECURITY_INFORMATION, security->descriptor))
         code = vj_win32_error();

@@ -34,7 +34,7 @@ uint32_t vj_win32_job_watch(const vj_windows_os *os, vj_windows_handle job,
                                  JobObjectAssociateCompletionPortInformation, &link,
                                  sizeof link)) {
         uint32_t code = vj_win32_error();
-        CloseHandle(made);
+        if (!CloseHandle(made)) *port = vj_win32_out(made);
         return code;
     }
     *port = vj_win32_out(made);

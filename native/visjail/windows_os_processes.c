@@ -26,7 +26,6 @@ enum {
     // Without these no process is a jail's.
     JAIL = 1 << VJ_WINDOWS_ATTRIBUTE_CAPABILITIES | 1 << VJ_WINDOWS_ATTRIBUTE_LPAC |
         1 << VJ_WINDOWS_ATTRIBUTE_JOB,
-    END_MS = 5000,
 };
 
 uint32_t vj_win32_attributes_open(const vj_windows_os *os, uint32_t count,
@@ -201,19 +200,9 @@ uint32_t vj_win32_process_start(const vj_windows_launch *launch,
                         inherits, flags, (void *)launch->environment, launch->directory,
                         &start.StartupInfo, &made))
         return vj_win32_error();
-    uint32_t code =
-        launch->desktop ? vj_win32_desktop_give(launch->desktop, made.hProcess) : 0;
-    if (code) {
-        // Nothing of it has run.
-        TerminateProcess(made.hProcess, 1);
-        WaitForSingleObject(made.hProcess, END_MS);
-        CloseHandle(made.hThread);
-        CloseHandle(made.hProcess);
-        return code;
-    }
     *started = (vj_windows_started){vj_win32_out(made.hProcess),
                                     vj_win32_out(made.hThread), made.dwProcessId};
-    return 0;
+    return launch->desktop ? vj_win32_desktop_give(launch->desktop, made.hProcess) : 0;
 }
 
 uint32_t vj_win32_process_create(const vj_windows_os *os, const vj_windows_launch *launch,

@@ -143,8 +143,6 @@ uint32_t vj_win32_profile_create(const vj_windows_os *os, const uint16_t *name,
     if (code) return code;
     code = vj_win32_sid_text(made, sid, capacity);
     FreeSid(made);
-    // Nobody would know of it any more.
-    if (code) vj_win32_profile_delete(os, name);
     return code;
 }
 

@@ -4,6 +4,12 @@
 
 enum {
     PIPE_BYTES = 64 * 1024,
+    // Of a single write that does not wait; the smaller ones are tried when a larger one
+    // finds no room.
+    PIECE_MOST = PIPE_BYTES,
+    PIECE_LEAST = 4096,
+    // Of a single read: Windows locks the whole buffer of one that is in flight.
+    READ_MOST = 1 << 20,
 };
 
 uint32_t vj_win32_pipe_create(const vj_windows_os *os, const uint16_t *name,
@@ -78,7 +84,8 @@ uint32_t vj_win32_pipe_read(const vj_windows_os *os, vj_windows_handle pipe,
         OVERLAPPED operation;
         uint32_t code = begin(vj_win32_handle(event), &operation);
         if (code) return code;
-        if (!ReadFile(vj_win32_handle(pipe), bytes, size, NULL, &operation)) {
+        if (!ReadFile(vj_win32_handle(pipe), bytes, size < READ_MOST ? size : READ_MOST,
+                      NULL, &operation)) {
             code = vj_win32_error();
             if (code != ERROR_IO_PENDING) return of_pipe(code);
         }
@@ -91,19 +98,46 @@ uint32_t vj_win32_pipe_read(const vj_windows_os *os, vj_windows_handle pipe,
     }
 }
 
+static uint32_t write_once(HANDLE pipe, HANDLE event, const void *bytes, uint32_t size,
+                           uint32_t timeout_ms, uint32_t *count) {
+    OVERLAPPED operation;
+    *count = 0;
+    uint32_t code = begin(event, &operation);
+    if (code) return code;
+    if (!WriteFile(pipe, bytes, size, NULL, &operation)) {
+        code = vj_win32_error();
+        if (code != ERROR_IO_PENDING) return of_pipe(code);
+    }
+    return finish(pipe, &operation, timeout_ms, count);
+}
+
+static uint32_t set_waiting(HANDLE pipe, bool waits) {
+    DWORD mode = PIPE_READMODE_BYTE | (waits ? PIPE_WAIT : PIPE_NOWAIT);
+    return SetNamedPipeHandleState(pipe, &mode, NULL, NULL) ? 0
+                                                            : of_pipe(vj_win32_error());
+}
+
+// A write that waits may have been read in part when it is canceled, and nothing says how
+// much of it: the file system of named pipes counts only what is whole. So no write of
+// more than one byte ever waits. In the mode PIPE_NOWAIT it takes what there is room for,
+// and says how much (documentation: WriteFile). Where there is no room one byte waits for
+// it: that is read, or it is not.
 uint32_t vj_win32_pipe_write(const vj_windows_os *os, vj_windows_handle pipe,
                              vj_windows_handle event, const void *bytes, uint32_t size,
                              uint32_t timeout_ms, uint32_t *count) {
     (void)os;
-    OVERLAPPED operation;
+    HANDLE to = vj_win32_handle(pipe);
+    HANDLE signal = vj_win32_handle(event);
+    uint32_t piece = size < PIECE_MOST ? size : PIECE_MOST;
     *count = 0;
-    uint32_t code = begin(vj_win32_handle(event), &operation);
-    if (code) return code;
-    if (!WriteFile(vj_win32_handle(pipe), bytes, size, NULL, &operation)) {
-        code = vj_win32_error();
-        if (code != ERROR_IO_PENDING) return of_pipe(code);
+    uint32_t code = set_waiting(to, false);
+    while (!code && !*count && piece) {
+        code = write_once(to, signal, bytes, piece, INFINITE, count);
+        piece = piece > PIECE_LEAST ? piece / 2 : 0;
     }
-    return finish(vj_win32_handle(pipe), &operation, timeout_ms, count);
+    if (code || *count) return code;
+    code = set_waiting(to, true);
+    return code ? code : write_once(to, signal, bytes, 1, timeout_ms, count);
 }
 
 uint32_t vj_win32_pipe_cancel(const vj_windows_os *os, vj_windows_handle pipe) {

@@ -1,66 +1,39 @@
 // Delete a directory of a context, over the table.
 //
 // Guests have made what is in it: names that Win32 would read in another way, paths that
-// are longer than programs expect, junctions. So names are taken as they are listed, a
-// reparse point is deleted and never followed, and the depth is bounded by the path
-// alone. It runs when no process of the context is left.
+// are longer than any name of a file may be, junctions, directories that let nobody in.
+// It runs when no process of the context is left, but other programs are there. So
+// everything is done by one name in a directory that is held open: whoever puts a
+// junction in the place of a folder meanwhile has the junction deleted, and nothing that
+// it leads to.
 
 #include "windows_core.h"
 
 #include <stdlib.h>
 
-typedef struct {
-    const vj_windows_os *os;
-    uint16_t *path; // VJ_WINDOWS_PATH_MAX units
-    size_t length;
-    vj_windows_security security;
-    uint64_t deadline; // of all that is busy; 0: nothing was yet
-} tree_walk;
-
 // A job is empty a moment before Windows lets go of what its processes had mapped.
 #define BUSY_MS      2000u
 #define BUSY_STEP_MS 20u
 
-static size_t units_of(const uint16_t *text) {
-    size_t length = 0;
-    while (text[length]) length++;
-    return length;
-}
+// A directory that is held, and is being emptied.
+typedef struct {
+    vj_windows_handle handle;
+    bool reclaimed; // it lets this user delete what is in it
+    bool changed;   // since the list of its entries was begun
+    bool progress;  // something in it was deleted
+} tree_level;
 
-// The first entry of the directory, or ERROR_NO_MORE_FILES.
-static uint32_t first_entry(const tree_walk *walk, vj_windows_entry *entry) {
-    const vj_windows_os *os = walk->os;
-    vj_windows_handle directory = NULL;
-    vj_windows_listing listing = NULL;
-    uint32_t error = os->open(os, NULL, walk->path, VJ_WINDOWS_OPEN_HOLD, &directory);
-    // A guest can make a directory that lets nobody in. It is this user's all the same.
-    if (error == VJ_WINDOWS_ERROR_ACCESS_DENIED) {
-        error = os->reclaim(os, walk->path, walk->security);
-        if (error) return error;
-        error = os->open(os, NULL, walk->path, VJ_WINDOWS_OPEN_HOLD, &directory);
-    }
-    if (error) return error;
-    error = os->listing_open(os, directory, &listing);
-    if (!error) error = os->listing_next(os, listing, entry);
-    uint32_t closing = vj_windows_listing_done(os, &listing);
-    if (!error) error = closing;
-    closing = vj_windows_handle_done(os, &directory);
-    return error ? error : closing;
-}
-
-static bool descend(tree_walk *walk, const uint16_t *name) {
-    size_t length = units_of(name);
-    if (walk->length + 1 + length >= VJ_WINDOWS_PATH_MAX) return false;
-    walk->path[walk->length++] = '\\';
-    for (size_t i = 0; i < length; i++) walk->path[walk->length++] = name[i];
-    walk->path[walk->length] = 0;
-    return true;
-}
-
-static void ascend(tree_walk *walk) {
-    while (walk->path[walk->length - 1] != '\\') walk->length--;
-    walk->path[--walk->length] = 0;
-}
+typedef struct {
+    const vj_windows_os *os;
+    vj_windows_security security;
+    vj_windows_remains *remains;
+    uint64_t deadline; // of all that is busy; 0: nothing was yet
+    tree_level *levels;
+    size_t depth;
+    size_t room;
+    vj_windows_listing listing; // of the deepest of them, or NULL
+    vj_windows_entry entry;
+} tree_walk;
 
 static void pause_for(const vj_windows_os *os, uint64_t milliseconds) {
     vj_monitor pause = VJ_MONITOR_INITIALIZER;
@@ -72,65 +45,169 @@ static void pause_for(const vj_windows_os *os, uint64_t milliseconds) {
     vj_monitor_leave(&pause);
 }
 
+// Is it worth another try? After a while, and for a while only.
+static bool may_be_busy(tree_walk *walk) {
+    const vj_windows_os *os = walk->os;
+    uint64_t now = os->now_ms(os);
+    if (!walk->deadline) walk->deadline = now + BUSY_MS;
+    if (now >= walk->deadline) return false;
+    pause_for(os, BUSY_STEP_MS);
+    return true;
+}
+
+static bool is_absent(uint32_t error) {
+    return error == VJ_WINDOWS_ERROR_FILE_NOT_FOUND ||
+           error == VJ_WINDOWS_ERROR_PATH_NOT_FOUND;
+}
+
+static tree_level *deepest(tree_walk *walk) {
+    return walk->depth ? &walk->levels[walk->depth - 1] : NULL;
+}
+
 // An image that is still mapped gives ERROR_ACCESS_DENIED, one that is open another code.
-static uint32_t remove_entry(tree_walk *walk) {
+// So does what its guest lets nobody delete; but the directory around it decides as well,
+// and that is this user's.
+static uint32_t remove_entry(tree_walk *walk, vj_windows_handle parent,
+                             const uint16_t *name) {
+    static const uint16_t itself[] = {0};
     const vj_windows_os *os = walk->os;
     for (;;) {
-        uint32_t error = os->remove(os, walk->path);
+        tree_level *level = deepest(walk);
+        uint32_t error = os->remove(os, parent, name);
         if (error != VJ_WINDOWS_ERROR_ACCESS_DENIED &&
             error != VJ_WINDOWS_ERROR_SHARING_VIOLATION) {
             return error;
         }
-        uint64_t now = os->now_ms(os);
-        if (!walk->deadline) walk->deadline = now + BUSY_MS;
-        if (now >= walk->deadline) return error;
-        pause_for(os, BUSY_STEP_MS);
+        if (error == VJ_WINDOWS_ERROR_ACCESS_DENIED && level && !level->reclaimed) {
+            level->reclaimed = true;
+            uint32_t own = os->reclaim(os, level->handle, itself, walk->security);
+            if (!own) continue;
+            // Its owner's rights are gone, too.
+            if (own != VJ_WINDOWS_ERROR_ACCESS_DENIED) return own;
+        }
+        if (!may_be_busy(walk)) return error;
     }
 }
 
-// Always the first entry that is left: no list of a directory has to be kept while
-// another one is emptied.
-static uint32_t empty_and_remove(tree_walk *walk, vj_windows_entry *entry) {
-    for (size_t depth = 0;;) {
-        uint32_t error = first_entry(walk, entry);
+static uint32_t open_level(tree_walk *walk, vj_windows_handle parent,
+                           const uint16_t *name, tree_level *level) {
+    const vj_windows_os *os = walk->os;
+    for (;;) {
+        uint32_t error = os->open(os, parent, name, VJ_WINDOWS_OPEN_HOLD, &level->handle);
+        if (error == VJ_WINDOWS_ERROR_SHARING_VIOLATION && may_be_busy(walk)) continue;
+        if (error != VJ_WINDOWS_ERROR_ACCESS_DENIED || level->reclaimed) return error;
+        // A guest can make a directory that lets nobody in. It is this user's all the
+        // same.
+        level->reclaimed = true;
+        error = os->reclaim(os, parent, name, walk->security);
+        if (error) return error;
+    }
+}
+
+static bool make_room(tree_walk *walk) {
+    if (walk->depth < walk->room) return true;
+    size_t room = walk->room ? 2 * walk->room : 16;
+    tree_level *larger = realloc(walk->levels, room * sizeof *larger);
+    if (!larger) return false;
+    walk->levels = larger;
+    walk->room = room;
+    return true;
+}
+
+// A directory says that it is not empty, and shows nothing: Windows may be about to let
+// go of what was in it.
+static uint32_t stall(tree_walk *walk) {
+    return may_be_busy(walk) ? 0 : VJ_WINDOWS_ERROR_DIRECTORY_NOT_EMPTY;
+}
+
+// Hold a directory that is not empty. What is none any more is left to the next look.
+static uint32_t enter(tree_walk *walk, vj_windows_handle parent, const uint16_t *name) {
+    const vj_windows_os *os = walk->os;
+    tree_level level = {.handle = NULL};
+    vj_windows_file file = {0};
+    if (!make_room(walk)) return VJ_WINDOWS_ERROR_NOT_ENOUGH_MEMORY;
+    vj_windows_listing_done(os, &walk->listing);
+    uint32_t error = open_level(walk, parent, name, &level);
+    if (is_absent(error)) return 0;
+    if (!error) error = os->file_information(os, level.handle, &file);
+    if (!error && file.kind == VJ_WINDOWS_KIND_DIRECTORY) {
+        walk->levels[walk->depth++] = level;
+        return 0;
+    }
+    uint32_t closing = vj_windows_handle_done(os, &level.handle, walk->remains);
+    if (!error) error = closing;
+    return error ? error : stall(walk);
+}
+
+// `*gone`: it was deleted; else it is a directory, and was entered.
+static uint32_t remove_or_enter(tree_walk *walk, vj_windows_handle parent,
+                                const uint16_t *name, bool *gone) {
+    uint32_t error = remove_entry(walk, parent, name);
+    *gone = !error;
+    if (walk->depth) deepest(walk)->changed = true;
+    if (error == VJ_WINDOWS_ERROR_DIRECTORY_NOT_EMPTY) return enter(walk, parent, name);
+    if (walk->depth) deepest(walk)->progress = true;
+    return error;
+}
+
+// Its next entry, or ERROR_NO_MORE_FILES.
+static uint32_t next_entry(tree_walk *walk) {
+    const vj_windows_os *os = walk->os;
+    if (!walk->listing) {
+        uint32_t error = os->listing_open(os, deepest(walk)->handle, &walk->listing);
+        if (error) return error;
+        deepest(walk)->changed = false;
+    }
+    return os->listing_next(os, walk->listing, &walk->entry);
+}
+
+// All entries of the deepest directory were seen. A list that was read while entries went
+// may lack some, so that only one without any change is the last.
+static uint32_t leave(tree_walk *walk) {
+    tree_level level = *deepest(walk);
+    vj_windows_listing_done(walk->os, &walk->listing);
+    if (level.changed) return 0;
+    walk->depth--;
+    uint32_t error = vj_windows_handle_done(walk->os, &level.handle, walk->remains);
+    if (error) return error;
+    if (!level.progress) return stall(walk);
+    if (walk->depth) deepest(walk)->progress = true;
+    return 0;
+}
+
+static uint32_t empty(tree_walk *walk) {
+    while (walk->depth) {
+        bool gone = false;
+        uint32_t error = next_entry(walk);
         if (error == VJ_WINDOWS_ERROR_NO_MORE_FILES) {
-            error = remove_entry(walk);
-            if (error) return error;
-            if (!depth--) return 0;
-            ascend(walk);
-            continue;
+            error = leave(walk);
+        } else if (!error) {
+            error = remove_or_enter(walk, deepest(walk)->handle, walk->entry.name, &gone);
         }
         if (error) return error;
-        if (!descend(walk, entry->name)) return VJ_WINDOWS_ERROR_INSUFFICIENT_BUFFER;
-        if (entry->kind == VJ_WINDOWS_KIND_DIRECTORY) {
-            depth++;
-            continue;
-        }
-        error = remove_entry(walk);
-        if (error) return error;
-        ascend(walk);
     }
+    return 0;
 }
 
-uint32_t vj_windows_remove_tree(const vj_windows_os *os, const uint16_t *path,
-                                vj_windows_security security) {
-    size_t length = units_of(path);
-    vj_windows_entry *entry = malloc(sizeof *entry);
-    tree_walk walk = {.os = os,
-                      .path = malloc(VJ_WINDOWS_PATH_MAX * sizeof(uint16_t)),
-                      .length = length,
-                      .security = security};
-    uint32_t error = VJ_WINDOWS_ERROR_NOT_ENOUGH_MEMORY;
-    if (entry && walk.path) {
-        for (size_t i = 0; i <= length; i++) walk.path[i] = path[i];
-        error = empty_and_remove(&walk, entry);
-        if (error == VJ_WINDOWS_ERROR_FILE_NOT_FOUND ||
-            error == VJ_WINDOWS_ERROR_PATH_NOT_FOUND) {
-            // Gone already, if it is the directory itself.
-            error = walk.length == length ? 0 : error;
-        }
+uint32_t vj_windows_remove_tree(const vj_windows_os *os, vj_windows_handle parent,
+                                const uint16_t *name, vj_windows_security security,
+                                vj_windows_remains *remains) {
+    tree_walk *walk = calloc(1, sizeof *walk);
+    bool gone = false;
+    uint32_t error = 0;
+    if (!walk) return VJ_WINDOWS_ERROR_NOT_ENOUGH_MEMORY;
+    walk->os = os;
+    walk->security = security;
+    walk->remains = remains;
+    while (!error && !gone) {
+        error = remove_or_enter(walk, parent, name, &gone);
+        if (!error && !gone) error = empty(walk);
     }
-    free(walk.path);
-    free(entry);
+    vj_windows_listing_done(os, &walk->listing);
+    while (walk->depth) {
+        (void)vj_windows_handle_done(os, &walk->levels[--walk->depth].handle, remains);
+    }
+    free(walk->levels);
+    free(walk);
     return error;
 }

@@ -397,9 +397,9 @@ static vj_windows_status make_process(vj_windows_process *process, launch_plan *
         launch.standard[i] = process->guest_ends[i];
     }
     uint32_t code = os->process_create(os, &launch, &started);
-    if (code) return vj_windows_fail_os(error, "process", code);
     process->process = started.process;
     process->thread = started.thread;
+    if (code) return vj_windows_fail_os(error, "process", code);
     plan->pid = started.pid;
     code = os->attributes_close(os, process->attributes);
     if (code) return vj_windows_fail_os(error, "attributes", code);

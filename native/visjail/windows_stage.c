@@ -121,7 +121,7 @@ static bool take_back(stage_walk *walk) {
         char *note = context->staged[context->staged_count - 1];
         uint16_t path[VJ_WINDOWS_PLACE_SIZE];
         if (!vj_windows_path(context, "app", note, path, VJ_WINDOWS_PLACE_SIZE) ||
-            walk->os->remove(walk->os, path)) {
+            walk->os->remove(walk->os, NULL, path)) {
             return false;
         }
         free(note);
@@ -228,7 +228,7 @@ static vj_windows_status stage_file(stage_walk *walk, vj_windows_handle from,
     if (status == VJ_WINDOWS_OK) status = make(walk, walk->relative, &to, &code);
     if (status != VJ_WINDOWS_OK) return status;
     status = copy_bytes(walk, from, to, seen->size);
-    code = vj_windows_handle_done(walk->os, &to);
+    code = vj_windows_handle_done(walk->os, &to, &walk->context->remains);
     if (status == VJ_WINDOWS_OK && code) {
         status = vj_windows_fail_os(walk->error, "close the copy", code);
     }
@@ -261,9 +261,9 @@ static vj_windows_status enter(stage_walk *walk, stage_level *level,
 }
 
 static vj_windows_status leave(stage_walk *walk, stage_level *level) {
-    uint32_t code = vj_windows_listing_done(walk->os, &level->listing);
-    uint32_t closing = vj_windows_handle_done(walk->os, &level->handle);
-    if (!code) code = closing;
+    vj_windows_listing_done(walk->os, &level->listing);
+    uint32_t code =
+        vj_windows_handle_done(walk->os, &level->handle, &walk->context->remains);
     return code ? vj_windows_fail_os(walk->error, "close the source", code)
                 : VJ_WINDOWS_OK;
 }
@@ -320,7 +320,7 @@ static vj_windows_status step(stage_walk *walk, size_t *depth) {
         status = enter(walk, &walk->levels[*depth], &handle, &seen);
         if (walk->levels[*depth].handle) (*depth)++;
     }
-    code = vj_windows_handle_done(os, &handle);
+    code = vj_windows_handle_done(os, &handle, &walk->context->remains);
     if (status == VJ_WINDOWS_OK && code) {
         status = vj_windows_fail_os(walk->error, "close the source", code);
     }
@@ -403,7 +403,7 @@ static vj_windows_status stage_source(stage_walk *walk, const vj_windows_source 
     uint32_t code = os->open(os, NULL, path, VJ_WINDOWS_OPEN_PIN, &handle);
     if (code) return vj_windows_fail_os(walk->error, "open the source", code);
     status = stage_opened(walk, &handle);
-    code = vj_windows_handle_done(os, &handle);
+    code = vj_windows_handle_done(os, &handle, &walk->context->remains);
     if (status == VJ_WINDOWS_OK && code) {
         status = vj_windows_fail_os(walk->error, "close the source", code);
     }
@@ -448,7 +448,7 @@ static vj_windows_status stage(vj_windows_context *context,
         info->directories = walk->done.directories;
         info->bytes = walk->done.bytes;
     } else {
-        *left = !take_back(walk);
+        *left = !take_back(walk) || context->remains.count;
     }
     free(walk);
     return status;

@@ -106,10 +106,11 @@ uint32_t vj_win32_listing_open(const vj_windows_os *os, vj_windows_handle direct
                                vj_windows_listing *listing);
 uint32_t vj_win32_listing_next(const vj_windows_os *os, vj_windows_listing listing,
                                vj_windows_entry *entry);
-uint32_t vj_win32_listing_close(const vj_windows_os *os, vj_windows_listing listing);
-uint32_t vj_win32_remove(const vj_windows_os *os, const uint16_t *path);
-uint32_t vj_win32_reclaim(const vj_windows_os *os, const uint16_t *path,
-                          vj_windows_security security);
+void vj_win32_listing_close(const vj_windows_os *os, vj_windows_listing listing);
+uint32_t vj_win32_remove(const vj_windows_os *os, vj_windows_handle parent,
+                         const uint16_t *path);
+uint32_t vj_win32_reclaim(const vj_windows_os *os, vj_windows_handle parent,
+                          const uint16_t *path, vj_windows_security security);
 uint32_t vj_win32_job_create(const vj_windows_os *os, vj_windows_security security,
                              vj_windows_handle *job);
 uint32_t vj_win32_job_watch(const vj_windows_os *os, vj_windows_handle job,

@@ -20,6 +20,7 @@ void fake_begin(const char *directory) {
     pthread_mutex_init(&fake->lock, NULL);
     pthread_cond_init(&fake->changed, NULL);
     fake->random = 0x9e3779b97f4a7c15u;
+    fake_fill_machine(&table);
     fake_fill_files(&table);
     fake_fill_streams(&table);
     fake_fill_guests(&table);

@@ -57,7 +57,7 @@ void fake_delay(const char *name, uint32_t milliseconds); // in each call of tha
 // Let the call of that number (from 1) fail, or each of that name; 0 and NULL: none.
 void fake_fail(uint64_t number, uint32_t code);
 void fake_fail_named(const char *name, uint32_t code);
-// Every call from that number on, but those that close handles and listings; 0: none.
+// Every call from that number on, but those that close handles; 0: none.
 void fake_fail_from(uint64_t number, uint32_t code);
 uint64_t fake_calls(void); // since the last fake_forget
 void fake_forget(void);
@@ -91,8 +91,18 @@ const fake_launch *fake_last_launch(void);
 
 // How many descriptors there are of what does not lie below that folder of C:.
 unsigned fake_descriptors_outside(const char *folder);
-// A directory below C: into which nobody looks, until it was reclaimed.
-void fake_lock(const char *path);
+// A directory below C: that a guest has made so, until it was reclaimed: nobody looks
+// into it; nobody deletes what is in it; and not even its owner may give it other rights.
+enum {
+    FAKE_LOCK_LIST = 1 << 0,
+    FAKE_LOCK_ENTRIES = 1 << 1,
+    FAKE_LOCK_OWNER = 1 << 2,
+};
+void fake_lock(const char *path, uint32_t how);
+// Something that another program does at the call of that number; 0: nothing.
+void fake_act(uint64_t number, void (*act)(void));
+// As if it had been made with this descriptor.
+void fake_describe(const char *path, const char *sddl);
 // So many removals are refused with this code, as of a file that is still mapped or open.
 void fake_busy(uint32_t times, uint32_t code);
 // The size that a console was given last.
@@ -201,6 +211,11 @@ struct fake_object {
 };
 
 typedef struct {
+    char path[1024];
+    uint32_t how;
+} fake_locked;
+
+typedef struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     char root[1024];
@@ -225,7 +240,9 @@ typedef struct {
     char profiles[64][128];
     char *made[4096][2]; // paths and their descriptors
     size_t made_count;
-    char locked[1024];
+    fake_locked locked[8];
+    uint64_t act_number;
+    void (*act)(void);
     uint32_t busy;
     uint32_t busy_code;
     uint32_t other_pid;
@@ -249,6 +266,7 @@ void fake_utf8(const uint16_t *text, char *to, size_t room);
 void fake_utf16(const char *text, uint16_t *to, size_t room);
 uint64_t fake_now(void);
 void fake_forget_descriptors(void);
+void fake_fill_machine(vj_windows_os *os);
 void fake_fill_files(vj_windows_os *os);
 void fake_fill_streams(vj_windows_os *os);
 void fake_fill_guests(vj_windows_os *os);

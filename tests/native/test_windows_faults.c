@@ -11,14 +11,16 @@
 // sources: native/visjail/windows_text.c native/visjail/windows_command.c
 // sources: native/visjail/windows_names.c native/visjail/windows_identity.c
 // sources: native/visjail/sha256.c tests/native/windows_case.c
-// sources: tests/native/fake_windows_os.c tests/native/fake_windows_streams.c
+// sources: tests/native/fake_windows_os.c tests/native/fake_windows_files.c
+// sources: tests/native/fake_windows_streams.c
 // sources: tests/native/fake_windows_guests.c tests/native/fake_windows_control.c
 //
 // The whole life of a context runs again and again; the first call fails, then the
 // second, and so on to the last; then all calls from the second on, from the third on,
 // and so on. Handles, descriptors, listings, profiles, desktops, consoles, threads,
 // programs and files are counted after each. A last round lets every call of one name
-// fail while the context is closed, and closes it once more when that is over.
+// fail for the whole of one step (create, stage, spawn, release, close), and closes the
+// context once when that is over.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -222,6 +224,79 @@ static void what_goes_on_failing_poisons(void) {
     }
 }
 
+// ---- every call, as long as one step of a life lasts
+
+typedef enum { CREATE, STAGE, SPAWN, END, CLOSE, STEPS } faulty_step;
+
+static bool takes_step(faulty_step which, vj_windows_id *context, vj_windows_id *process,
+                       life *life) {
+    vj_windows_spawn_info info = {.size = 0};
+    switch (which) {
+    case CREATE:
+        return step(life, create(context, NULL, VJ_WINDOWS_REMOVE_WORK), "create");
+    case STAGE: return stages(life, *context, "C:\\sources\\lib", "Lib");
+    case SPAWN: {
+        vj_windows_status status =
+            spawn(*context, "flood 100000", VJ_WINDOWS_SPAWN_CONSOLE, &info);
+        *process = info.process;
+        return step(life, status, "spawn");
+    }
+    case END: return step(life, vj_windows_release(*process, case_error()), "release");
+    case CLOSE: return step(life, vj_windows_close(*context, case_error()), "close");
+    case STEPS: break;
+    }
+    return false;
+}
+
+// The calls that a whole life has made, each once.
+static size_t all_names(const char *names[64]) {
+    size_t count = 0;
+    case_begin();
+    check(!live().failed, "a life");
+    for (uint64_t number = 1; number <= fake_calls(); number++) {
+        size_t i = 0;
+        while (i < count && strcmp(names[i], fake_call(number)) != 0) i++;
+        if (i == count) names[count++] = fake_call(number);
+        check(count < 64, "so many calls");
+    }
+    case_end();
+    return count;
+}
+
+// Whatever fails, and as long as a step lasts: the step tells, and one close cleans up.
+static void each_step_with_each_call_failing(void) {
+    const char *names[64];
+    size_t count = all_names(names);
+    unsigned told = 0;
+    check(count > 40, "nearly the whole table");
+    for (faulty_step which = CREATE; which < STEPS; which++) {
+        for (size_t i = 0; i < count; i++) {
+            case_begin();
+            life life = {false, 0};
+            vj_windows_id context = 0, process = 0;
+            for (faulty_step before = CREATE; before < which; before++) {
+                check(takes_step(before, &context, &process, &life), "before");
+                if (before == STAGE) {
+                    check_status(vj_windows_seal(context, case_error()), VJ_WINDOWS_OK,
+                                 "seal");
+                }
+            }
+            fake_fail_named(names[i], FAKE_INJECTED);
+            if (!takes_step(which, &context, &process, &life)) told++;
+            else if (which == CLOSE) context = 0;
+            fake_fail_named(NULL, 0);
+            if (context) {
+                check_status(vj_windows_close(context, case_error()), VJ_WINDOWS_OK,
+                             names[i]);
+            }
+            check(!case_files(), names[i]);
+            case_end();
+        }
+    }
+    printf("        %u steps told of a call that went on failing\n", told);
+    check(told > 50, "failures are told");
+}
+
 // An attempt whose way back fails, too, can be found again.
 static void what_cannot_be_taken_back_is_not_lost(void) {
     static const char *const names[] = {"handle_close", "security_close", "remove_path"};
@@ -254,6 +329,7 @@ int main(void) {
     every_call_fails_once();
     everything_fails_from_some_call_on();
     what_goes_on_failing_poisons();
+    each_step_with_each_call_failing();
     what_cannot_be_taken_back_is_not_lost();
     return 0;
 }

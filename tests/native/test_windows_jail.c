@@ -10,8 +10,10 @@
 // sources: native/visjail/windows_text.c native/visjail/windows_command.c
 // sources: native/visjail/windows_names.c native/visjail/windows_identity.c
 // sources: native/visjail/sha256.c tests/native/windows_case.c
-// sources: tests/native/fake_windows_os.c tests/native/fake_windows_streams.c
+// sources: tests/native/fake_windows_os.c tests/native/fake_windows_files.c
+// sources: tests/native/fake_windows_streams.c
 // sources: tests/native/fake_windows_guests.c tests/native/fake_windows_control.c
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -206,7 +208,7 @@ static void what_a_guest_has_locked_goes(void) {
                  "create");
     mkdir(case_path(below_jails(&info, "temp/locked")), 0700);
     case_write(below_jails(&info, "temp/locked/file"), "x");
-    fake_lock(below_jails(&info, "temp/locked"));
+    fake_lock(below_jails(&info, "temp/locked"), FAKE_LOCK_LIST);
     fake_fail_named("reclaim", FAKE_INJECTED);
     check_status(vj_windows_close(context, case_error()), VJ_WINDOWS_SYSTEM, "close");
     fake_fail_named(NULL, 0);
@@ -215,6 +217,107 @@ static void what_a_guest_has_locked_goes(void) {
     close_context(context);
     check(!case_files() && fake_count("reclaim") == 1, "all is gone");
     case_end();
+}
+
+// A directory that may be listed, and in which nobody deletes: it is the directory that
+// gets other rights, since a file might have another name elsewhere.
+static void what_a_guest_lets_nobody_delete_goes(void) {
+    case_begin();
+    vj_windows_id context = 0;
+    vj_windows_context_info info;
+    check_status(create(&context, &info, VJ_WINDOWS_REMOVE_WORK), VJ_WINDOWS_OK,
+                 "create");
+    mkdir(case_path(below_jails(&info, "work/kept")), 0700);
+    mkdir(case_path(below_jails(&info, "work/kept/below")), 0700);
+    case_write(below_jails(&info, "work/kept/file"), "x");
+    case_write(below_jails(&info, "work/kept/below/file"), "x");
+    fake_lock(below_jails(&info, "work/kept"), FAKE_LOCK_ENTRIES);
+    fake_lock(below_jails(&info, "work/kept/below"), FAKE_LOCK_LIST | FAKE_LOCK_ENTRIES);
+    fake_forget();
+    close_context(context);
+    check(!case_files() && fake_count("reclaim") == 2, "all is gone");
+    case_end();
+}
+
+// Without its owner's rights nothing helps; the context says so until somebody else has
+// removed it, and an empty one goes all the same.
+static void what_has_no_owner_is_told(void) {
+    case_begin();
+    vj_windows_id context = 0;
+    vj_windows_context_info info;
+    check_status(create(&context, &info, 0), VJ_WINDOWS_OK, "create");
+    mkdir(case_path(below_jails(&info, "temp/empty")), 0700);
+    mkdir(case_path(below_jails(&info, "temp/lost")), 0700);
+    case_write(below_jails(&info, "temp/lost/file"), "x");
+    fake_lock(below_jails(&info, "temp/empty"), FAKE_LOCK_LIST | FAKE_LOCK_OWNER);
+    fake_lock(below_jails(&info, "temp/lost"), FAKE_LOCK_LIST | FAKE_LOCK_OWNER);
+    vj_windows_error *error = case_error();
+    check_status(vj_windows_close(context, error), VJ_WINDOWS_SYSTEM, "close");
+    check(error->os_error == VJ_WINDOWS_ERROR_ACCESS_DENIED, "says why");
+    check(!unlink(case_path(below_jails(&info, "temp/lost/file"))), "by hand");
+    close_context(context);
+    check(!case_exists(below_jails(&info, "temp")), "and the rest goes");
+    case_end();
+}
+
+// Deeper than any path of Windows is long, which a guest gets by moving a deep directory
+// into another one.
+static void what_is_deep_goes(void) {
+    case_begin();
+    enum { DEPTH = 300 };
+    vj_windows_id context = 0;
+    vj_windows_context_info info;
+    check_status(create(&context, &info, VJ_WINDOWS_REMOVE_WORK), VJ_WINDOWS_OK,
+                 "create");
+    int folder = open(case_path(below_jails(&info, "temp")), O_PATH | O_CLOEXEC);
+    for (int i = 0; i < DEPTH; i++) {
+        check(!mkdirat(folder, "d", 0700), "a level");
+        int below = openat(folder, "d", O_PATH | O_CLOEXEC);
+        close(folder);
+        folder = below;
+    }
+    close(folder);
+    close_context(context);
+    check(!case_files(), "all of it");
+    case_end();
+}
+
+// Another program of the user puts a link in the place of a folder while it is removed.
+static char swapped[600], aside[600], target[600];
+
+static void swap(void) {
+    if (!rename(swapped, aside)) check(!symlink(target, swapped), "a link");
+}
+
+static void no_removal_follows_what_was_swapped(void) {
+    uint64_t number = 1;
+    for (; number < 500; number++) {
+        case_begin();
+        vj_windows_id context = 0;
+        vj_windows_context_info info;
+        check_status(create(&context, &info, VJ_WINDOWS_REMOVE_WORK), VJ_WINDOWS_OK,
+                     "create");
+        mkdir(case_path(below_jails(&info, "temp/a")), 0700);
+        mkdir(case_path(below_jails(&info, "temp/a/lib")), 0700);
+        // The names of what the link leads to.
+        case_write(below_jails(&info, "temp/a/guest.exe"), "x");
+        case_write(below_jails(&info, "temp/a/lib/one.py"), "x");
+        snprintf(swapped, sizeof swapped, "%s", case_path(below_jails(&info, "temp/a")));
+        snprintf(aside, sizeof aside, "%s", case_path(below_jails(&info, "temp/b")));
+        snprintf(target, sizeof target, "%s", case_path("sources"));
+        fake_forget();
+        fake_act(number, swap);
+        close_context(context);
+        bool over = fake_calls() < number;
+        fake_act(0, NULL);
+        check(case_exists("sources/guest.exe") && case_exists("sources/lib/one.py") &&
+                  case_exists("sources/lib/deep/two.py"),
+              "the sources are there");
+        check(!case_files(), "and the jail is not");
+        case_end();
+        if (over) break;
+    }
+    check(number > 40 && number < 500, "at each call of a close");
 }
 
 static void a_root_that_exists_is_never_taken(void) {
@@ -490,24 +593,28 @@ static void only_the_dead_are_cleaned_up(void) {
         uint64_t created;
         uint32_t flags;
         bool goes;
+        bool foreign;
     } cases[] = {
         {"vj-00000000000000a1", "vj-00000000000000a1", "visruntime.vj-00000000000000a1",
-         99, 7, 0, true},
+         99, 7, 0, true, false},
         {"vj-00000000000000a2", "vj-00000000000000a2", "visruntime.vj-00000000000000a2",
-         99, 7, VJ_WINDOWS_REMOVE_WORK, true},
+         99, 7, VJ_WINDOWS_REMOVE_WORK, true, false},
         // The pid lives, and is that process.
         {"vj-00000000000000a3", "vj-00000000000000a3", "visruntime.vj-00000000000000a3",
-         11, 7, 0, false},
+         11, 7, 0, false, false},
         // The pid lives, and is another process.
         {"vj-00000000000000a4", "vj-00000000000000a4", "visruntime.vj-00000000000000a4",
-         11, 8, 0, true},
+         11, 8, 0, true, false},
         // A marker of another root, a package of another root, a name of another form.
         {"vj-00000000000000a5", "vj-00000000000000a1", "visruntime.vj-00000000000000a5",
-         99, 7, 0, false},
+         99, 7, 0, false, false},
         {"vj-00000000000000a6", "vj-00000000000000a6", "visruntime.vj-00000000000000a5",
-         99, 7, 0, false},
+         99, 7, 0, false, false},
         {"vj-0000000000000a7", "vj-0000000000000a7", "visruntime.vj-0000000000000a7", 99,
-         7, 0, false},
+         7, 0, false, false},
+        // Somebody else's, who would have the profile of this name deleted.
+        {"vj-00000000000000a9", "vj-00000000000000a9", "visruntime.vj-00000000000000a9",
+         99, 7, VJ_WINDOWS_REMOVE_WORK, false, true},
     };
     fake_owner(11, 7);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -528,6 +635,15 @@ static void only_the_dead_are_cleaned_up(void) {
         check(size && !marker[size], "a marker");
         snprintf(name, sizeof name, "jails/%s/" VJ_WINDOWS_MARKER_NAME, cases[i].root);
         case_write(name, marker);
+        // All of this anybody can write; not the owner and the rights of the root.
+        char sid[VJ_WINDOWS_SID_SIZE], sddl[VJ_WINDOWS_SDDL_SIZE];
+        check(vj_windows_package_sid(cases[i].package, sid) == VJ_WINDOWS_FINE &&
+                  vj_windows_sddl(VJ_WINDOWS_ROOT,
+                                  cases[i].foreign ? "S-1-5-21-9-9-9-1002" : FAKE_USER,
+                                  sid, sddl, sizeof sddl) == VJ_WINDOWS_FINE,
+              "a descriptor");
+        snprintf(name, sizeof name, "jails/%s", cases[i].root);
+        fake_describe(name, sddl);
     }
     // And a directory of the form without any marker.
     mkdir(case_path("jails/vj-00000000000000a8"), 0700);
@@ -584,6 +700,10 @@ int main(void) {
     everything_goes_if_it_was_asked_for();
     what_is_busy_goes_a_moment_later();
     what_a_guest_has_locked_goes();
+    what_a_guest_lets_nobody_delete_goes();
+    what_has_no_owner_is_told();
+    what_is_deep_goes();
+    no_removal_follows_what_was_swapped();
     a_root_that_exists_is_never_taken();
     a_path_must_fit_a_socket();
     what_windows_answers_is_compared();

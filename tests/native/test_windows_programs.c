@@ -11,7 +11,8 @@
 // sources: native/visjail/windows_text.c native/visjail/windows_command.c
 // sources: native/visjail/windows_names.c native/visjail/windows_identity.c
 // sources: native/visjail/sha256.c tests/native/windows_case.c
-// sources: tests/native/fake_windows_os.c tests/native/fake_windows_streams.c
+// sources: tests/native/fake_windows_os.c tests/native/fake_windows_files.c
+// sources: tests/native/fake_windows_streams.c
 // sources: tests/native/fake_windows_guests.c tests/native/fake_windows_control.c
 #include <stdio.h>
 #include <stdlib.h>

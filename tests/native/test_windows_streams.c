@@ -3,7 +3,8 @@
 // sources: native/visjail/identifiers.c native/visjail/streams.c
 // sources: native/visjail/posix_monitor.c native/visjail/windows_text.c
 // sources: native/visjail/windows_identity.c native/visjail/sha256.c
-// sources: tests/native/fake_windows_os.c tests/native/fake_windows_streams.c
+// sources: tests/native/fake_windows_os.c tests/native/fake_windows_files.c
+// sources: tests/native/fake_windows_streams.c
 // sources: tests/native/fake_windows_guests.c tests/native/fake_windows_control.c
 // sanitizers: address thread
 //

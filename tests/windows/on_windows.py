@@ -30,10 +30,11 @@ HEADER = ROOT / "native" / "visjail" / "windows_jail.h"
 SHIPPED = ("visjail.dll", "visjail-desktop.exe")
 FOR_TESTS = ("windows_guest.exe", "windows_table.exe", "windows_probe.exe")
 TABLE = (
-    *("features", "random", "this-process", "create", "pin", "identity", "list", "remove"),
+    *("features", "random", "this-process", "create", "pin", "identity", "list"),
+    *("remove", "remove-read-only", "remove-tree", "reclaim"),
     *("attributes", "tokens", "profiles", "threads", "suspended", "exit-codes", "kill-tree"),
     *("close-job", "break-away", "nested-job", "handle-list", "exact-start", "pipes"),
-    *("back-pressure", "all-output", "console", "desktop"),
+    *("back-pressure", "exact-writes", "all-output", "console", "desktop"),
 )
 IN_SESSION_0 = (
     *("token", "exact", "descendants", "ends", "handles", "own-files", "staged-files"),

@@ -123,6 +123,35 @@ static DWORD remove_folder(guest_words words) {
     return RemoveDirectoryW(words.words[0]) ? 0 : guest_error();
 }
 
+static DWORD set_rights(const wchar_t *path, const wchar_t *sddl) {
+    PSECURITY_DESCRIPTOR rights = NULL;
+    if (!ConvertStringSecurityDescriptorToSecurityDescriptorW(sddl, SDDL_REVISION_1,
+                                                              &rights, NULL))
+        return guest_error();
+    DWORD code =
+        SetFileSecurityW(path, DACL_SECURITY_INFORMATION, rights) ? 0 : guest_error();
+    LocalFree(rights);
+    return code;
+}
+
+// A folder with a file in it, which in the end give these rights: "D:P" is nobody at all.
+static DWORD close_folder(guest_words words) {
+    // Everybody, and every package of the less privileged kind: this guest, too.
+    static const wchar_t open[] = L"D:P(A;OICI;FA;;;WD)(A;OICI;FA;;;S-1-15-2-2)";
+    SECURITY_ATTRIBUTES attributes = {.nLength = sizeof attributes};
+    wchar_t file[MAX_PATH];
+    if (!ConvertStringSecurityDescriptorToSecurityDescriptorW(
+            open, SDDL_REVISION_1, &attributes.lpSecurityDescriptor, NULL))
+        return guest_error();
+    BOOL made = CreateDirectoryW(words.words[0], &attributes);
+    DWORD code = made ? 0 : guest_error();
+    LocalFree(attributes.lpSecurityDescriptor);
+    _snwprintf(file, MAX_PATH, L"%ls\\file", words.words[0]);
+    if (!code) code = opened(file, GENERIC_WRITE, CREATE_NEW, 0);
+    if (!code) code = set_rights(file, words.words[1]);
+    return code ? code : set_rights(words.words[0], words.words[1]);
+}
+
 static DWORD list_folder(guest_words words) {
     wchar_t pattern[MAX_PATH];
     _snwprintf(pattern, MAX_PATH, L"%ls\\*", words.words[0]);
@@ -185,6 +214,7 @@ const guest_entry guest_files[] = {
     {L"link", 2, link_file},
     {L"make-folder", 1, make_folder},
     {L"remove-folder", 1, remove_folder},
+    {L"close-folder", 2, close_folder},
     {L"list", 1, list_folder},
     {L"read-key", 2, read_key},
     {L"write-key", 2, write_key},

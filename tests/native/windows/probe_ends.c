@@ -174,10 +174,29 @@ static void second_close(const probe_host *probe) {
     CHECK(!probe_exists(app));
 }
 
+// What a guest leaves that lets nobody in, or lets nobody delete: it goes with the jail.
+// An entry of OWNER RIGHTS that takes away even WRITE_DAC is beyond this user; the
+// context says so, and is closed when that has been removed.
+static void closed_folders(const probe_host *probe) {
+    probe_jail *jail = probe_open(probe);
+    char *temp = probe_format("%s\\temp", jail->info.root);
+    char *closed = probe_format("%s\\closed", temp);
+    PROBE_ALLOWED(jail, "close-folder", closed, "D:P");
+    // Listing, and nothing else, to everybody.
+    PROBE_ALLOWED(jail, "close-folder", probe_format("%s\\kept", temp),
+                  "D:P(A;;0x1200a9;;;WD)");
+    wchar_t wide[PROBE_TEXT];
+    CHECK(MultiByteToWideChar(CP_UTF8, 0, closed, -1, wide, PROBE_TEXT) > 0);
+    HANDLE folder = CreateFileW(wide, FILE_LIST_DIRECTORY, 7, NULL, OPEN_EXISTING,
+                                FILE_FLAG_BACKUP_SEMANTICS, NULL);
+    CHECK(folder == INVALID_HANDLE_VALUE);
+    EQUAL(GetLastError(), ERROR_ACCESS_DENIED);
+    probe_close(jail);
+    CHECK(!probe_exists(temp));
+}
+
 const probe_entry probe_ends[] = {
-    {"leaves-no-handle", leaves_no_handle},
-    {"waits-for-streams", waits_for_streams},
-    {"abandoned-output", abandoned_output},
-    {"second-close", second_close},
-    {NULL, NULL},
+    {"leaves-no-handle", leaves_no_handle}, {"waits-for-streams", waits_for_streams},
+    {"abandoned-output", abandoned_output}, {"second-close", second_close},
+    {"closed-folders", closed_folders},     {NULL, NULL},
 };

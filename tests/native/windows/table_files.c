@@ -6,6 +6,7 @@
 #include <wchar.h>
 
 #include "table.h"
+#include "windows_core.h"
 
 static void features(table_test *test) {
     vj_windows_features features;
@@ -180,7 +181,7 @@ static void list(table_test *test) {
     }
     EQUAL(code, VJ_WINDOWS_ERROR_NO_MORE_FILES);
     CHECK(files == 300 && folders == 1);
-    DONE(test->os->listing_close(test->os, listing));
+    test->os->listing_close(test->os, listing);
     vj_windows_handle none = NULL;
     EQUAL(test->os->open(test->os, folder, L"absent", VJ_WINDOWS_OPEN_PIN, &none),
           VJ_WINDOWS_ERROR_FILE_NOT_FOUND);
@@ -191,19 +192,131 @@ static void list(table_test *test) {
 }
 
 static void remove_things(table_test *test) {
+    const vj_windows_os *os = test->os;
     wchar_t path[MAX_PATH];
     wchar_t below[MAX_PATH];
+    vj_windows_handle folder = NULL;
     table_path(test, L"removed", path);
     table_path(test, L"removed\\file", below);
-    DONE(test->os->remove(test->os, path));
-    DONE(test->os->directory_create(test->os, path, test->open));
-    DONE(test->os->handle_close(test->os, file_with(test, L"removed\\file", "1")));
-    CHECK(test->os->remove(test->os, path) != 0); // not empty
-    CHECK(SetFileAttributesW(below, FILE_ATTRIBUTE_READONLY));
-    DONE(test->os->remove(test->os, below));
+    DONE(os->remove(os, NULL, path));
+    DONE(os->directory_create(os, path, test->open));
+    DONE(os->handle_close(os, file_with(test, L"removed\\file", "1")));
+    EQUAL(os->remove(os, NULL, path), VJ_WINDOWS_ERROR_DIRECTORY_NOT_EMPTY);
+    DONE(os->remove(os, NULL, below));
     CHECK(GetFileAttributesW(below) == INVALID_FILE_ATTRIBUTES);
-    DONE(test->os->remove(test->os, path));
+    // From an open directory, by one name.
+    DONE(os->handle_close(os, file_with(test, L"removed\\file", "1")));
+    DONE(os->open(os, NULL, path, VJ_WINDOWS_OPEN_HOLD, &folder));
+    EQUAL(os->remove(os, folder, L"..\\removed"), VJ_WINDOWS_ERROR_INVALID_PARAMETER);
+    EQUAL(os->remove(os, folder, L""), VJ_WINDOWS_ERROR_INVALID_PARAMETER);
+    DONE(os->remove(os, folder, L"absent"));
+    DONE(os->remove(os, folder, L"file"));
+    CHECK(GetFileAttributesW(below) == INVALID_FILE_ATTRIBUTES);
+    // Nobody renames it meanwhile.
+    table_path(test, L"renamed-away", below);
+    CHECK(!MoveFileW(path, below));
+    EQUAL(GetLastError(), VJ_WINDOWS_ERROR_SHARING_VIOLATION);
+    DONE(os->handle_close(os, folder));
+    DONE(os->remove(os, NULL, path));
     CHECK(GetFileAttributesW(path) == INVALID_FILE_ATTRIBUTES);
+}
+
+// Not under wine, where a read-only file is one of the mode 444, and its attributes are
+// not to be written.
+static void remove_read_only(table_test *test) {
+    wchar_t path[MAX_PATH];
+    DONE(test->os->handle_close(test->os, file_with(test, L"read-only", "1")));
+    table_path(test, L"read-only", path);
+    CHECK(SetFileAttributesW(path, FILE_ATTRIBUTE_READONLY));
+    CHECK(!DeleteFileW(path)); // the control
+    EQUAL(GetLastError(), VJ_WINDOWS_ERROR_ACCESS_DENIED);
+    DONE(test->os->remove(test->os, NULL, path));
+    CHECK(GetFileAttributesW(path) == INVALID_FILE_ATTRIBUTES);
+}
+
+static void remove_tree(table_test *test) {
+    const vj_windows_os *os = test->os;
+    wchar_t path[MAX_PATH];
+    vj_windows_handle folder = NULL;
+    table_path(test, L"tree", path);
+    DONE(os->directory_create(os, path, test->open));
+    wcscpy(path, test->folder);
+    DONE(os->open(os, NULL, path, VJ_WINDOWS_OPEN_HOLD, &folder));
+    wchar_t name[MAX_PATH] = L"tree";
+    for (int i = 0; i < 5; i++) {
+        wcscat(name, L"\\deeper");
+        table_path(test, name, path);
+        DONE(os->directory_create(os, path, test->open));
+        for (int j = 0; j < 40; j++) {
+            wchar_t file[MAX_PATH];
+            _snwprintf(file, MAX_PATH, L"%ls\\file %d", name, j);
+            DONE(os->handle_close(os, file_with(test, file, "1")));
+        }
+    }
+    DONE(vj_windows_remove_tree(os, folder, L"tree", test->open, NULL));
+    table_path(test, L"tree", path);
+    CHECK(GetFileAttributesW(path) == INVALID_FILE_ATTRIBUTES);
+    DONE(vj_windows_remove_tree(os, folder, L"tree", test->open, NULL));
+    DONE(os->handle_close(os, folder));
+}
+
+static void set_rights(const wchar_t *path, const wchar_t *sddl) {
+    PSECURITY_DESCRIPTOR rights = NULL;
+    CHECK(ConvertStringSecurityDescriptorToSecurityDescriptorW(sddl, SDDL_REVISION_1,
+                                                               &rights, NULL));
+    CHECK(SetFileSecurityW(path, DACL_SECURITY_INFORMATION, rights));
+    LocalFree(rights);
+}
+
+static uint32_t open_code(const wchar_t *path, DWORD access) {
+    HANDLE file =
+        CreateFileW(path, access, 7, NULL, OPEN_EXISTING,
+                    FILE_FLAG_BACKUP_SEMANTICS | FILE_FLAG_OPEN_REPARSE_POINT, NULL);
+    if (file == INVALID_HANDLE_VALUE) return vj_win32_error();
+    CloseHandle(file);
+    return 0;
+}
+
+// A folder and a file that give nobody any right, as a guest can make them; its owner may
+// still write a DACL, if nothing else is asked for.
+static void reclaim(table_test *test) {
+    static const wchar_t nobody[] = L"D:P";
+    const vj_windows_os *os = test->os;
+    wchar_t path[MAX_PATH];
+    wchar_t file[MAX_PATH];
+    vj_windows_handle outer = NULL;
+    vj_windows_handle folder = NULL;
+    table_path(test, L"closed", path);
+    table_path(test, L"closed\\file", file);
+    DONE(os->directory_create(os, path, test->open));
+    DONE(os->handle_close(os, file_with(test, L"closed\\file", "1")));
+    DONE(os->open(os, NULL, test->folder, VJ_WINDOWS_OPEN_HOLD, &outer));
+    // The controls: everything works before, and nothing of it after that.
+    DONE(open_code(file, DELETE));
+    DONE(open_code(path, FILE_LIST_DIRECTORY));
+    set_rights(file, nobody);
+    set_rights(path, nobody);
+    EQUAL(open_code(file, FILE_READ_DATA), VJ_WINDOWS_ERROR_ACCESS_DENIED);
+    EQUAL(open_code(path, FILE_LIST_DIRECTORY), VJ_WINDOWS_ERROR_ACCESS_DENIED);
+    // With SYNCHRONIZE, which CreateFile adds, even this is too much.
+    EQUAL(open_code(path, WRITE_DAC), VJ_WINDOWS_ERROR_ACCESS_DENIED);
+    EQUAL(os->open(os, outer, L"closed", VJ_WINDOWS_OPEN_HOLD, &folder),
+          VJ_WINDOWS_ERROR_ACCESS_DENIED);
+    EQUAL(os->remove(os, outer, L"closed"), VJ_WINDOWS_ERROR_DIRECTORY_NOT_EMPTY);
+    EQUAL(os->reclaim(os, outer, L"closed\\file", test->open),
+          VJ_WINDOWS_ERROR_INVALID_PARAMETER);
+    DONE(os->reclaim(os, outer, L"closed", test->open));
+    DONE(os->open(os, outer, L"closed", VJ_WINDOWS_OPEN_HOLD, &folder));
+    // Never a file: the folder around it is enough.
+    CHECK(os->reclaim(os, folder, L"file", test->open) != 0);
+    EQUAL(open_code(file, FILE_READ_DATA), VJ_WINDOWS_ERROR_ACCESS_DENIED);
+    DONE(os->reclaim(os, folder, L"", test->open));
+    DONE(os->remove(os, folder, L"file"));
+    DONE(os->handle_close(os, folder));
+    set_rights(path, nobody);
+    DONE(vj_windows_remove_tree(os, outer, L"closed", test->open, NULL));
+    CHECK(GetFileAttributesW(path) == INVALID_FILE_ATTRIBUTES);
+    DONE(os->handle_close(os, outer));
 }
 
 const table_entry table_files[] = {
@@ -215,5 +328,8 @@ const table_entry table_files[] = {
     {"identity", identity},
     {"list", list},
     {"remove", remove_things},
+    {"remove-read-only", remove_read_only},
+    {"remove-tree", remove_tree},
+    {"reclaim", reclaim},
     {NULL, NULL},
 };

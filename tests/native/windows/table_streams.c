@@ -85,6 +85,72 @@ static void back_pressure(table_test *test) {
     table_end(test, &guest);
 }
 
+typedef struct {
+    HANDLE pipe;
+    uint32_t size;
+    uint32_t wrong; // bytes that were not the next one
+} slow_reader;
+
+static char byte_at(uint32_t at) {
+    return (char)(at % 251);
+}
+
+static void read_slowly(void *argument) {
+    slow_reader *reader = argument;
+    static char bytes[8192];
+    DWORD count = 0;
+    for (uint32_t turn = 0;; turn++) {
+        DWORD wanted = turn % 7 ? 1 + turn * 37 % 3000 : sizeof bytes;
+        if (!ReadFile(reader->pipe, bytes, wanted, &count, NULL)) return;
+        for (DWORD i = 0; i < count; i++)
+            reader->wrong += bytes[i] != byte_at(reader->size + i);
+        reader->size += count;
+        if (turn % 3 == 0) Sleep(4);
+    }
+}
+
+// Writes that run out of time again and again, and go on behind what was counted: the
+// other end reads every byte once.
+static void exact_writes(table_test *test) {
+    const vj_windows_os *os = test->os;
+    const wchar_t name[] = L"\\\\.\\pipe\\vj-test-exact";
+    enum { ALL = 512 * 1024 };
+    vj_windows_handle server = NULL;
+    vj_windows_handle client = NULL;
+    vj_windows_handle event = NULL;
+    vj_windows_handle thread = NULL;
+    char *bytes = calloc(1, ALL);
+    CHECK(bytes != NULL);
+    for (uint32_t i = 0; i < ALL; i++) bytes[i] = byte_at(i);
+    DONE(os->event_create(os, test->open, &event));
+    DONE(os->pipe_create(os, name, VJ_WINDOWS_PIPE_TO_GUEST, test->open, &server));
+    DONE(
+        os->pipe_connect(os, name, VJ_WINDOWS_PIPE_TO_GUEST, false, test->open, &client));
+    slow_reader reader = {.pipe = vj_win32_handle(client)};
+    DONE(os->thread_start(os, read_slowly, &reader, test->open, &thread));
+    uint32_t written = 0;
+    uint32_t late = 0;
+    while (written < ALL) {
+        uint32_t count = 0;
+        uint32_t code = os->pipe_write(os, server, event, bytes + written, ALL - written,
+                                       written % 2, &count);
+        CHECK(!code || code == VJ_WINDOWS_ERROR_TIMEOUT);
+        CHECK(code ? !count : count != 0);
+        late += code != 0;
+        written += count;
+    }
+    DONE(os->handle_close(os, server));
+    DONE(os->thread_wait(os, thread, 20000));
+    printf("late %lu\n", (unsigned long)late);
+    EQUAL(reader.size, ALL);
+    EQUAL(reader.wrong, 0);
+    CHECK(late > 0);
+    DONE(os->handle_close(os, thread));
+    DONE(os->handle_close(os, client));
+    DONE(os->handle_close(os, event));
+    free(bytes);
+}
+
 static void all_output(table_test *test) {
     table_guest guest = table_start(test, L"pour 300000");
     uint32_t before = 0;
@@ -226,7 +292,11 @@ static void desktop(table_test *test) {
 }
 
 const table_entry table_streams[] = {
-    {"pipes", pipes},           {"back-pressure", back_pressure},
-    {"all-output", all_output}, {"console", console},
-    {"desktop", desktop},       {NULL, NULL},
+    {"pipes", pipes},
+    {"back-pressure", back_pressure},
+    {"all-output", all_output},
+    {"exact-writes", exact_writes},
+    {"console", console},
+    {"desktop", desktop},
+    {NULL, NULL},
 };
