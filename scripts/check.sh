@@ -32,14 +32,23 @@ lint_c() {
 # The headers of the mingw compiler, where it is installed.
 windows_headers=/usr/x86_64-w64-mingw32/include
 lint_windows_c() {
+    # The worker's files need CPython's headers, with the sizes of Windows.
+    local headers code
+    headers=$(mktemp -d)
+    cp -r "$(run python -c 'import sysconfig; print(sysconfig.get_path("include"))')/." "$headers"
+    cp tests/native/windows/python/pyconfig.h "$headers"
     run clang-tidy --quiet "$@" -- -std=c11 -DUNICODE -D_UNICODE -target x86_64-w64-windows-gnu \
-        -isystem "$windows_headers"
+        -DPy_LIMITED_API=0x030b0000 -DVIS_VERSION='"0"' -Inative/visjail \
+        -isystem "$headers" -isystem "$windows_headers"
+    code=$?
+    rm -rf "$headers"
+    return "$code"
 }
 
 mapfile -t c_files < <(listed 'native/*.c' 'native/*.h' 'tests/native/*.c' 'examples/*.[ch]')
 # What includes windows.h, or headers of macOS, is in no build of this system.
-windows_only='/windows_(os|os_[a-z]+|desktop_helper|monitor)\.c$'
-macos_only='/macos_(end|init|process|seatbelt|spelling|try|watch)\.c$'
+windows_only='/windows_(os|os_[a-z]+|desktop_helper|monitor|boot|clock|confine|control|link|loader)\.c$'
+macos_only='/macos_(end|init|process|seatbelt|spelling|status|try|watch)\.c$'
 mapfile -t compiled < <(listed 'native/*.c' | grep -vE "$windows_only|$macos_only")
 mapfile -t for_windows < <(listed 'native/*.c' | grep -E "$windows_only")
 mapfile -t shell < <(listed '*.sh' .ci/run)

@@ -23,6 +23,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -39,7 +40,24 @@ FOR_TESTS = (GUEST, TABLE, PROBE, LANE, LAUNCHER)
 """Compiled as strictly, and not judged, for nobody gets them. The probe is a host of the library;
 the lane is the same host with the library's objects and another table, for the wine lane alone."""
 
-__all__ = ["TARGETS", "Target", "build", "cache", "compiler", "problems", "words_of"]
+WORKER = ROOT / "native" / "vispython"
+CORE, LOADER = "_viscore.pyd", "vispython.exe"
+CORE_EXPORTS = ("PyInit__viscore", "viscore_install")
+STABLE_ABI = "python3.dll"
+"""The library of every CPython from 3.11 on, which leads to that of the one version."""
+
+__all__ = [
+    "TARGETS",
+    "Target",
+    "build",
+    "build_worker",
+    "cache",
+    "compiler",
+    "problems",
+    "windows_headers",
+    "words_of",
+    "worker_problems",
+]
 
 
 class Target(NamedTuple):
@@ -102,15 +120,31 @@ def compiler(target: Target) -> list[str] | None:
     return [sys.executable, "-m", "ziglang", "cc", "-target", triple]
 
 
+def _hardening(target: Target) -> list[str]:
+    if target.compiler != "mingw":  # zig does so by itself
+        return []
+    hard = ["-static-libgcc", "-Wl,--dynamicbase,--nxcompat,--high-entropy-va"]
+    return [*hard, "-Wl,--no-insert-timestamp"]
+
+
+def _flags() -> list[str]:
+    warnings = words_of(ROOT / "CMakeLists.txt", "VIS_WARNINGS")
+    # Plain C11, as the compiler of Windows takes it.
+    flags = ["-std=c11", "-O2", *warnings, "-DUNICODE", "-D_UNICODE", "-municode"]
+    return [*flags, f"-ffile-prefix-map={ROOT}=.", f"-I{NATIVE}"]
+
+
+def _environment() -> dict[str, str]:
+    places = {"ZIG_GLOBAL_CACHE_DIR": "zig", "ZIG_LOCAL_CACHE_DIR": "zig-local"}
+    return {**os.environ, **{name: str(cache() / place) for name, place in places.items()}}
+
+
 def _products(target: Target) -> list[Product]:
     lists = NATIVE / "windows.cmake"
     libraries = [f"-l{each}" for each in words_of(lists, "VISJAIL_WINDOWS_LIBRARIES")]
     sources = [NATIVE / each for each in words_of(lists, "VISJAIL_WINDOWS_SOURCES")]
     helper = [NATIVE / each for each in words_of(lists, "VISJAIL_DESKTOP_SOURCES")]
-    hard = []
-    if target.compiler == "mingw":  # zig does so by itself
-        hard = ["-static-libgcc", "-Wl,--dynamicbase,--nxcompat,--high-entropy-va"]
-        hard.append("-Wl,--no-insert-timestamp")
+    hard = _hardening(target)
     program = [*hard, "-municode"]
     guest, table, probe, lane = (
         sorted(TESTS.glob(f"{name}*.c")) for name in ("guest", "table", "probe", "lane")
@@ -138,17 +172,13 @@ def build(target: Target, folder: Path) -> Path:
     command = compiler(target)
     if command is None:
         raise FileNotFoundError(target.compiler)
-    warnings = words_of(ROOT / "CMakeLists.txt", "VIS_WARNINGS")
-    # Plain C11, as the compiler of Windows takes it.
-    flags = ["-std=c11", "-O2", *warnings, "-DUNICODE", "-D_UNICODE", "-municode"]
-    flags += [f"-ffile-prefix-map={ROOT}=.", f"-I{NATIVE}"]
+    flags = _flags()
     out = folder / target.name
     shutil.rmtree(out, ignore_errors=True)
     objects = out.with_name(f"{out.name}-objects")
     for each in (out, objects):
         each.mkdir(parents=True, exist_ok=True)
-    environment = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(cache() / "zig")}
-    environment["ZIG_LOCAL_CACHE_DIR"] = str(cache() / "zig-local")
+    environment = _environment()
     compiled: dict[Path, str] = {}
     for product in _products(target):
         for source in product.sources:
@@ -165,6 +195,69 @@ def build(target: Target, folder: Path) -> Path:
     for left in (*out.glob("*.pdb"), *out.glob("*.lib")):
         left.unlink()
     return out
+
+
+def build_worker(target: Target, folder: Path, library: str = STABLE_ABI) -> Path:
+    """Build the loader and the core for *target* below *folder*; return where they are.
+
+    The headers are this Python's, of which the stable ABI of 3.11 is used, with the sizes of Windows.
+    *library* is what the core asks for CPython's functions.
+
+    Raises:
+        FileNotFoundError: the compiler, or the headers of this Python, are not there.
+        subprocess.CalledProcessError: a file does not compile without a warning.
+    """
+    command = compiler(target)
+    headers = Path(sysconfig.get_path("include"))
+    if command is None or not (headers / "Python.h").is_file():
+        raise FileNotFoundError(target.compiler if command is None else f"{headers}/Python.h")
+    out = folder / f"{target.name}-worker"
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    lists = WORKER / "windows.cmake"
+    loader, core = (
+        [str(WORKER / each) for each in words_of(lists, name)]
+        for name in ("VISPYTHON_WINDOWS_SOURCES", "VISCORE_WINDOWS_SOURCES")
+    )
+    sizes = ["-isystem", str(windows_headers(headers, out / "include"))]
+    stub = out / "python3.a"
+    environment, flags, hard = _environment(), _flags(), _hardening(target)
+    run = [*_dlltool(target), "-d", str(WORKER / "python3.def"), "-D", library, "-l", str(stub)]
+    subprocess.run(run, check=True, env=environment)
+    run = [*command, *flags, '-DVIS_VERSION="0"', *loader, *hard, "-o", str(out / LOADER)]
+    subprocess.run(run, check=True, env=environment)
+    run = [*command, *flags, "-DPy_LIMITED_API=0x030b0000", *sizes, *core, str(stub), *hard]
+    run += ["-shared", "-o", str(out / CORE)]
+    subprocess.run(run, check=True, env=environment)
+    shutil.rmtree(out / "include")
+    for left in (stub, *out.glob("*.pdb"), *out.glob("*.lib")):
+        left.unlink()
+    return out
+
+
+def windows_headers(headers: Path, folder: Path) -> Path:
+    """Make *folder*, of CPython's *headers* with the sizes of Windows in place of this machine's."""
+    shutil.copytree(headers, folder)
+    shutil.copyfile(TESTS / "python" / "pyconfig.h", folder / "pyconfig.h")
+    return folder
+
+
+def _dlltool(target: Target) -> list[str]:
+    if target.compiler == "mingw":
+        return [f"{target.machine}-w64-mingw32-dlltool"]
+    machine = {"x86_64": "i386:x86-64", "aarch64": "arm64"}[target.machine]
+    return [sys.executable, "-m", "ziglang", "dlltool", "-m", machine]
+
+
+def worker_problems(target: Target, folder: Path) -> list[str]:
+    """Return what keeps the files that :func:`build_worker` made from being shipped."""
+    found = pe.problems(
+        folder, machine=target.machine, exports=CORE_EXPORTS, also_needs=(STABLE_ABI,)
+    )
+    found += [
+        f"{folder.name} lacks {name}" for name in (CORE, LOADER) if not (folder / name).is_file()
+    ]
+    return [f"{target.name}: {each}" for each in found]
 
 
 def problems(target: Target, folder: Path) -> list[str]:
@@ -195,6 +288,7 @@ def main() -> int:
         begun = time.monotonic()
         try:
             found += problems(target, build(target, options.out))
+            found += worker_problems(target, build_worker(target, options.out))
         except subprocess.CalledProcessError as error:
             found.append(f"{target.name}: {error.cmd[0]} ended with {error.returncode}")
         print(f"built   {target.name} ({time.monotonic() - begun:.1f} s)", flush=True)

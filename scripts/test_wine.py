@@ -57,6 +57,7 @@ def prepare(wine: str, work: Path) -> None:
     (work / TARGET.name).rename(work / "bin")
     python = windows_python.assemble(work / "python", work / "bin" / cross_build.LAUNCHER)
     windows_python.build_guard(python, "x86_64-w64-mingw32-gcc", work)
+    windows_python.build_worker_beside(python, TARGET, work)
     # One server for the whole lane; without -p each pause would end it, and begin anew.
     (work / "prefix").mkdir()
     subprocess.run([server(), "-p"], check=True, env=environment(work), timeout=END_SECONDS)

@@ -16,12 +16,17 @@ import sysconfig
 import tempfile
 import zipfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from cross_build import ROOT, cache
+from cross_build import ROOT, TESTS, build_worker, cache, compiler, windows_headers
 
-__all__ = ["assemble", "build_guard", "is_possible"]
+if TYPE_CHECKING:
+    from cross_build import Target
+
+__all__ = ["assemble", "build_guard", "build_worker_beside", "is_possible"]
 
 VERSION = (3, 11)
+SOURCES = TESTS / "python"
 _UNUSED = ("tcl86t.dll", "tk86t.dll", "_tkinter.pyd", "_msi.pyd", "winsound.pyd")
 _NOT_TAKEN = frozenset(
     ("test", "tests", "idlelib", "tkinter", "turtledemo", "lib2to3", "ensurepip", "lib-dynload")
@@ -51,7 +56,7 @@ def folder_of(what: str) -> Path | None:
     return Path(result.stdout.strip())
 
 
-def build_guard(folder: Path, compiler: str, work: Path) -> None:
+def build_guard(folder: Path, command: str, work: Path) -> None:
     """Compile the guard of consoles for the Python in *folder*, as a module of that Python.
 
     The headers are those of the CPython that the standard library came from, with the sizes of Windows.
@@ -62,13 +67,31 @@ def build_guard(folder: Path, compiler: str, work: Path) -> None:
     headers = folder_of("include")
     if headers is None or not (headers / "Python.h").is_file():
         raise FileNotFoundError("no CPython 3.11 whose headers could be taken")
-    shutil.copytree(headers, work / "include")
-    sizes = ROOT / "tests" / "native" / "windows" / "python" / "pyconfig.h"
-    shutil.copyfile(sizes, work / "include" / "pyconfig.h")
+    windows_headers(headers, work / "include")
     source = ROOT / "native" / "vispython" / "windows_console_guard.c"
     flags = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-static-libgcc"]
     output = ["-o", str(folder / "_visconsole.pyd"), str(source), str(folder / "python311.dll")]
-    subprocess.run([compiler, *flags, f"-I{work / 'include'}", *output], check=True)
+    subprocess.run([command, *flags, f"-I{work / 'include'}", *output], check=True)
+
+
+def build_worker_beside(python: Path, target: Target, work: Path) -> Path:
+    """Build a worker for the Python in *python*, in a folder of its own; return that folder.
+
+    Its core asks for the library of 3.11 itself: what was carried has no python3.dll. Beside it lies a
+    library that needs another one, whole in ``beside`` and alone in the folder itself.
+    """
+    built = build_worker(target, work, library="python311.dll")
+    folder = work / "worker"
+    built.rename(folder)
+    shutil.copyfile(python / "_visconsole.pyd", folder / "_visconsole.pyd")
+    beside = folder / "beside"
+    beside.mkdir()
+    flags = ["-Wall", "-Wextra", "-Werror", "-shared", "-static-libgcc"]
+    for name, others in (("needed", []), ("needing", ["needed.dll"])):
+        files = ["-o", f"{name}.dll", str(SOURCES / f"{name}.c"), *others]
+        subprocess.run([*(compiler(target) or ()), *flags, *files], check=True, cwd=beside)
+    shutil.copyfile(beside / "needing.dll", folder / "needing.dll")
+    return folder
 
 
 def _carried() -> Path:

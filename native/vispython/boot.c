@@ -4,8 +4,9 @@
 // or this library is preloaded into a python executable and its constructor runs before
 // main (mode P). Both run before Py_Initialize, so the hook sees every event and
 // no code of an environment runs earlier.
+#include "boot.h"
 #include "confine.h"
-#include "worker.h"
+#include "linux_worker.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -17,7 +18,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-vis_worker vis_this_worker = {.channel = -1, .control = -1, .for_copy = {-1, -1, -1, -1}};
+vis_linux_worker vis_this_process = {
+    .channel = -1, .control = -1, .for_copy = {-1, -1, -1, -1}};
 
 typedef int (*audit_hook)(const char *event, PyObject *arguments, void *data);
 typedef int (*add_audit_hook)(audit_hook hook, void *data);
@@ -74,9 +76,9 @@ const char *viscore_install(const vis_boot *boot) {
     void **inittab = dlsym(RTLD_DEFAULT, "PyImport_Inittab");
     if (inittab) vis_wrap_inittab(*inittab);
 
-    vis_this_worker.channel = move_high(boot->channel);
-    vis_this_worker.control = move_high(boot->control);
-    if (vis_this_worker.channel < 0 || vis_this_worker.control < 0)
+    vis_this_process.channel = move_high(boot->channel);
+    vis_this_process.control = move_high(boot->control);
+    if (vis_this_process.channel < 0 || vis_this_process.control < 0)
         return "the descriptors of the host could not be moved";
     vis_this_worker.mode = boot->mode;
     vis_this_worker.hook_before_init = before_init;
@@ -117,21 +119,13 @@ __attribute__((constructor)) static void install_when_preloaded(void) {
     }
 }
 
-static PyObject *vis_facts(PyObject *module, PyObject *unused) {
-    (void)module;
-    (void)unused;
-    if (!vis_this_worker.installed) {
-        PyErr_SetString(PyExc_RuntimeError, "this process is not a worker");
-        return NULL;
-    }
-    char mode[2] = {vis_this_worker.mode, 0};
-    return Py_BuildValue("{s:O,s:s,s:i,s:i,s:i}", "hook_before_init",
-                         vis_this_worker.hook_before_init ? Py_True : Py_False, "mode",
-                         mode, "signal_interrupt", VIS_SIGNAL_INTERRUPT, "signal_dump",
-                         VIS_SIGNAL_DUMP, "control", vis_this_worker.control);
+PyObject *vis_own_facts(void) {
+    return Py_BuildValue("{s:i,s:i,s:i}", "signal_interrupt", VIS_SIGNAL_INTERRUPT,
+                         "signal_dump", VIS_SIGNAL_DUMP, "control",
+                         vis_this_process.control);
 }
 
-static PyObject *vis_flush_stdio(PyObject *module, PyObject *unused) {
+PyObject *vis_flush_stdio(PyObject *module, PyObject *unused) {
     (void)module;
     (void)unused;
     fflush(stdout);
@@ -150,35 +144,18 @@ static PyObject *vis_buffer_lines(PyObject *module, PyObject *unused) {
 static PyObject *vis_forget_host(PyObject *module, PyObject *unused) {
     (void)module;
     (void)unused;
-    if (vis_this_worker.is_copying) Py_RETURN_NONE; // they are the copy's own already
-    if (vis_this_worker.channel >= 0) close(vis_this_worker.channel);
-    if (vis_this_worker.control >= 0) close(vis_this_worker.control);
-    vis_this_worker.channel = -1;
-    vis_this_worker.control = -1;
+    if (vis_this_process.is_copying) Py_RETURN_NONE; // they are the copy's own already
+    if (vis_this_process.channel >= 0) close(vis_this_process.channel);
+    if (vis_this_process.control >= 0) close(vis_this_process.control);
+    vis_this_process.channel = -1;
+    vis_this_process.control = -1;
     atomic_store(&vis_this_worker.active_run, 0);
     Py_RETURN_NONE;
 }
 
-static PyMethodDef worker_methods[] = {
-    {"facts", vis_facts, METH_NOARGS,
-     PyDoc_STR("What the core measured while it was installed.")},
-    {"send", vis_send, METH_VARARGS, PyDoc_STR("Send one frame (type, payload).")},
-    {"receive", vis_receive, METH_NOARGS,
-     PyDoc_STR("Wait for one frame of the host: (type, payload).")},
-    {"descriptors", vis_descriptors, METH_NOARGS,
-     PyDoc_STR("The descriptors that came with the last frame; the caller closes them.")},
-    {"waiting", vis_is_waiting, METH_NOARGS,
-     PyDoc_STR("Whether the main thread waits for a frame.")},
-    {"start_control", vis_start_control, METH_NOARGS,
-     PyDoc_STR("Start the control thread; guest code runs on the calling thread.")},
-    {"compile_expression", vis_compile_expression, METH_VARARGS,
-     PyDoc_STR("Compile (source, filename) as one expression, without flags.")},
-    {"begin_run", vis_begin_run, METH_VARARGS,
-     PyDoc_STR("Let interrupts for the run of this number through.")},
-    {"end_run", vis_end_run, METH_NOARGS, PyDoc_STR("Let no interrupt through.")},
+PyMethodDef vis_own_methods[] = {
     {"buffer_lines", vis_buffer_lines, METH_NOARGS,
      PyDoc_STR("Let C code write its stdout line by line.")},
-    {"flush_stdio", vis_flush_stdio, METH_NOARGS, PyDoc_STR("Flush the streams of C.")},
     {"forget_host", vis_forget_host, METH_NOARGS,
      PyDoc_STR("Close the descriptors to the host (in a forked child).")},
     {"await_copy_order", vis_await_copy_order, METH_NOARGS,
@@ -193,15 +170,5 @@ static PyMethodDef worker_methods[] = {
      PyDoc_STR(
          "Keep others of this uid from the memory of this process, not of its copies.")},
     {"keep_forever", vis_keep_forever, METH_O, PyDoc_STR("Never finalize this object.")},
-    {"trip_counts", vis_trip_counts, METH_NOARGS,
-     PyDoc_STR("How often each noteworthy audit event was seen since the last call.")},
-    {"confine", vis_confine, METH_VARARGS,
-     PyDoc_STR("Take (rules, closed, library, processes, ctypes, native) of the host.")},
-    {"denials", vis_denials, METH_NOARGS,
-     PyDoc_STR("What was refused since the last call, and how many were not kept.")},
     {NULL, NULL, 0, NULL},
 };
-
-int vis_worker_setup(PyObject *module) {
-    return PyModule_AddFunctions(module, worker_methods);
-}

@@ -3,8 +3,8 @@
 // Order in every function: check what the data claims against what is there and against
 // the limits, then allocate. Each byte is read once.
 #include <string.h>
-#include <time.h>
 
+#include "clock.h"
 #include "codec.h"
 
 // Sets and dicts above this many keys are filled under the clock.
@@ -242,12 +242,6 @@ static int add_key(const struct reader *reader, PyObject *target, PyObject *key,
     return -1;
 }
 
-static long long cpu_time(void) {
-    struct timespec now = {0};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (long long)now.tv_sec * 1000000000LL + now.tv_nsec;
-}
-
 static int work_allowed(struct reader *reader, long long spent,
                         const unsigned char *where) {
     reader->work_ns += spent;
@@ -273,9 +267,9 @@ static int is_plain(PyObject *key) {
 static int add_costly_key(struct reader *reader, PyObject *target, PyObject *key,
                           PyObject *value, const unsigned char *where) {
     if (PyObject_Hash(key) == -1) return key_failed(reader, where);
-    long long before = cpu_time();
+    long long before = vis_thread_time();
     if (add_key(reader, target, key, value, where) < 0) return -1;
-    return work_allowed(reader, cpu_time() - before, where);
+    return work_allowed(reader, vis_thread_time() - before, where);
 }
 
 static int fill_small(struct reader *reader, PyObject *target, Py_ssize_t count,
@@ -304,7 +298,7 @@ static int fill_large(struct reader *reader, PyObject *target, PyObject *items, 
     Py_ssize_t count = PyTuple_Size(items);
     Py_ssize_t width = pairs ? 2 : 1;
     int costly = 0;
-    long long before = cpu_time();
+    long long before = vis_thread_time();
     for (Py_ssize_t i = 0; i < count; i += width) {
         PyObject *key = PyTuple_GetItem(items, i);
         PyObject *value = pairs ? PyTuple_GetItem(items, i + 1) : NULL;
@@ -313,11 +307,11 @@ static int fill_large(struct reader *reader, PyObject *target, PyObject *items, 
                             : add_key(reader, target, key, value, where);
         if (status < 0) return -1;
         if (costly || i % (KEYS_UNTIMED * width) != 0) continue;
-        long long now = cpu_time();
+        long long now = vis_thread_time();
         if (work_allowed(reader, now - before, where) < 0) return -1;
         before = now;
     }
-    return costly ? 0 : work_allowed(reader, cpu_time() - before, where);
+    return costly ? 0 : work_allowed(reader, vis_thread_time() - before, where);
 }
 
 static int fill(struct reader *reader, PyObject *target, Py_ssize_t count, int pairs,
@@ -378,11 +372,11 @@ static PyObject *read_composite(struct reader *reader, int tag, int depth) {
     reader->nodes_left -= extra;
     PyObject *builder = PyTuple_GetItem(builders, tag - COMPOSITE_FIRST);
     int refills = tag == COMPOSITE_COLLECTION;
-    long long before = refills ? cpu_time() : 0;
+    long long before = refills ? vis_thread_time() : 0;
     PyObject *value = builder == NULL ? NULL : PyObject_CallObject(builder, fields);
     Py_DECREF(fields);
     if (value != NULL && refills &&
-        work_allowed(reader, cpu_time() - before, where) < 0) {
+        work_allowed(reader, vis_thread_time() - before, where) < 0) {
         Py_DECREF(value);
         return NULL;
     }

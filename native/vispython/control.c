@@ -4,7 +4,7 @@
 // is a private signal to the thread that runs guest code: it wakes system calls and makes
 // the interpreter run a handler at its next chance. A signal that fell between two such
 // chances is lost, and a guest may swallow the exception: hence the repetition.
-#include "worker.h"
+#include "linux_worker.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -31,7 +31,7 @@ static void write_stacks(void) {
     // faulthandler writes from the handler, on this thread, before raise() returns.
     if (dump_action.sa_handler != SIG_DFL) raise(VIS_SIGNAL_DUMP);
     char end = '\0';
-    (void)!send(vis_this_worker.control, &end, 1, MSG_NOSIGNAL);
+    (void)!send(vis_this_process.control, &end, 1, MSG_NOSIGNAL);
 }
 
 // Interrupt `run` if it is under way. Returns the milliseconds until the next try, or -1
@@ -40,29 +40,29 @@ static int interrupt(uint64_t run) {
     if (atomic_load(&vis_this_worker.ended_run) >= run) return -1;
     if (atomic_load(&vis_this_worker.active_run) != run) return VIS_INTERRUPT_EARLY_MS;
     sigaction(VIS_SIGNAL_INTERRUPT, &interrupt_action, NULL); // as above
-    pthread_kill(vis_this_worker.main_thread, VIS_SIGNAL_INTERRUPT);
+    pthread_kill(vis_this_process.main_thread, VIS_SIGNAL_INTERRUPT);
     return VIS_INTERRUPT_REPEAT_MS;
 }
 
-// Read one order; descriptors that come with one go to `vis_this_worker.for_copy`.
+// Read one order; descriptors that come with one go to `vis_this_process.for_copy`.
 static ssize_t read_order(control_packet *packet) {
     struct iovec part = {.iov_base = packet, .iov_len = sizeof *packet};
     union {
         struct cmsghdr header;
-        char space[CMSG_SPACE(sizeof vis_this_worker.for_copy)];
+        char space[CMSG_SPACE(sizeof vis_this_process.for_copy)];
     } ancillary;
     struct msghdr message = {.msg_iov = &part,
                              .msg_iovlen = 1,
                              .msg_control = ancillary.space,
                              .msg_controllen = sizeof ancillary.space};
     ssize_t size =
-        recvmsg(vis_this_worker.control, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+        recvmsg(vis_this_process.control, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (size < 0) return size;
     struct cmsghdr *first = CMSG_FIRSTHDR(&message);
     if (first && first->cmsg_type == SCM_RIGHTS &&
-        first->cmsg_len == CMSG_LEN(sizeof vis_this_worker.for_copy))
-        memcpy(vis_this_worker.for_copy, CMSG_DATA(first),
-               sizeof vis_this_worker.for_copy);
+        first->cmsg_len == CMSG_LEN(sizeof vis_this_process.for_copy))
+        memcpy(vis_this_process.for_copy, CMSG_DATA(first),
+               sizeof vis_this_process.for_copy);
     return size;
 }
 
@@ -71,7 +71,7 @@ static void *obey(void *unused) {
     uint64_t target = 0;
     int pause = -1;
     for (;;) {
-        struct pollfd wait = {.fd = vis_this_worker.control, .events = POLLIN};
+        struct pollfd wait = {.fd = vis_this_process.control, .events = POLLIN};
         int ready = poll(&wait, 1, pause);
         if (ready < 0 && errno != EINTR) return NULL;
         if (ready > 0) {
@@ -97,13 +97,13 @@ static void *obey(void *unused) {
 PyObject *vis_start_control(PyObject *module, PyObject *unused) {
     (void)module;
     (void)unused;
-    if (vis_this_worker.control < 0 || vis_this_worker.control_runs) {
+    if (vis_this_process.control < 0 || vis_this_process.control_runs) {
         PyErr_SetString(PyExc_RuntimeError, "no control socket, or already started");
         return NULL;
     }
     static bool knows_handlers;
     if (!knows_handlers) {
-        vis_this_worker.main_thread = pthread_self();
+        vis_this_process.main_thread = pthread_self();
         if (sigaction(VIS_SIGNAL_INTERRUPT, NULL, &interrupt_action) ||
             sigaction(VIS_SIGNAL_DUMP, NULL, &dump_action))
             return PyErr_SetFromErrno(PyExc_OSError);
@@ -114,37 +114,20 @@ PyObject *vis_start_control(PyObject *module, PyObject *unused) {
     sigdelset(&all_but_dump, VIS_SIGNAL_DUMP);
     // A new thread inherits the mask of its maker.
     pthread_sigmask(SIG_SETMASK, &all_but_dump, &before);
-    int failure = pthread_create(&vis_this_worker.control_thread, NULL, obey, NULL);
+    int failure = pthread_create(&vis_this_process.control_thread, NULL, obey, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failure) {
         errno = failure;
         return PyErr_SetFromErrno(PyExc_OSError);
     }
-    vis_this_worker.control_runs = true;
+    vis_this_process.control_runs = true;
     Py_RETURN_NONE;
 }
 
-// begin_run(number, tells): whether the host may be told of refusals meanwhile.
-PyObject *vis_begin_run(PyObject *module, PyObject *arguments) {
-    (void)module;
-    unsigned long long number;
-    int tells;
-    if (!PyArg_ParseTuple(arguments, "Kp", &number, &tells)) return NULL;
+void vis_open_to_interrupts(void) {
     sigset_t ours;
     sigemptyset(&ours);
     sigaddset(&ours, VIS_SIGNAL_INTERRUPT);
     pthread_sigmask(SIG_UNBLOCK, &ours, NULL); // an earlier run may have blocked it
     sigaction(VIS_SIGNAL_INTERRUPT, &interrupt_action, NULL);
-    atomic_store(&vis_this_worker.active_run, number);
-    vis_let_tell(tells != 0);
-    Py_RETURN_NONE;
-}
-
-PyObject *vis_end_run(PyObject *module, PyObject *unused) {
-    (void)module;
-    (void)unused;
-    vis_let_tell(false);
-    uint64_t run = atomic_exchange(&vis_this_worker.active_run, 0);
-    if (run != 0) atomic_store(&vis_this_worker.ended_run, run);
-    Py_RETURN_NONE;
 }

@@ -5,7 +5,7 @@
 // started again in both. The copy is forked twice, and its parent ends at once, so that
 // the keeper of the run, as child subreaper, becomes its parent and measures its end.
 // Python's and libc's handlers for forks run as at any other fork.
-#include "worker.h"
+#include "linux_worker.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,22 +24,22 @@
 
 static void close_for_copy(void) {
     for (int i = 0; i < VIS_COPY_DESCRIPTORS; i++) {
-        if (vis_this_worker.for_copy[i] >= 0) close(vis_this_worker.for_copy[i]);
-        vis_this_worker.for_copy[i] = -1;
+        if (vis_this_process.for_copy[i] >= 0) close(vis_this_process.for_copy[i]);
+        vis_this_process.for_copy[i] = -1;
     }
 }
 
 PyObject *vis_await_copy_order(PyObject *module, PyObject *unused) {
     (void)module;
     (void)unused;
-    if (!vis_this_worker.control_runs) {
+    if (!vis_this_process.control_runs) {
         PyErr_SetString(PyExc_RuntimeError, "there is no control thread");
         return NULL;
     }
     Py_BEGIN_ALLOW_THREADS;
-    pthread_join(vis_this_worker.control_thread, NULL);
+    pthread_join(vis_this_process.control_thread, NULL);
     Py_END_ALLOW_THREADS;
-    vis_this_worker.control_runs = false;
+    vis_this_process.control_runs = false;
     Py_RETURN_NONE;
 }
 
@@ -100,9 +100,9 @@ static int fork_twice(void) {
 // The copy's descriptors take the numbers of those that they replace. faulthandler, for
 // one, keeps the number of the control socket.
 static int take_descriptors(void) {
-    const int *given = vis_this_worker.for_copy;
-    int failed = dup3(given[0], vis_this_worker.channel, O_CLOEXEC) < 0 ||
-                 dup3(given[1], vis_this_worker.control, O_CLOEXEC) < 0 ||
+    const int *given = vis_this_process.for_copy;
+    int failed = dup3(given[0], vis_this_process.channel, O_CLOEXEC) < 0 ||
+                 dup3(given[1], vis_this_process.control, O_CLOEXEC) < 0 ||
                  dup2(given[2], STDOUT_FILENO) < 0 || dup2(given[3], STDERR_FILENO) < 0;
     close_for_copy();
     return failed ? -1 : 0;
@@ -114,10 +114,11 @@ static PyObject *become_copy(bool has_keeper, const sigset_t *mask) {
     prctl(PR_SET_DUMPABLE, 1, 0, 0, 0); // as after any start, see vis_close_memory
     // What this worker leaves behind stays its own, and ends with it.
     if (has_keeper) prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    vis_link_drop_descriptors();
     vis_channel_renew();
-    vis_this_worker.is_copying = true;
+    vis_this_process.is_copying = true;
     PyOS_AfterFork_Child();
-    vis_this_worker.is_copying = false;
+    vis_this_process.is_copying = false;
     pthread_sigmask(SIG_SETMASK, mask, NULL);
     Py_RETURN_TRUE;
 }
@@ -125,7 +126,7 @@ static PyObject *become_copy(bool has_keeper, const sigset_t *mask) {
 PyObject *vis_copy(PyObject *module, PyObject *has_keeper) {
     (void)module;
     bool kept = has_keeper == Py_True;
-    if (vis_this_worker.for_copy[0] < 0 || vis_this_worker.control_runs) {
+    if (vis_this_process.for_copy[0] < 0 || vis_this_process.control_runs) {
         PyErr_SetString(PyExc_RuntimeError, "no descriptors for a copy have come");
         return NULL;
     }

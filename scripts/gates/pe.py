@@ -80,11 +80,13 @@ def problems(
     machine: str = "x86_64",
     exports: Sequence[str] | None = None,
     ignored: Sequence[str] = (),
+    also_needs: Sequence[str] = (),
 ) -> list[str]:
     """Return each broken rule as ``file: rule``; nothing for a subject that may be shipped.
 
     *exports* is what each library has to export; without it none is compared. Names in *ignored*
-    are the test's own programs, which may use what they like.
+    are the test's own programs, which may use what they like. *also_needs* are libraries that the
+    files may ask for beside Windows' own, in lower case.
     """
 
     def rules(found: list[Entry]) -> list[str]:
@@ -99,7 +101,12 @@ def problems(
             except ValueError as error:
                 broken.append(f"{entry.name}: {error}")
                 continue
-            of_it = [*_place(pe, machine), *_imports(pe), *_memory(pe), *_exports(pe, exports)]
+            of_it = [
+                *_place(pe, machine),
+                *_imports(pe, also_needs),
+                *_memory(pe),
+                *_exports(pe, exports),
+            ]
             broken += [f"{entry.name}: {rule}" for rule in of_it]
         if not seen:
             broken.append(f"{subject}: no PE file in it")
@@ -115,9 +122,10 @@ def _place(pe: PeFile, machine: str) -> Iterator[str]:
         yield f"is for the subsystem {pe.subsystem}"
 
 
-def _imports(pe: PeFile) -> Iterator[str]:
+def _imports(pe: PeFile, also_needs: Sequence[str]) -> Iterator[str]:
     for library, names in sorted(pe.imports.items()):
-        if library not in LIBRARIES and _RUN_TIME.fullmatch(library) is None:
+        known = library in LIBRARIES or library in also_needs
+        if not known and _RUN_TIME.fullmatch(library) is None:
             yield f"needs {library}, which is not among the libraries of the native code"
         for name in sorted(LATE.intersection(names)):
             yield f"binds {name} at load time, and some systems have none"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-__all__ = ["ConsoleUnguarded", "guard_consoles"]
+__all__ = ["ConsoleUnguarded", "guard_consoles", "load_guard"]
 
 CONSOLE = "_WindowsConsoleIO"
 
@@ -49,3 +49,22 @@ def guard_consoles(
     except Exception as error:
         raise ConsoleUnguarded(f"consoles cannot be guarded: {error}") from error
     return True
+
+
+def load_guard(path: str) -> Callable[[type], None]:
+    """Load the guard from *path*, a module of ours: no path is searched for it.
+
+    Raises:
+        ConsoleUnguarded: it is not there, or made for another Python.
+    """
+    import _frozen_importlib as machinery
+    import _frozen_importlib_external as files
+
+    try:
+        loader = files.ExtensionFileLoader("_visconsole", path)
+        module = loader.create_module(machinery.ModuleSpec("_visconsole", loader, origin=path))
+        loader.exec_module(module)
+        guard: Callable[[type], None] = module.guard
+    except Exception as error:
+        raise ConsoleUnguarded(f"consoles cannot be guarded: {error}") from error
+    return guard

@@ -6,8 +6,12 @@ session calls it only where an interrupt can break it.
 
 from __future__ import annotations
 
-import posix
 import sys
+
+if sys.platform == "win32":
+    import nt as posix
+else:
+    import posix
 
 TYPE_CHECKING = False  # typing costs a start more than this module does
 if TYPE_CHECKING:
@@ -190,7 +194,9 @@ def _file_of(exception: BaseException) -> tuple[int | None, str | None]:
         path = path.decode("utf-8", "surrogateescape")
     if type(path) is not str or not path:
         return exception.errno, None
-    if not path.startswith("/"):
+    if sys.platform == "win32":
+        path = posix._getfullpathname(path)
+    elif not path.startswith("/"):
         path = f"{posix.getcwd()}/{path}"
     return exception.errno, cut(path, MAX_PATH)
 

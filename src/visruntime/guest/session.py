@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import _thread
 import builtins
-import posix
 import sys
+
+if sys.platform == "win32":
+    import nt as posix
+else:
+    import posix
 
 import _viscore as core  # type: ignore[import-not-found]
 
@@ -434,7 +438,9 @@ class Session:
         return taken
 
     def _encode(self, value: dict[str, object], *, data_only: bool = False) -> bytes:
-        options: dict[str, Any] = {"reduce": self._reduce, "beside": BESIDE_BYTES}
+        options: dict[str, Any] = {"reduce": self._reduce}
+        if sys.platform != "win32":  # where no descriptor crosses, and frames hold all
+            options["beside"] = BESIDE_BYTES
         if not data_only and self.unknown != "error":
             options["default"] = self._default
         encoded: bytes = core.encode(value, **options)
@@ -445,8 +451,10 @@ class Session:
         if parts is None and (
             type(value) in _OCTETS or any(name in sys.modules for name in _LIBRARIES)
         ):
-            from .buffers import reduce
-
+            if sys.platform == "win32":
+                from .framed import reduce
+            else:
+                from .buffers import reduce
             return reduce(value, self)
         return parts
 

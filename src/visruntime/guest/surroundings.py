@@ -41,6 +41,10 @@ def _replace_argv(argv: list[str]) -> Callable[[], None]:
 
 
 def _change_directory(cwd: str) -> Callable[[], None]:
+    if sys.platform == "win32":  # where a folder has no descriptor, and none moves while in use
+        place = os.getcwd()
+        os.chdir(cwd)
+        return lambda: os.chdir(place)
     before = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.chdir(cwd)

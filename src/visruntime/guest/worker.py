@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import faulthandler
-import posix
 import sys
+
+if sys.platform == "win32":
+    import nt as posix
+else:
+    import posix
 
 import _viscore as core  # type: ignore[import-not-found]
 
@@ -29,7 +33,8 @@ def main() -> None:
     facts = core.facts()
     interrupts = Interrupts(facts["signal_interrupt"])
     faulthandler.enable(2)  # so that a crash leaves the stacks in stderr
-    faulthandler.register(facts["signal_dump"], file=facts["control"], all_threads=True)
+    if sys.platform != "win32":  # where no signal is that could ask for stacks
+        faulthandler.register(facts["signal_dump"], file=facts["control"], all_threads=True)
     reserve((facts["signal_interrupt"], facts["signal_dump"]))
     try:
         core.start_control()
@@ -37,6 +42,14 @@ def main() -> None:
         posix._exit(NO_THREAD)
     install(core, CONVERTING_BUILDERS)
     settings = core.decode(core.receive()[1])
+    package: Any = sys.modules[PACKAGE]
+    late, compiled = package.late
+    imports = Imports(late, compiled=compiled)
+    if sys.platform == "win32":
+        from .console import guard_consoles, load_guard
+
+        # Before any code of the environment, which could make a subclass that is not guarded.
+        guard_consoles(guard=load_guard(settings["console"]))
     hello = {
         "hook_before_init": facts["hook_before_init"],
         "mode": facts["mode"],
@@ -45,15 +58,14 @@ def main() -> None:
         "refuses_processes": confine(settings["confine"]),
     }
     core.send(HELLO, core.encode(hello))
-    package: Any = sys.modules[PACKAGE]
-    late, compiled = package.late
-    package.session = session = Session(interrupts, Imports(late, compiled=compiled))
+    package.session = session = Session(interrupts, imports)
     process = posix.getpid()
-    posix.register_at_fork(after_in_child=core.forget_host)
-    _allow_fork(process)
+    if sys.platform != "win32":
+        posix.register_at_fork(after_in_child=core.forget_host)
+        core.buffer_lines()
+        _allow_fork(process)
     sys.argv = [""]
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    core.buffer_lines()
     # Only now may code of the environment run: .pth files, sitecustomize.
     _, failure = interrupts.guarded(_start_site)
     core.denials()  # what start-up files looked for is of no interest to the first run

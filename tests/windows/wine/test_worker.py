@@ -1,0 +1,124 @@
+"""A worker on Windows: a real CPython, started by the loader on two pipes, driven from documents."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from wine_helpers import only_in_the_lane
+
+from visruntime._worker.start import LOAD, bootstrap
+
+if TYPE_CHECKING:
+    from wine_helpers import Wine
+
+only_in_the_lane()
+
+HOST = Path(__file__).parent.parent / "scripts" / "worker_host.py"
+VALUES = Path(__file__).parents[2] / "protocol_values.py"
+
+
+def windows(path: Path) -> str:
+    """Return the name that a program of Windows has for a file of this machine."""
+    return "Z:" + str(path).replace("/", "\\")
+
+
+def act(wine: Wine, name: str, folder: Path) -> list[str]:
+    """Have the host act in *folder*; return the lines of its result."""
+    shutil.copyfile(HOST, folder / "worker_host.py")
+    shutil.copyfile(VALUES, folder / "protocol_values.py")
+    (folder / "load").write_text(LOAD)
+    (folder / "bootstrap").write_bytes(bootstrap(same_as_host=False))
+    here, worker, python = (
+        windows(path) for path in (folder, wine.work / "worker", wine.work / "python")
+    )
+    code = f"import sys; sys.path.insert(0, r'{here}'); import worker_host; worker_host.main()"
+    program = str(wine.work / "python" / "python.exe")
+    answer = wine.run(program, "-c", code, name, worker, python, here, cwd=folder)
+    assert answer.code == 0, "\n".join([*answer.lines, *answer.aside])
+    return (folder / "result.txt").read_text().splitlines()
+
+
+def test_a_conversation(wine: Wine, tmp_path: Path) -> None:
+    """W64: the hook is there first; values, output, calls of the host, children and errors work.
+
+    The pipes are the worker's alone: no child inherits their numbers by the environment. A console
+    is there for nobody, since the host has none. After a farewell it ends with 0.
+    """
+    executable = windows(wine.work / "python" / "python.exe")
+    assert act(wine, "conversation", tmp_path) == [
+        "hook True L None",
+        "value 2",
+        "state None 42",
+        "error ZeroDivisionError division by zero",
+        "file FileNotFoundError [Errno 2] No such file or directory: 'missing.txt'",
+        "printed None",
+        "large 3145728 3145728",
+        f"where ({executable!r}, '', 'win32', 1)",
+        "exposed None",
+        "call True ask [6] {'by': 7}",
+        "answer 42",
+        "child b'5\\r\\n'",
+        "variable None",
+        "console OSError [WinError 6] Invalid handle: 'CONIN$'",
+        "ended 0",
+        "stdout b'h\\xc3\\xa4l lo\\r\\n'",
+        "stderr b''",
+    ]
+
+
+def test_interrupts(wine: Wine, tmp_path: Path) -> None:
+    """W64: an interrupt breaks code, a sleep, a pattern and a call of the host; the session goes on.
+
+    It is repeated where the guest swallows it, and nothing where its run is over or has not begun.
+    """
+    assert act(wine, "interrupts", tmp_path) == [
+        "loop interrupted True",
+        "sleep interrupted True",
+        "pattern interrupted True",
+        "stubborn 2 True",
+        "call interrupted",
+        "late 42",
+        "early interrupted",
+        "after 42",
+        "ended 0",
+    ]
+
+
+def test_the_end_of_the_host(wine: Wine, tmp_path: Path) -> None:
+    """W64: without its host a worker ends at once, whatever its code catches."""
+    assert act(wine, "host_goes", tmp_path) == ["ended 122"]
+
+
+def test_no_descriptor_comes(wine: Wine, tmp_path: Path) -> None:
+    """W64: a frame that claims one is malformed; nothing of it runs."""
+    assert act(wine, "descriptor", tmp_path) == ["ended 0 b''"]
+
+
+def test_what_it_cannot_hold_is_refused(wine: Wine, tmp_path: Path) -> None:
+    """W62, W64: rules, processes=False and consoles without a guard each end it before any guest."""
+    rules, processes, unguarded = act(wine, "refused", tmp_path)
+    assert rules == "refused 1 RuntimeError: a worker on Windows cannot hold rules about paths"
+    assert processes == "refused 1 RuntimeError: a worker on Windows cannot hold processes=False"
+    assert unguarded.startswith(
+        "refused 1 _visguest.console.ConsoleUnguarded: consoles cannot be guarded: DLL load failed"
+    )
+
+
+def test_the_loader_refuses(wine: Wine, tmp_path: Path) -> None:
+    """W63: libraries come from beside the library that needs them, and no others are looked for.
+
+    What lies in the working directory and along PATH is taken by whoever asks without flags.
+    """
+    shutil.copyfile(wine.work / "worker" / "beside" / "needed.dll", tmp_path / "needed.dll")
+    lines = act(wine, "loader", tmp_path)
+    assert lines[0] == "control 7"
+    said = dict(line.split(" ", 1) for line in lines[1:])
+    assert said.keys() == {"relative", "nothing", "file", "version", "beside", "planted"}
+    assert said["relative"].startswith("120 vispython: usage: vispython --core CORE")
+    assert said["nothing"] == "120 vispython: usage: VISPYTHON_BOOT is INPUT:OUTPUT, two pipes"
+    assert said["file"].endswith("what should be a pipe of the host is none")
+    assert "another version than python: 3.11." in said["version"]
+    assert said["beside"].endswith("another version than python: needed")
+    assert said["planted"] == "121 vispython: cannot load the library of Python: error 126"
