@@ -47,11 +47,11 @@ class Result(NamedTuple):
     peers: dict[str, float]
 
 
-def started(*command: str) -> Callable[[], object]:
+def started(*command: str, env: dict[str, str] | None = None) -> Callable[[], object]:
     """Return a step that runs *command* as an ordinary host program would."""
 
     def step() -> object:
-        return subprocess.run(command, capture_output=True, check=True)
+        return subprocess.run(command, capture_output=True, check=True, env=env)
 
     return step
 

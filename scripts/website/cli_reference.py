@@ -44,9 +44,8 @@ def parser_of(command: str) -> argparse.ArgumentParser:
         ValueError: it prints none.
     """
 
-    def hand_over(parser: argparse.ArgumentParser, file: object = None) -> NoReturn:
-        del file
-        raise _Asked(parser)
+    def hand_over(parser: Parser) -> NoReturn:
+        raise _Asked(parser.described())
 
     try:
         with mock.patch.object(Parser, "print_help", hand_over):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-
 from visruntime._host.import_path import leave_current_folder_out
 
 if __name__ == "__main__":
     leave_current_folder_out(first=True)
 
-    from visruntime.cli import main
+    from visruntime.cli import command
 
-    sys.exit(main())
+    command()

@@ -5,23 +5,25 @@ from __future__ import annotations
 import sys
 import time
 from keyword import iskeyword
-from typing import TYPE_CHECKING, Any, Protocol
 
 from visruntime import _native
 from visruntime._arguments import check_switch, check_text, check_texts
 from visruntime._callbacks.budget import Spending
 from visruntime._callbacks.run import Call, calls_around
-from visruntime._callbacks.schema import bound_keywords, schema_of
 from visruntime._runtime.traceback import printable
 from visruntime._worker.claims import as_dict
 from visruntime.errors import ProtocolViolation
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from typing import Any, Protocol
 
     from visruntime._callbacks.budget import Budget
     from visruntime._callbacks.schema import Schema
     from visruntime._worker.values import WorkerValues
+else:
+    Protocol = object  # typing costs more than all that a run needs of this package's protocols
 
 __all__ = ["Callbacks", "Waiter"]
 
@@ -58,6 +60,8 @@ class _Exposed:
     def __init__(
         self, function: Callable[..., Any], schema: Schema | None, error_data: tuple[str, ...]
     ) -> None:
+        from visruntime._callbacks.schema import bound_keywords
+
         self.function = function
         self.bound = bound_keywords(function)
         self.schema = schema
@@ -141,6 +145,8 @@ class Callbacks:
         """
         check_switch(check, "check")
         wanted = tuple(check_texts(error_data, "error_data", '["code"]'))
+        from visruntime._callbacks.schema import schema_of
+
         exposed = {}
         for name, function in functions.items():
             _check_name(name)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from visruntime._jail.redacted import without_secrets
 from visruntime._policy.redact import redact
 from visruntime._policy.values import Frozen
@@ -11,8 +9,10 @@ from visruntime._runtime.traceback import printable
 from visruntime._worker.claims import read_dict
 from visruntime.errors import ProtocolViolation
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from visruntime.events import Violation
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
-
 from visruntime._worker.claims import read_dict
 from visruntime.errors import ProtocolViolation
 from visruntime.guest.limits import (
@@ -14,8 +12,10 @@ from visruntime.guest.limits import (
     MAX_MEDIA_TYPE,
 )
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any, ClassVar
 
 __all__ = ["Display", "Displays"]
 

@@ -44,7 +44,7 @@ from visruntime._policy.paths import (
     resolve_beside,
 )
 from visruntime._policy.pattern_names import Sought, denied_names, granted_names, look_for
-from visruntime._policy.protected_names import PROTECTED_NAMES, further_names
+from visruntime._policy.protected_names import PROTECTED_NAMES
 from visruntime._policy.system_roots import SystemRoots
 from visruntime._policy.values import (
     Decision,
@@ -564,6 +564,8 @@ class JailPolicy(Unsaid):
             PolicyError: if *path* is no folder, or for a wrong field.
         """
         check_known(changes)
+        from visruntime._policy.git_names import further_names
+
         folder = resolve_beside(path, os.getcwd(), "workspace")
         if not os.path.isdir(folder):
             refuse("workspace", path, "a folder that exists")

@@ -7,10 +7,8 @@ import os
 import select
 import signal
 import socket
-import subprocess
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from visruntime import _native
 from visruntime._worker.meter import ProcessMeter
@@ -26,14 +24,16 @@ from visruntime.errors import (
     WorkerDied,
 )
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Callable, Mapping, Sequence
 
     from visruntime._jail.members import ExpectedProcess
     from visruntime._jail.process import JailProcess
     from visruntime._jail.usage import Span
+    from visruntime._worker.place import Expected, MakeArgv, Pairs, Place, Process
     from visruntime._worker.standard_input import WorkerInput
-    from visruntime._worker.start import Expected, MakeArgv, Pairs, Place, Process
     from visruntime.events import Violation
     from visruntime.jail import Jail
 
@@ -67,6 +67,8 @@ class TrustedProcess(UnjailedProcess):
 
     def wait(self, timeout: float) -> int | None:
         """Wait up to *timeout* seconds for the end."""
+        import subprocess
+
         try:
             return self._process.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -138,6 +140,8 @@ class TrustedStart:
         self, make_argv: MakeArgv, channel: int, control: int, stdout: int, stderr: int
     ) -> Process:
         """Start one; as `_worker.start.Place`."""
+        import subprocess
+
         stdin = self._stdin
         if isinstance(stdin, WorkerTerminal):
             descriptor = stdin.attach(os.openpty)
@@ -169,6 +173,8 @@ class TrustedStart:
         argv: list[str], _grants: Sequence[tuple[str, str]], data: bytes
     ) -> tuple[int, bytes]:
         """Run an interpreter that the host trusts, to ask for its version."""
+        import subprocess
+
         # A file, since writing into a pipe that nobody reads could end a host by SIGPIPE.
         with open(os.memfd_create("probe"), "w+b") as given:
             given.write(data)

@@ -12,7 +12,6 @@ import select
 import socket
 import threading
 import time
-from typing import Any, Self
 
 from visruntime import _native
 from visruntime.errors import ProtocolViolation
@@ -50,6 +49,10 @@ from visruntime.guest.frames import (
     encode_frame,
 )
 from visruntime.guest.values import Handle, Record, Repr
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Self
 
 __all__ = [
     "BUFFER",

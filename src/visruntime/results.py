@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
 from visruntime._callbacks.budget import NO_CALLS
 from visruntime._jail.redacted import without_secrets
@@ -12,8 +11,10 @@ from visruntime._runtime.brief import brief
 from visruntime._runtime.traceback import printable, render_failure, render_frame
 from visruntime.errors import GuestError, ProtocolViolation
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from typing import Any
 
     from visruntime._callbacks.budget import HostCalls
     from visruntime._runtime.stop import Stop

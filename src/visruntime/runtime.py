@@ -8,7 +8,6 @@ obey is ended, and the next call gets a fresh one.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Literal
 
 from visruntime import _native
 from visruntime._arguments import check_path, check_whole, check_word
@@ -26,17 +25,19 @@ from visruntime._worker.confinement import WorkerConfinement, trusted_report
 from visruntime._worker.standard_input import check_stdin
 from visruntime._worker.terminal import WorkerTerminal
 from visruntime._worker.tls import TlsSettings
-from visruntime._worker.zygote import Zygote, check_preload
 from visruntime.displays import Display
 from visruntime.environments import find_interpreter
 from visruntime.errors import JailUnavailable, PolicyError
 from visruntime.processes import JailedStart, TrustedStart
 from visruntime.results import GuestFailure, GuestFrame, RunResult, RunUsage
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any, Literal
 
     from visruntime._policy.values import Limits
+    from visruntime._worker.zygote import Zygote
     from visruntime.environments import Grant
     from visruntime.events import EnforcementReport, Violation
     from visruntime.jail import Jail
@@ -333,12 +334,16 @@ def _check_copies(runtime: RuntimeSession, preload: Iterable[str] | None) -> lis
             'typed for the last; give either preload= or stdin="pty"',
             field="preload",
         )
+    from visruntime._worker.zygote import check_preload
+
     return check_preload(preload)
 
 
 def _zygote(runtime: RuntimeSession, preload: list[str] | None) -> Zygote | None:
     if preload is None:
         return None
+    from visruntime._worker.zygote import Zygote
+
     return Zygote(runtime._start_worker, preload, output=runtime._output_limit)
 
 

@@ -16,7 +16,6 @@ import socket
 import struct
 import time
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING, Any
 
 from visruntime._policy.redact import redact
 from visruntime._runtime.events import Feed
@@ -45,14 +44,16 @@ from visruntime.environments import worker_argv
 from visruntime.errors import ProtocolViolation, WorkerDied, WorkerPaused
 from visruntime.guest.limits import MAX_ERROR_NAME, QUIET
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
 
     from visruntime._callbacks.run import Call
     from visruntime._runtime.known_types import KnownTypes
     from visruntime._runtime.stop import Stop
     from visruntime._worker.exchange import Event
-    from visruntime._worker.start import Place, Process, Start
+    from visruntime._worker.place import Place, Process, Start
     from visruntime.callbacks import Callbacks
     from visruntime.environments import Interpreter
 

@@ -2,54 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
+import visruntime as vr
 from visruntime.cli.run import DRIVER, Program
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-# What a worker does with the driver: bind the inputs, run it, and return its last value.
-WORKER = """
-import ast, json, sys
-driver, inputs = json.load(sys.stdin)
-status_file = sys.argv[1]
-source = inputs["source"]
-inputs["source"] = source.encode() if inputs["kind"] != "module" else source
-names = {"__name__": "session", "__builtins__": __builtins__, **inputs}
-tree = ast.parse(driver)
-last = ast.Expression(tree.body.pop().value)
-exec(compile(tree, "<visruntime>", "exec"), names)
-status, missing, *_ = eval(compile(last, "<visruntime>", "eval"), names)
-if not sys.stdout.closed:
-    sys.stdout.flush()
-with open(status_file, "w") as file:
-    json.dump([status, missing], file)
-"""
 
-
-def drive(words: list[str], here: Path) -> tuple[int, str | None, str, str]:
+def drive(words: list[str]) -> tuple[int, str | None, str, str]:
     """Return exit code, missing module, stdout and stderr of *words* under the driver."""
-    program = Program(words)
-    inputs = program.inputs()
-    if isinstance(program.source, bytes):
-        inputs["source"] = program.source.decode()
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", WORKER, str(here.parent / "status")],
-        input=json.dumps([DRIVER, inputs]),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
-    status, missing = json.loads((here.parent / "status").read_text())
-    return status, missing, done.stdout, done.stderr
+    with vr.TrustedRuntime() as runtime:
+        result = runtime.run(DRIVER, inputs=Program(words).inputs(), filename="<visruntime>")
+    status, missing, *_ = result.value
+    return status, missing, result.stdout_text, result.stderr_text
 
 
 SCRIPTS = {
@@ -70,7 +41,7 @@ SCRIPTS = {
     "pickle": "import pickle\nclass C:\n    pass\n"
     "print(type(pickle.loads(pickle.dumps(C()))).__name__)\n",
     "no module": "import nowhere_at_all\n",
-    "coding": "# -*- coding: latin-1 -*-\nprint(len('ab'))\nraise KeyError('k')\n",
+    "coding": "# -*- coding: latin-1 -*-\nprint(len('ab'))\nraise KeyError('ké')\n",
 }
 
 
@@ -85,7 +56,7 @@ def test_a_script_runs_as_python_runs_it(
     plain = subprocess.run(
         [sys.executable, str(script), "a", "-b"], capture_output=True, text=True, check=False
     )
-    status, _, out, err = drive([str(script), "a", "-b"], workspace)
+    status, _, out, err = drive([str(script), "a", "-b"])
     assert (status, out, err) == (plain.returncode, plain.stdout, plain.stderr)
 
 
@@ -100,7 +71,7 @@ def test_code_and_modules_run_as_python_runs_them(
         plain = subprocess.run(
             [sys.executable, *words], capture_output=True, text=True, check=False
         )
-        status, _, out, err = drive(words, workspace)
+        status, _, out, err = drive(words)
         assert (status, out) == (plain.returncode, plain.stdout)
         assert err.splitlines()[-1:] == plain.stderr.splitlines()[-1:]
 
@@ -109,7 +80,7 @@ def test_a_missing_neighbour_is_named(workspace: Path, monkeypatch: pytest.Monke
     """The driver reports which module was not found, so that the grant can be said."""
     monkeypatch.chdir(workspace)
     (workspace / "script.py").write_text("import nowhere_at_all.part\n")
-    status, missing, _, err = drive(["script.py"], workspace)
+    status, missing, _, err = drive(["script.py"])
     assert (status, missing) == (1, "nowhere_at_all")
     assert "No module named 'nowhere_at_all'" in err
 

@@ -22,7 +22,7 @@ from visruntime._packages.request import (
     read_script,
 )
 from visruntime._packages.uv import find_uv
-from visruntime._policy.protected_names import further_names
+from visruntime._policy.git_names import further_names
 from visruntime._policy.secret_names import _holds_key
 from visruntime._worker.probe import _read as read_answer
 from visruntime._worker.tls import _check_bundle

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from jail_helpers import Jail, JailPolicy, inside, outside
 
-from visruntime._policy.protected_names import further_names
+from visruntime._policy.git_names import further_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from visruntime._policy.values import Frozen
 from visruntime.errors import LimitExceeded, ProtocolViolation
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

@@ -7,12 +7,13 @@ import threading
 import time
 from _thread import allocate_lock
 from contextvars import ContextVar, copy_context
-from typing import TYPE_CHECKING, Any
 
 from visruntime._callbacks.stack import stack_of
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
 __all__ = ["Call", "calls_around"]
 

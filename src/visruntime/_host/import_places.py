@@ -7,7 +7,6 @@ loader of the system has folders of its own, and what is mapped runs without any
 from __future__ import annotations
 
 import os
-import re
 import sys
 
 from visruntime._host.editable_builds import build_folders
@@ -25,7 +24,7 @@ TABLES = ("MAPPING", "NAMESPACES", "known_source_files", "submodule_search_locat
 
 EDITABLE = "where a finder of an editable install looks for modules"
 
-_MAPPED = re.compile(rb"^\S+ ..x. \S+ \S+ \S+ +(/.*)$", re.MULTILINE)
+_MAPPED = rb"(?m)^\S+ ..x. \S+ \S+ \S+ +(/.*)$"
 """A file that is mapped to be executed, in /proc/self/maps (proc_pid_maps(5))."""
 
 
@@ -159,7 +158,9 @@ def mapped_programs(grants: Sequence[str]) -> list[str]:
         return []
     if not any(os.fsencode(grant).replace(b"\n", b"\\012") in text for grant in grants):
         return []  # as nearly always, and looked at in a moment
-    paths = {os.fsdecode(path) for path in _MAPPED.findall(text)}
+    import re
+
+    paths = {os.fsdecode(path) for path in re.findall(_MAPPED, text)}
     # The kernel marks what has no name any more, and writes a line's end as \012, but a backslash
     # as it is: which of the two it was shows by what is there.
     paths = {path for path in paths if not path.endswith(" (deleted)")}

@@ -7,7 +7,6 @@ process and in each that it starts with its own variables, without any import.
 from __future__ import annotations
 
 import os
-import re
 import sys
 
 TYPE_CHECKING = False
@@ -28,11 +27,13 @@ VARIABLES = {
 }
 """Variables, and what separates paths in them (ld.so(8), iconv(1), openssl-env(7), python(1))."""
 
-_TOKEN = re.compile(r"\$(?:(ORIGIN|LIB|PLATFORM)\b|\{(ORIGIN|LIB|PLATFORM)\})")
+_NAME_OF_LOADER = r"\$(?:(ORIGIN|LIB|PLATFORM)\b|\{(ORIGIN|LIB|PLATFORM)\})"
 
 
 def named_by_variables() -> Iterator[tuple[str, str]]:
     """Yield (path, variable) of the files and folders that `VARIABLES` name."""
+    import re
+
     for name, separators in VARIABLES.items():
         value = os.environ.get(name, "")
         for entry in re.split(separators, value) if separators else [value]:
@@ -50,13 +51,15 @@ def library_folders() -> list[str]:
     """
     # As glibc reads it: without any text there is none, and both signs separate.
     value = os.environ.get("LD_LIBRARY_PATH", "")
-    entries = re.split("[:;]", value) if value else []
+    entries = value.replace(";", ":").split(":") if value else []
     return list(dict.fromkeys(path for entry in entries for path in _expanded(entry)))
 
 
 def _expanded(entry: str) -> list[str]:
     """Return *entry* with each value that ``$ORIGIN``, ``$LIB`` and ``$PLATFORM`` may have."""
-    token = _TOKEN.search(entry)
+    import re
+
+    token = re.search(_NAME_OF_LOADER, entry)
     if token is None:
         return [entry]
     return [

@@ -7,7 +7,6 @@ kernel do not belong into a jail, and a second mount of a denied folder is a sec
 from __future__ import annotations
 
 import os
-import re
 
 from visruntime._policy.decider import Decider
 from visruntime._policy.paths import Trees, is_within
@@ -46,10 +45,10 @@ KERNEL_TYPES = frozenset(
 UNBINDABLE = b" unbindable "
 """The mark of a mount that is left out where the tree around it is bound."""
 
-ESCAPE = re.compile(rb"\\([0-7]{3})")
-LAYER = re.compile(rb"(?:^|,)((?:lowerdir\+?|upperdir|datadir\+?)=(?:[^,\\]|\\.)*)")
-SEPARATOR = re.compile(rb"(?<!\\):+")
-BACKSLASH = re.compile(rb"\\(.)")
+ESCAPE = rb"\\([0-7]{3})"
+LAYER = rb"(?:^|,)((?:lowerdir\+?|upperdir|datadir\+?)=(?:[^,\\]|\\.)*)"
+SEPARATOR = rb"(?<!\\):+"
+BACKSLASH = rb"\\(.)"
 
 
 class Mount:
@@ -69,15 +68,21 @@ class Mount:
 
 def _layers(line: bytes) -> list[str]:
     """Return the folders that an overlay shows, as the options of its mount name them."""
+    import re
+
     found: list[bytes] = []
-    for option in LAYER.findall(_unescape_bytes(line.rsplit(b" ", 1)[-1])):
+    for option in re.findall(LAYER, _unescape_bytes(line.rsplit(b" ", 1)[-1])):
         name, _, value = option.partition(b"=")
-        found += SEPARATOR.split(value) if name.startswith(b"lowerdir") else [value]
-    return [os.fsdecode(BACKSLASH.sub(rb"\1", layer)) for layer in found if layer]
+        found += re.split(SEPARATOR, value) if name.startswith(b"lowerdir") else [value]
+    return [os.fsdecode(re.sub(BACKSLASH, rb"\1", layer)) for layer in found if layer]
 
 
 def _unescape_bytes(text: bytes) -> bytes:
-    return ESCAPE.sub(lambda found: bytes([int(found[1], 8)]), text)
+    if b"\\" not in text:
+        return text
+    import re
+
+    return re.sub(ESCAPE, lambda found: bytes([int(found[1], 8)]), text)
 
 
 def _unescape(text: bytes) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import NamedTuple
 
 from visruntime._native.library import NativeError, check, ffi, gone, lib
 from visruntime._owned import Owned
@@ -234,13 +233,16 @@ _REFUSAL_KINDS = {
 }
 
 
-class Refusal(NamedTuple):
+class Refusal:
     """Something that the broker of a jail refused. ``path`` is cut where ``cut`` says so."""
 
-    kind: str
-    errno: int
-    path: str
-    cut: bool
+    __slots__ = ("cut", "errno", "kind", "path")
+
+    def __init__(self, kind: str, errno: int, path: str, *, cut: bool) -> None:
+        self.kind = kind
+        self.errno = errno
+        self.path = path
+        self.cut = cut
 
 
 _MEASURED = (
@@ -372,7 +374,7 @@ class RunHandle(Owned):
                 _REFUSAL_KINDS[one.kind],
                 one.error,
                 os.fsdecode(bytes(ffi.buffer(one.text, one.length))),
-                bool(one.cut),
+                cut=bool(one.cut),
             )
             for one in records[0:count]
         ]

@@ -7,7 +7,6 @@ taken in ``sensitive_sockets`` only. The list knows names; it cannot know every 
 
 from __future__ import annotations
 
-import fnmatch
 import os
 
 __all__ = ["SENSITIVE_VARIABLES", "sensitive_by_name", "sensitive_by_variable"]
@@ -52,11 +51,13 @@ SENSITIVE_VARIABLES = (
 
 def sensitive_by_name(path: str) -> str | None:
     """Return what is behind *path*, an absolute one, if its name says so; else ``None``."""
+    from fnmatch import fnmatchcase
+
     forms = [path]
     if path.startswith("/var/run/"):
         forms.append(path.removeprefix("/var"))
     for what, patterns in _KINDS.items():
-        if any(fnmatch.fnmatchcase(form, one) for form in forms for one in patterns.split()):
+        if any(fnmatchcase(form, one) for form in forms for one in patterns.split()):
             return what
     return None
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import enum
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
-from typing import TYPE_CHECKING, Any
 
 from visruntime.guest.values import Handle, Record, Repr, standard_reducer
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from typing import Any
 
 __all__ = ["MAX_REPR", "brief"]
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from visruntime._arguments import check_seconds, check_text
 from visruntime._worker.terminal import WorkerTerminal
 from visruntime.errors import JailClosed, WorkerDied
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from visruntime._worker.standard_input import WorkerInput
     from visruntime.worker import Worker

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Any
 
 from visruntime._runtime.traceback import printable
 from visruntime._worker.claims import read_dict
@@ -13,8 +12,10 @@ from visruntime.displays import Displays
 from visruntime.errors import ProtocolViolation
 from visruntime.guest.limits import MAX_PROMPT
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from visruntime._worker.ladder import Ladder
     from visruntime.callbacks import Callbacks

@@ -6,13 +6,14 @@ import threading
 import time
 from collections import deque
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, Self
 
 from visruntime._arguments import check_seconds
 from visruntime._runtime.events import Feed, RunEvent
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any, Self
 
     from visruntime.callbacks import Callbacks
     from visruntime.results import RunResult

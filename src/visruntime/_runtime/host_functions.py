@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
 
 from visruntime._arguments import check_mapping, check_text
 from visruntime._callbacks.budget import Budget
@@ -11,9 +10,11 @@ from visruntime._worker.limit import Timeout
 from visruntime.errors import WorkerDied
 from visruntime.results import GuestFailure
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from contextlib import AbstractContextManager
+    from typing import Any
 
     from visruntime.callbacks import Callbacks
     from visruntime.events import Violation

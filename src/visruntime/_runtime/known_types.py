@@ -7,12 +7,11 @@ fields that have the right names and types; nothing is looked up or imported bec
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
 
-from visruntime._callbacks.schema import make_check
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from visruntime._callbacks.schema import Check
     from visruntime.guest.values import Record
@@ -149,6 +148,8 @@ def _check_constructor(kind: Any, given: tuple[str, ...]) -> None:
 def _checks(kind: Any, names: tuple[str, ...]) -> dict[str, Check]:
     """The checks of those fields whose type hints can be checked."""
     import typing
+
+    from visruntime._callbacks.schema import make_check
 
     try:
         hints = typing.get_type_hints(kind)  # the owner's own source text

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from keyword import iskeyword
-from typing import TYPE_CHECKING, Any
 
 from visruntime._arguments import check_mapping, check_path, check_text, check_texts, check_word
 from visruntime.guest.limits import UNKNOWN
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
+    from typing import Any
 
 __all__ = ["Ask", "check_name", "check_unknown", "names", "run_request", "variables"]
 

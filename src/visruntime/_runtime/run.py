@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
 
 from visruntime._callbacks.budget import NO_CALLS
 from visruntime._jail.redacted import without_secrets
@@ -14,8 +13,10 @@ from visruntime.errors import ProtocolViolation
 from visruntime.guest.limits import MAX_TASK_NAME, MAX_TASKS
 from visruntime.results import GuestFailure, RunResult, RunUsage
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
 
     from visruntime._policy.values import Limits
     from visruntime._runtime.events import Feed

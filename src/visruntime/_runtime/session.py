@@ -7,7 +7,6 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from visruntime._arguments import (
     check_function,
@@ -19,15 +18,12 @@ from visruntime._runtime.events import Feed, RunEvent
 from visruntime._runtime.handle import RunHandle
 from visruntime._runtime.host_functions import HostFunctions
 from visruntime._runtime.known_types import known_types
-from visruntime._runtime.missing import explain_missing
 from visruntime._runtime.request import check_name, check_unknown, names, run_request
 from visruntime._runtime.run import Run
 from visruntime._runtime.timeouts import as_timeouts
 from visruntime._worker.confinement import WorkerConfinement
-from visruntime._worker.copy import copy_worker
 from visruntime._worker.limit import Timeout
 from visruntime._worker.terminal import WorkerTerminal
-from visruntime._worker.too_little import explain_start
 from visruntime.callbacks import Callbacks
 from visruntime.errors import (
     CommandFailed,
@@ -39,8 +35,10 @@ from visruntime.errors import (
 from visruntime.guest.limits import UNKNOWN
 from visruntime.worker import Worker
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import Any, NoReturn, Self
 
     from visruntime._policy.values import Limits
     from visruntime._runtime.known_types import KnownTypes
@@ -366,6 +364,8 @@ class RuntimeSession(WorkerControl, HostFunctions, ABC):
                 raise ForkRefused(
                     "processes=False: the worker may start no process, a copy neither"
                 )
+            from visruntime._worker.copy import copy_worker
+
             worker = copy_worker(self._live_worker(), broken=self._discard)
             other = object.__new__(type(self))
             other.__dict__.update(self.__dict__)
@@ -461,6 +461,8 @@ class RuntimeSession(WorkerControl, HostFunctions, ABC):
                 secrets=self._secrets(),
             )
         except WorkerDied as death:
+            from visruntime._worker.too_little import explain_start
+
             raise explain_start(death, self._limits()) from None
 
     def _discard(self) -> None:
@@ -507,6 +509,8 @@ class RuntimeSession(WorkerControl, HostFunctions, ABC):
             return run.result(None, stopped_by="cancelled")
         result = self._finish(run, request, timeouts)
         if result.error is not None:
+            from visruntime._runtime.missing import explain_missing
+
             explain_missing(result.error, self._how_to_add)
         return result
 

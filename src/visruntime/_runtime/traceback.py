@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from visruntime._policy.printable import printable
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from visruntime.results import GuestFailure, GuestFrame
 

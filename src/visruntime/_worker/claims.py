@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from visruntime import _native
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 __all__ = ["MAX_PARTS", "as_dict", "read_dict"]
 

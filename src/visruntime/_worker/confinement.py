@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno as numbers
 import os
-from typing import TYPE_CHECKING, Any, Literal
 
 from visruntime._arguments import check_switch, check_word
 from visruntime._policy.paths import FORBIDDEN_GRANTS, ancestors
@@ -16,8 +15,10 @@ from visruntime._policy.values import Frozen
 from visruntime.errors import ProtocolViolation
 from visruntime.events import Canary, Clause, EnforcementReport
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from typing import Any, Literal
 
 __all__ = ["WorkerConfinement", "trusted_report"]
 

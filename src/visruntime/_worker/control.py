@@ -9,12 +9,13 @@ import time
 from _thread import allocate_lock
 from array import array
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
 
 from visruntime._runtime.traceback import printable
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from typing import Any
 
 __all__ = ["MAX_STACKS", "STACKS_SECONDS", "Control"]
 

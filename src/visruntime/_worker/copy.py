@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
 
 from visruntime._policy.redact import redact, shown
 from visruntime._runtime.traceback import printable
@@ -19,10 +18,12 @@ from visruntime.errors import (
 )
 from visruntime.worker import Worker
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
-    from visruntime._worker.start import Expected, Process
+    from visruntime._worker.place import Expected, Process
 
 __all__ = ["copy_worker"]
 

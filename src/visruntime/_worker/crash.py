@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import signal as signals
-from typing import TYPE_CHECKING, Any
 
 from visruntime._policy.redact import shown
 from visruntime._policy.values import Frozen
 from visruntime.guest.limits import NO_THREAD
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Any
 
     from visruntime.events import Violation
 

@@ -7,8 +7,6 @@ any loop (poll, asyncio, Trio) can move those bytes. `worker.py` is the loop tha
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from visruntime import _native
 from visruntime._worker.claims import as_dict, read_dict
 from visruntime.errors import ProtocolViolation
@@ -32,10 +30,15 @@ from visruntime.protocol import (
     FrameError,
 )
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
 
     from visruntime.protocol import Frame
+
+    Event = tuple[str, Any]
+    """One of the words below, and what comes with it."""
 
 __all__ = [
     "ASK",
@@ -69,9 +72,6 @@ REPLY = "reply"
 
 FORKED = "forked"
 """The worker has answered the order to copy itself; with why it did not (text), or None."""
-
-Event = tuple[str, Any]
-"""One of the words above, and what comes with it."""
 
 _STARTING, _BOOTING, _IDLE, _RUNNING = "starting", "booting", "idle", "running"
 _FORKING, _COPIED, _BROKEN = "forking", "copied", "broken"

@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import TYPE_CHECKING, Protocol
 
 from visruntime._runtime.stop import Rung, Stop
 from visruntime._runtime.timeouts import GRACE_SECONDS
 from visruntime._worker.limit import LOOK_MILLISECONDS, Timeout
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Protocol
 
     from visruntime._callbacks.run import Call
     from visruntime._runtime.timeouts import Timeouts
+else:
+    Protocol = object  # typing costs more than all that a run needs of this package's protocols
 
 __all__ = ["Ladder", "Stoppable"]
 

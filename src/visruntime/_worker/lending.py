@@ -12,11 +12,11 @@ import fcntl
 import os
 import select
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from visruntime import _native
 from visruntime.guest.arrays import INLINE_BYTES
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from visruntime._native import Intake
 

@@ -6,8 +6,8 @@ import fcntl
 import os
 import struct
 import termios
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 

@@ -7,10 +7,10 @@ by the name of the limit, and not by what the interpreter printed as it ended.
 from __future__ import annotations
 
 import signal as signals
-from typing import TYPE_CHECKING
 
 from visruntime.guest.limits import NO_THREAD
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from visruntime._policy.values import Limits
     from visruntime.errors import WorkerDied

@@ -5,9 +5,11 @@ from __future__ import annotations
 import signal
 from _thread import allocate_lock
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from visruntime._worker.meter import ProcessMeter
 
 __all__ = ["UnjailedProcess"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import os
 import sys
-from typing import TYPE_CHECKING, Any
 
 from visruntime import _native
 from visruntime._host.imports import late_import
@@ -34,9 +33,11 @@ from visruntime.guest.values import (
     reduce_value,
 )
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import select
     from collections.abc import Callable, Sequence
+    from typing import Any
 
     from visruntime._runtime.known_types import KnownTypes
 

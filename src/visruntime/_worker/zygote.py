@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING
 
 from visruntime._arguments import check_texts
 from visruntime._runtime.events import Feed
@@ -20,6 +19,7 @@ from visruntime.errors import WorkerDied
 from visruntime.results import GuestFailure
 from visruntime.worker import START_SECONDS
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 

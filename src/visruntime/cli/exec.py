@@ -13,10 +13,10 @@ from visruntime.errors import CommandTimeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Sequence
     from typing import Any
 
+    from visruntime.cli.parser import Options
     from visruntime.jail import JailProcess
     from visruntime.policy import JailPolicy
 
@@ -89,7 +89,7 @@ def _passed(texts: Sequence[str]) -> list[int]:
 
 
 def run_program(
-    options: argparse.Namespace,
+    options: Options,
     command: Callable[[JailPolicy], Sequence[str]],
     *,
     tty: bool,

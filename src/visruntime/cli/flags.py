@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 
 from visruntime._policy.environment_names import looks_secret
@@ -11,14 +10,16 @@ from visruntime._policy.links import real_path
 from visruntime._policy.paths import escape, resolve_beside
 from visruntime._policy.pattern_names import Walked
 from visruntime.cli.messages import Refusal, complain
+from visruntime.cli.parser import BaseParser
 from visruntime.config import ConfigFile, find_configs, narrow_by_config, parse_size
 from visruntime.errors import PolicyError
 from visruntime.policy import Egress, JailPolicy, Secret
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any, NoReturn
+    from typing import Any
+
+    from visruntime.cli.parser import Options
 
 __all__ = ["Parser", "check_backend", "make_policy", "make_policy_and_files", "seconds"]
 
@@ -56,76 +57,8 @@ PATH_HELP = {
 }
 
 
-class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """The same, but argparse makes one for each option, and each would ask shutil for the width."""
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=_columns() - 2)
-
-
-def _columns() -> int:
-    """Return how many columns the terminal has; 80 where there is none."""
-    said = os.environ.get("COLUMNS", "")
-    if said.isascii() and said.isdigit() and 0 < len(said) < 6 and int(said):
-        return int(said)
-    try:
-        return os.get_terminal_size(1).columns or 80
-    except OSError:
-        return 80
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser whose errors are refusals, and whose own words end where the guest's begin."""
-
-    def __init__(self, name: str, operands: str, description: str, examples: str) -> None:
-        super().__init__(
-            prog=f"visruntime {name}",
-            usage=f"visruntime {name} [OPTIONS] {operands}",
-            description=description,
-            epilog=f"examples:\n{examples}",
-            formatter_class=_Formatter,
-            allow_abbrev=False,
-        )
-        self.flags: dict[str, bool] = {"-h": False, "--help": False}
-
-    def flag(self, name: str, **how: Any) -> None:
-        """Add an option, and remember whether a value follows it."""
-        self.add_argument(name, **how)
-        self.flags[name] = "action" not in how or how["action"] == "append"
-
-    def error(self, message: str) -> NoReturn:
-        """Refuse instead of exiting with argparse's own code."""
-        raise Refusal(f"{message} (see {self.prog} --help)")
-
-    def split(self, words: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-        """Parse the options at the start of *words*; return them and the guest's words.
-
-        The guest's words begin after ``--``, or at the first word that is no option of ours
-        beginning with ``--``. So nothing in a command can be taken for a policy flag.
-        """
-        position = 0
-        while position < len(words):
-            word = words[position]
-            if word == "--":
-                return self._parse(words[:position]), list(words[position + 1 :])
-            if word != "-h" and not word.startswith("--"):
-                break
-            name, equals, _ = word.partition("=")
-            position += 2 if self.flags.get(name) and not equals else 1
-        return self._parse(words[:position]), list(words[position:])
-
-    def _parse(self, words: Sequence[str]) -> argparse.Namespace:
-        """Parse options; one whose value is empty says nothing, and is not taken for left out.
-
-        Raises:
-            Refusal: naming the option. A variable of the caller's that is not set ends so.
-        """
-        options = self.parse_args(words)
-        for name, has_value in self.flags.items():
-            given = getattr(options, name.lstrip("-").replace("-", "_"), None)
-            if has_value and (given == "" or (isinstance(given, list) and "" in given)):
-                raise Refusal(f"{name}: its value is empty; write one, or leave the option out")
-        return options
+class Parser(BaseParser):
+    """A parser with the options that several sub-commands share."""
 
     def add_policy_flags(self) -> None:
         """Add the flags that all sub-commands with a policy share."""
@@ -211,7 +144,7 @@ class Parser(argparse.ArgumentParser):
         self.flag("--report", metavar="FILE", help="write what enforced the policy, as JSON")
 
 
-def check_backend(options: argparse.Namespace) -> str:
+def check_backend(options: Options) -> str:
     """Return the back end that *options* choose."""
     backend: str = options.backend
     if backend not in ("auto", "namespaces", "bubblewrap", "landlock"):
@@ -219,7 +152,7 @@ def check_backend(options: argparse.Namespace) -> str:
     return backend
 
 
-def make_policy(options: argparse.Namespace) -> JailPolicy:
+def make_policy(options: Options) -> JailPolicy:
     """Return the policy that *options* give, narrowed by the policy files found in the cwd.
 
     A file that is only found may have been written by an earlier guest: it can take away
@@ -229,7 +162,7 @@ def make_policy(options: argparse.Namespace) -> JailPolicy:
 
 
 def make_policy_and_files(
-    options: argparse.Namespace,
+    options: Options,
 ) -> tuple[JailPolicy, ConfigFile | None, list[ConfigFile]]:
     """Return what `make_policy` does, the file that was named, and the found ones that count."""
     here = os.getcwd()
@@ -306,7 +239,7 @@ def _protect(policy: JailPolicy, files: list[str]) -> JailPolicy:
     return policy.replace(deny_write=(*policy.deny_write, *kept)) if kept else policy
 
 
-def _changes(options: argparse.Namespace, policy: JailPolicy, here: str) -> dict[str, Any]:
+def _changes(options: Options, policy: JailPolicy, here: str) -> dict[str, Any]:
     """Return the fields that flags change; lists are added to the policy's."""
     changes: dict[str, Any] = {}
     flags = [(kind, kind, kind.replace("_", "-")) for kind in KINDS]
@@ -335,7 +268,7 @@ def _changes(options: argparse.Namespace, policy: JailPolicy, here: str) -> dict
     return changes
 
 
-def _add_network(options: argparse.Namespace, policy: JailPolicy, changes: dict[str, Any]) -> None:
+def _add_network(options: Options, policy: JailPolicy, changes: dict[str, Any]) -> None:
     hosts = bool(options.allow or options.deny_host)
     mode: Any = options.net or ("proxy" if hosts else None)
     if mode == "proxy":
@@ -366,7 +299,7 @@ def _port(text: str, flag: str) -> int:
     return int(text)
 
 
-def _add_env(options: argparse.Namespace, policy: JailPolicy, changes: dict[str, Any]) -> None:
+def _add_env(options: Options, policy: JailPolicy, changes: dict[str, Any]) -> None:
     """Add --env; naming a secret here is the user's own act, so it is wrapped, not refused."""
     for text in options.env:
         name, equals, value = text.partition("=")
@@ -381,7 +314,7 @@ def _add_env(options: argparse.Namespace, policy: JailPolicy, changes: dict[str,
         env[name] = Secret(value) if looks_secret(name) else value
 
 
-def _add_limits(options: argparse.Namespace, policy: JailPolicy, changes: dict[str, Any]) -> None:
+def _add_limits(options: Options, policy: JailPolicy, changes: dict[str, Any]) -> None:
     limits: dict[str, Any] = {}
     for flag, metavar, _ in LIMIT_FLAGS:
         text = getattr(options, flag.replace("-", "_"))

@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 import sys
 
-from visruntime._packages.uv import check_index
 from visruntime._policy.paths import resolve_beside
-from visruntime._runtime.missing import package_of
 from visruntime.cli.messages import Refusal, complain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
     from typing import Any
 
     from visruntime.cli.flags import Parser
+    from visruntime.cli.parser import Options
     from visruntime.packages import Environment
 
 __all__ = ["add_flags", "environment_of", "say_missing"]
@@ -54,7 +52,7 @@ def add_flags(parser: Parser) -> None:
     )
 
 
-def environment_of(options: argparse.Namespace, program: Any) -> Environment | None:
+def environment_of(options: Options, program: Any) -> Environment | None:
     """Return the environment that the flags, or the metadata of *program*'s script, ask for.
 
     Raises:
@@ -64,7 +62,10 @@ def environment_of(options: argparse.Namespace, program: Any) -> Environment | N
     packages = getattr(options, "with")
     if options.hashes not in (None, "required", "resolve"):
         raise Refusal(f"--hashes: required or resolve, not {options.hashes!a}")
-    check_index(options.index)
+    if options.index is not None:
+        from visruntime._packages.uv import check_index
+
+        check_index(options.index)
     if options.project and packages:
         raise Refusal(
             f"--with does not go with --project; add it there: uv add --project {options.project!a}"
@@ -105,6 +106,8 @@ def say_missing(runtime: Any, module: str) -> None:
     if module in sys.stdlib_module_names:
         complain(f"{module} is of the standard library, and this interpreter has it not")
     elif runtime._environment is None:
+        from visruntime._runtime.missing import package_of
+
         package, guess = package_of(module)
         complain(
             f"this interpreter has no {module}: add --with {package} (and --index default, where "
@@ -114,7 +117,7 @@ def say_missing(runtime: Any, module: str) -> None:
         complain(runtime._how_to_add(module))
 
 
-def _say_unused(options: argparse.Namespace) -> None:
+def _say_unused(options: Options) -> None:
     """Say which flags do nothing where no package is asked for."""
     given = [
         f"--{name.replace('_', '-')}"
@@ -128,7 +131,7 @@ def _say_unused(options: argparse.Namespace) -> None:
         )
 
 
-def _build_options(options: argparse.Namespace, hashes: str) -> dict[str, Any]:
+def _build_options(options: Options, hashes: str) -> dict[str, Any]:
     here = os.getcwd()
     return {
         "python": options.python,

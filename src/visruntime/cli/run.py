@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from contextlib import nullcontext
 
@@ -20,11 +19,11 @@ from visruntime.errors import CommandTimeout, WorkerDied
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
     from typing import Any, BinaryIO
 
+    from visruntime.cli.parser import Options
     from visruntime.config import ConfigFile
     from visruntime.events import Violation
 
@@ -54,7 +53,7 @@ def _visruntime_main(kind, source, path, argv, folder):
 
     Return its exit code, a missing module, and errno and path of the error that ended it.
     """
-    import atexit, sys, threading
+    import atexit, sys
 
     sys.argv[:] = argv
     sys.path.insert(0, folder)
@@ -80,7 +79,8 @@ def _visruntime_main(kind, source, path, argv, folder):
         if isinstance(error, EOFError):
             place = "<stdin>"
         _visruntime_print(error)
-    threading._shutdown()
+    if "threading" in sys.modules:
+        sys.modules["threading"]._shutdown()
     atexit._run_exitfuncs()
     return [status, missing, number, place]
 
@@ -107,18 +107,26 @@ def _visruntime_module(name):
 
 
 def _visruntime_script(kind, source, path):
-    import io, linecache, sys, tokenize, types
+    import sys
 
-    module = types.ModuleType("__main__")
+    module = type(sys)("__main__")
     if kind == "file":
         module.__file__ = path
     sys.modules["__main__"] = module
     code = compile(source, path, "exec", dont_inherit=True)
-    encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
     # The jail may not be able to open the script, and tracebacks show its lines.
-    lines = source.decode(encoding).splitlines(True)
-    linecache.cache[path] = (len(source), None, lines, path)
+    lines = source.decode(_visruntime_encoding(source)).splitlines(True)
+    sys.modules["_visguest"].session.sources[path] = lines
     exec(code, module.__dict__)
+
+
+def _visruntime_encoding(source):
+    """Tell how a script is encoded; tokenize costs more than a short script."""
+    if not any(b"coding" in line for line in source.split(b"\\n", 2)[:2]):
+        return "utf-8-sig"
+    import io, tokenize
+
+    return tokenize.detect_encoding(io.BytesIO(source).readline)[0]
 
 
 def _visruntime_print(error):
@@ -249,7 +257,7 @@ def main(words: Sequence[str]) -> int:
     return _run(options, rest)
 
 
-def _run(options: argparse.Namespace, words: Sequence[str]) -> int:
+def _run(options: Options, words: Sequence[str]) -> int:
     with ReportFile(options.report).covering() as report:
         policy, named, found = make_policy_and_files(options)
         program = Program(words)
@@ -297,9 +305,7 @@ def _run(options: argparse.Namespace, words: Sequence[str]) -> int:
         return code
 
 
-def _tls_strict(
-    options: argparse.Namespace, named: ConfigFile | None, found: list[ConfigFile]
-) -> bool | None:
+def _tls_strict(options: Options, named: ConfigFile | None, found: list[ConfigFile]) -> bool | None:
     """Return the setting from the flag and the files; found ones can only make stricter."""
     asked = False if options.tls_lenient else None
     merged = python_settings(named, found, tls_strict=asked).tls_strict
@@ -410,15 +416,13 @@ def _say_missing(runtime: Any, result: Any, program: Program) -> None:
     # No more of the guest's words than what was found in the folder or in a list of names.
     module = value[1].partition(".")[0]
     folder = program.missing_read(module)
+    shown = _quoted(escape(folder)) if folder is not None else ""
     if folder is not None and program.kind == "module":
-        complain(
-            f"{module} is in this folder, which the guest may not read; add --read "
-            f"{shlex.quote(escape(folder))}"
-        )
+        complain(f"{module} is in this folder, which the guest may not read; add --read {shown}")
     elif folder is not None:
         complain(
             f"{module} is beside the script, and only the script itself was handed over; "
-            f"add --read {shlex.quote(escape(folder))}"
+            f"add --read {shown}"
         )
     else:
         say_missing(runtime, value[1])
@@ -444,9 +448,16 @@ def _script(path: str, shown: str) -> bytes:
     if content.startswith(ELF):
         raise Refusal(
             f"{shown!a} is a program and no Python script; run it by visruntime exec -- "
-            + shlex.quote(shown)
+            + _quoted(shown)
         )
     return content
+
+
+def _quoted(word: str) -> str:
+    """Return *word* as a shell takes it."""
+    from shlex import quote
+
+    return quote(word)
 
 
 def _bounded(file: BinaryIO, shown: str) -> bytes:

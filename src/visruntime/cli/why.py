@@ -41,7 +41,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_policy_flags()
     options, rest = parser.split(words)
     if len(rest) != 2 or rest[0] not in OPERATIONS:
-        raise Refusal(f"write what to ask: {parser.usage}".replace("usage: ", ""))
+        raise Refusal(f"write what to ask: {parser.usage}")
     operation, target = rest
     if operation != "connect" or "/" in target:
         target = resolve_beside(target, os.getcwd(), "TARGET")

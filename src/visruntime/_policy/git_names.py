@@ -1,0 +1,207 @@
+"""What `JailPolicy.workspace` keeps in one workspace: what the settings of its git name."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from visruntime._policy.command_paths import command_paths
+from visruntime._policy.paths import is_within
+from visruntime._policy.protected_names import PROTECTED_NAMES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["further_names"]
+
+MOST_BYTES = 1 << 20
+"""Largest configuration of git that is read."""
+MOST_FILES = 32
+"""Most of them, with those that they include."""
+
+HOOKS = tuple(
+    (
+        "applypatch-msg commit-msg fsmonitor-watchman p4-changelist p4-post-changelist "
+        "p4-pre-submit p4-prepare-changelist post-applypatch post-checkout post-commit "
+        "post-index-change post-merge post-receive post-rewrite post-update pre-applypatch "
+        "pre-auto-gc pre-commit "
+        "pre-merge-commit pre-push pre-rebase pre-receive prepare-commit-msg proc-receive "
+        "push-to-checkout reference-transaction sendemail-validate update"
+    ).split()
+)
+"""Names of hooks (githooks(5)), for settings that look for them beside the work itself."""
+
+FILES = ("include.path", "includeif.path")
+COMMANDS = frozenset(
+    (
+        "browser.cmd browser.path core.alternaterefscommand core.askpass core.editor core.fsmonitor "
+        "core.gitproxy core.pager core.sshcommand credential.helper "
+        "diff.command diff.external diff.textconv difftool.cmd difftool.path "
+        "filter.clean filter.process filter.smudge gpg.defaultkeycommand gpg.program guitool.cmd "
+        "hook.command imap.tunnel instaweb.httpd interactive.difffilter lfs.args lfs.clean lfs.path "
+        "lfs.smudge man.cmd man.path remote.receivepack remote.uploadpack sendemail.cccmd "
+        "sendemail.headercmd "
+        "sendemail.sendmailcmd sendemail.smtpserver sendemail.tocmd tar.command "
+        "merge.driver mergetool.cmd mergetool.path sequence.editor submodule.update trailer.cmd "
+        "trailer.command uploadpack.packobjectshook"
+    ).split()
+)
+"""Settings (without what stands in quotes between section and name) that are programs to run."""
+
+SECTION = re.compile(r'\[\s*([A-Za-z0-9.-]+)(?:\s+"(?:[^"\\]|\\.)*")?\s*\]')
+SETTING = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(=?)")
+
+
+def further_names(folder: str) -> list[str]:
+    """Return the names below *folder* that this very workspace has to keep as well.
+
+    Those are the files and folders that the configuration of its git names, as hooks, as more
+    configuration or as programs; the administration of linked worktrees, where there are some;
+    where the submodules' repositories are; and of a folder that is a repository itself (a bare
+    one) what `PROTECTED_NAMES` keeps in ``.git``.
+    """
+    found = [".git/worktrees"] if os.path.lexists(f"{folder}/.git/worktrees") else []
+    git = _git_folder(folder)
+    if all(os.path.exists(f"{folder}/{name}") for name in ("HEAD", "objects", "refs")):
+        inner = [name.removeprefix(".git/") for name in PROTECTED_NAMES if name.startswith(".git/")]
+        found += [*inner, "worktrees"]
+        git = git or folder
+    found += [
+        os.path.join(path, ".git")
+        for name, path in _settings(f"{folder}/.gitmodules")
+        if name == "submodule.path"
+    ]
+    for path in _named(folder, git):
+        found.append(os.path.relpath(path, folder))
+    return [
+        name
+        for name in dict.fromkeys(map(os.path.normpath, found))
+        if name not in PROTECTED_NAMES and not name.startswith("..") and not os.path.isabs(name)
+    ]
+
+
+def _git_folder(folder: str) -> str:
+    """Return where the configuration of the repository in *folder* is, "" where there is none."""
+    git = f"{folder}/.git"
+    if not os.path.isdir(git):
+        words = _read(git)
+        if not words.startswith("gitdir:"):
+            return ""
+        git = os.path.join(folder, words.removeprefix("gitdir:").strip())
+        common = _read(f"{git}/commondir").strip()
+        git = os.path.join(git, common) if common else git
+    return os.path.normpath(git)
+
+
+def _named(folder: str, git: str) -> Iterator[str]:
+    """Yield the paths inside of *folder* that the settings in *git*, and the user's own, name."""
+    waiting = [f"{git}/config", f"{git}/config.worktree"] if git else []
+    waiting += _settings_of_all()
+    for count, file in enumerate(waiting):
+        if count >= MOST_FILES:
+            return
+        for name, value in _settings(file):
+            if name in FILES:
+                path = os.path.normpath(
+                    os.path.join(os.path.dirname(file), os.path.expanduser(value))
+                )
+                waiting.append(path)
+                words = [path]
+            elif name == "core.hookspath":
+                here = os.path.normpath(os.path.join(folder, value)) == folder
+                words = list(HOOKS) if here else [value]
+            elif name == "init.templatedir":
+                words = [value]  # its hooks are copied to each new repository
+            elif name in COMMANDS or name.startswith("pager."):
+                # A program that is only a word comes from PATH; its arguments may not.
+                words = [word for word in command_paths(value) if _is_file(folder, word)]
+            else:
+                continue
+            for word in words:
+                path = os.path.normpath(os.path.join(folder, os.path.expanduser(word)))
+                if is_within(path, folder) and path != folder:
+                    yield path
+
+
+def _settings_of_all() -> list[str]:
+    """Return the configuration that holds in all repositories of this user (git-config(1))."""
+    system = [] if os.environ.get("GIT_CONFIG_NOSYSTEM") else ["/etc/gitconfig"]
+    if "GIT_CONFIG_SYSTEM" in os.environ:
+        system = [os.environ["GIT_CONFIG_SYSTEM"]]
+    own = ["~/.gitconfig", os.environ.get("XDG_CONFIG_HOME") or "~/.config"]
+    own[1] = os.path.join(own[1], "git/config")
+    if "GIT_CONFIG_GLOBAL" in os.environ:
+        own = [os.environ["GIT_CONFIG_GLOBAL"]]
+    return [os.path.expanduser(path) for path in (*system, *own) if path]
+
+
+def _is_file(folder: str, word: str) -> bool:
+    path = os.path.join(folder, os.path.expanduser(word))
+    return "\0" not in word and len(word) < 4096 and os.path.isfile(path)
+
+
+def _settings(path: str) -> Iterator[tuple[str, str]]:
+    """Yield the settings of a configuration of git (git-config(1)), with names in lower case."""
+    text = _read(path).removeprefix("\ufeff").replace("\r\n", "\n")
+    section = ""
+    at = 0
+    while at < len(text):
+        if text[at].isspace():
+            at += 1
+            continue
+        header = SECTION.match(text, at)
+        setting = SETTING.match(text, at)
+        if header is not None:
+            section = header[1].partition(".")[0].lower()
+            at = header.end()
+        elif setting is not None:
+            value, at = _value(text, setting.end()) if setting[2] else ("", setting.end())
+            yield f"{section}.{setting[1].lower()}", value
+        else:  # a comment, or what git refuses
+            end = text.find("\n", at)
+            at = len(text) if end < 0 else end + 1
+
+
+def _value(text: str, at: int) -> tuple[str, int]:
+    """Return the value that begins at *at*, and where its line ends.
+
+    Without quotes, comments and the space around; a comment ends with its line, whatever it
+    ends in.
+    """
+    said: list[str] = []
+    end = 0  # of what is no space
+    quoted = comment = False
+    while at < len(text) and text[at] != "\n":
+        character = text[at]
+        at += 1
+        if comment:
+            continue
+        if character == "\\":
+            escaped = text[at : at + 1]
+            at += 1
+            if escaped == "\n":
+                continue
+            said.append({"n": "\n", "t": "\t", "b": "\b"}.get(escaped, escaped))
+            end = len(said)
+        elif character == '"':
+            quoted = not quoted
+        elif character in "#;" and not quoted:
+            comment = True
+        elif quoted or not character.isspace():
+            said.append(character)
+            end = len(said)
+        elif said:
+            said.append(character)
+    return "".join(said[:end]), min(at, len(text))
+
+
+def _read(path: str) -> str:
+    from visruntime._host.files import open_regular  # with flags that Windows has not
+
+    try:
+        descriptor = open_regular(path, os.O_RDONLY)
+    except OSError:
+        return ""  # git reads nothing there either, or by a link that a jail refuses
+    with os.fdopen(descriptor, "rb") as file:
+        return os.fsdecode(file.read(MOST_BYTES))
