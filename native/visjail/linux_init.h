@@ -112,16 +112,18 @@ void vj_watch_prepare(vj_setup *setup);
 // What one keeper remembers of the memory of the jail.
 typedef struct {
     uint64_t started;
-    uint64_t kills;   // what the kernel had ended for memory when the run began
-    uint64_t watched; // largest sum that was seen, in bytes
-    uint64_t look_at; // when to look next for a jail that cannot go on
+    uint64_t kills;     // what the kernel had ended for memory when the run began
+    uint64_t watched;   // largest sum that was seen, in bytes
+    uint64_t killed_at; // when such an end was first seen since
+    uint64_t look_at;   // when to look next for a jail that cannot go on
     uint64_t refaults;
     uint32_t stuck; // how many looks in a row found it so
 } vj_memory;
 void vj_memory_begin(const vj_setup *setup, vj_memory *memory);
 int vj_memory_is_bounded(const vj_setup *setup);
-// Look, if it is time. 1: the limit was reached since the run began.
-int vj_memory_is_over(const vj_setup *setup, vj_memory *memory);
+// Look, if it is time. 1: the limit was reached since the run began, and what was ended
+// for it has given its memory back, or is not waited for (`at_once`).
+int vj_memory_is_over(const vj_setup *setup, vj_memory *memory, int at_once);
 
 void vj_landlock_prepare(vj_setup *setup);
 // From now on the caller signals nobody but what it starts (Landlock ABI 6).

@@ -178,6 +178,13 @@ static int is_over(const vj_member *member) {
     return member->channel >= 0 && (member->stop || (!member->expected && !member->pid));
 }
 
+static int has_ended(const vj_keeper *keeper) {
+    for (uint32_t i = 0; i < keeper->member_count; i++) {
+        if (is_over(&keeper->members[i])) return 1;
+    }
+    return 0;
+}
+
 static void stop_all(vj_keeper *keeper, vj_stop stop) {
     for (uint32_t i = 0; i < keeper->member_count; i++) {
         vj_member *member = &keeper->members[i];
@@ -215,8 +222,9 @@ static void handle_events(vj_keeper *keeper, const struct pollfd *events) {
         stop_all(keeper, VJ_STOP_CLOSED);
         return;
     }
-    // Also where a program has just ended: the kernel may have ended it for this.
-    if (vj_memory_is_over(keeper->setup, &keeper->memory)) {
+    // Also where a program has just ended: the kernel may have ended it for this. Its
+    // memory is free by then.
+    if (vj_memory_is_over(keeper->setup, &keeper->memory, has_ended(keeper))) {
         stop_all(keeper, VJ_STOP_MEMORY);
         return;
     }

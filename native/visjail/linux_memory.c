@@ -34,6 +34,9 @@
 #define STUCK_FILES    8
 #define STUCK_REFAULTS 25 // pages in one look
 
+// How long what the kernel ended may take to give its memory back.
+#define GIVE_BACK_NS 1000000000ull
+
 // On a page that all keepers share: one measures, all see. Two that measure at once
 // do no harm.
 struct vj_watch {
@@ -100,6 +103,21 @@ static uint64_t usage(void) {
     return size > 0 ? number_at(text, text + size) : 0;
 }
 
+static int has_room(const vj_setup *setup) {
+    uint64_t limit = setup->plan->tree.memory_bytes;
+    return usage() < limit - limit / STUCK_ROOM;
+}
+
+// The count rises when the kernel sends the signal. A process that ends so leaves the
+// list of those that may be chosen before all of its memory is counted as free: what a
+// keeper allocates in between has the kernel end the keeper, and so the jail. To look at
+// the counters allocates nothing.
+static int is_given_back(const vj_setup *setup, vj_memory *memory) {
+    uint64_t time = vj_clock();
+    if (!memory->killed_at) memory->killed_at = time;
+    return has_room(setup) || time >= memory->killed_at + GIVE_BACK_NS;
+}
+
 // The kernel ends nothing while it can still drop pages of files. A jail whose own
 // programs are all that is left to drop reads them again and again, for minutes, and
 // gets nowhere. It is at its limit like any other: this sees it.
@@ -108,7 +126,7 @@ static int is_stuck(const vj_setup *setup, vj_memory *memory) {
     uint64_t time = vj_clock();
     if (time < memory->look_at) return 0;
     memory->look_at = time + STUCK_LOOK_NS;
-    if (usage() < limit - limit / STUCK_ROOM) {
+    if (has_room(setup)) {
         memory->stuck = 0;
         return 0;
     }
@@ -211,10 +229,10 @@ int vj_memory_is_bounded(const vj_setup *setup) {
     return setup->plan->tree.counters || setup->watch;
 }
 
-int vj_memory_is_over(const vj_setup *setup, vj_memory *memory) {
-    if (setup->plan->tree.counters &&
-        (kills() > memory->kills || is_stuck(setup, memory))) {
-        return 1;
+int vj_memory_is_over(const vj_setup *setup, vj_memory *memory, int at_once) {
+    if (setup->plan->tree.counters) {
+        if (kills() > memory->kills) return at_once || is_given_back(setup, memory);
+        if (is_stuck(setup, memory)) return 1;
     }
     if (!setup->watch) return 0;
     measure(setup);

@@ -30,10 +30,10 @@ NEEDED = """
     _decimal _sha2 _strptime argparse ast asyncio bisect calendar codecs concurrent.futures.thread
     contextvars copy csv ctypes datetime decimal difflib encodings.ascii encodings.idna
     encodings.latin_1 encodings.unicode_escape encodings.utf_16 encodings.utf_8 faulthandler fcntl
-    fnmatch fractions grp gzip hashlib hmac html importlib.metadata inspect io json linecache locale
-    numbers pathlib platform pwd queue random re resource secrets select selectors shlex shutil signal
-    socket sqlite3 stat string struct subprocess tempfile termios textwrap threading tokenize tomllib
-    traceback tracemalloc tty unicodedata uuid warnings weakref zlib zoneinfo
+    fnmatch fractions gc grp gzip hashlib hmac html importlib.metadata inspect io json linecache
+    locale numbers pathlib platform pwd queue random re resource secrets select selectors shlex
+    shutil signal socket sqlite3 stat string struct subprocess tempfile termios textwrap threading
+    tokenize tomllib traceback tracemalloc tty unicodedata uuid warnings weakref zlib zoneinfo
 """.split()
 """Of the standard library: what this package imports, and what that imports later on."""
 EXTRAS = ("cloudpickle", "anyio", "anyio.from_thread", "anyio._backends._asyncio")
