@@ -85,10 +85,36 @@ def test_a_missing_neighbour_is_named(workspace: Path, monkeypatch: pytest.Monke
     assert "No module named 'nowhere_at_all'" in err
 
 
+def test_the_driver_imports_nothing_that_python_does_not() -> None:
+    """What tracebacks and encodings need must not be paid for by code that has neither."""
+    code = "import sys; print({'linecache', 're', 'threading', 'tokenize'} & set(sys.modules))"
+    plain = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert drive(["-c", code]) == (0, None, plain.stdout, "")
+
+
+def test_the_command_ends_its_process_with_all_that_was_written(tmp_path: Path) -> None:
+    """What is still in the buffers, and handlers of the end, must not be lost."""
+    code = (
+        "import atexit, sys; from visruntime.cli import command\n"
+        "atexit.register(lambda: print('bye', file=sys.stderr, end=''))\n"
+        "sys.argv[1:] = ['run', '-c', \"import sys; print('out' * 9999); sys.exit(7)\"]\n"
+        "command()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (7, "out" * 9999 + "\n", "bye")
+
+
 def test_a_run_imports_nothing_that_it_does_not_need(tmp_path: Path) -> None:
     """What only other policies and failures need must not be paid for by the smallest run."""
     heavy = (
-        "ctypes hashlib hmac secrets random base64 bz2 lzma urllib.parse tomllib importlib.metadata"
+        "ctypes hashlib hmac secrets random base64 bz2 lzma urllib.parse tomllib importlib.metadata "
+        "argparse gettext locale re shlex subprocess typing"
     )
     code = (
         "import sys; before = set(sys.modules); from visruntime.cli import main\n"

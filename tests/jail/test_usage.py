@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import jail_helpers
 import pytest
@@ -21,6 +22,9 @@ from visruntime.errors import PolicyUnsupported
 MIB = 1 << 20
 WIDE = Limits(memory=1 << 30)
 """A limit that no test reaches, for the cgroup that it brings."""
+
+WORKERS_THAT_DIE = 60 if os.environ.get("VIS_FULL") else 2
+"""In each of three threads: one in thirty took its jail along, on a loaded machine."""
 
 needs_cgroup = pytest.mark.skipif(
     own_memory_cgroup() is None, reason="this process has no cgroup to divide"
@@ -126,6 +130,25 @@ def test_a_worker_over_its_memory_dies_of_it() -> None:
         assert result.stopped_by == "memory"
         assert [violation.kind for violation in result.violations] == ["limits.memory"]
         assert runtime.run("1 + 1").value == 2
+
+
+@needs_cgroup
+def test_what_dies_of_memory_takes_no_jail_along() -> None:
+    """The kernel must not end a keeper for what it does while a guest's memory is given back."""
+
+    def dies(_: int) -> list[str | None]:
+        stopped = []
+        for _ in range(WORKERS_THAT_DIE):
+            with vr.Runtime(vr.JailPolicy(limits=Limits(memory=96 * MIB))) as runtime:
+                with pytest.raises(vr.WorkerDied) as caught:
+                    runtime.run("held = [bytearray(1 << 20) for _ in range(300)]")
+                stopped.append(caught.value.stopped_by)
+                assert runtime.run("1 + 1").value == 2  # in the same jail
+        return stopped
+
+    with ThreadPoolExecutor(3) as threads:
+        for stopped in threads.map(dies, range(3)):
+            assert stopped == ["memory"] * WORKERS_THAT_DIE
 
 
 @needs_cgroup
