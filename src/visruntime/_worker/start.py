@@ -31,6 +31,7 @@ _LATE_MODULES = (
         "framed",
         "functions",
         "inputs",
+        "program",
         "sources",
         "surroundings",
         "tasks",
