@@ -35,7 +35,6 @@ from visruntime._jail.process import (
     JailProcess,
     set_terminal_size,
 )
-from visruntime._jail.processes import parse_processes
 from visruntime._jail.redacted import without_secrets
 from visruntime._jail.streams import Streams
 from visruntime._jail.usage import Meter
@@ -357,6 +356,8 @@ class Jail(JailFiles):
                 read under the jail's rights.
             JailClosed: the jail has ended.
         """
+        from visruntime._jail.processes import parse_processes
+
         return parse_processes(self._do("PROCESSES", "/proc", limit=PROCESS_LIST_MAX))
 
     @property

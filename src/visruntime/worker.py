@@ -22,7 +22,6 @@ from visruntime._runtime.events import Feed
 from visruntime._runtime.timeouts import Timeouts
 from visruntime._runtime.traceback import printable
 from visruntime._worker.control import STACKS_SECONDS, Control
-from visruntime._worker.crash import describe_end
 from visruntime._worker.exchange import (
     ASK,
     CALL,
@@ -390,6 +389,8 @@ class Worker:
         if code is None:
             self.process.kill()
         stopped_by = "killed" if self.ended_by_host else self.process.stopped_by
+        from visruntime._worker.crash import describe_end
+
         report = describe_end(
             code,
             run=self.run_number,

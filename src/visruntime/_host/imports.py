@@ -13,7 +13,6 @@ import sys
 from contextlib import contextmanager, suppress
 from importlib import import_module
 
-from visruntime._host.loader_variables import library_folders
 from visruntime._host.own_version import own_version
 from visruntime._host.trusted_finder import GUESTS
 from visruntime._policy.decider import Decider
@@ -55,6 +54,8 @@ def may_import_from(rules: Sequence[tuple[str, str]], places: Sequence[str]) -> 
     grants = [path for kind, path in rules if kind == "write"]
     if not grants:
         return False
+    from visruntime._host.loader_variables import library_folders
+
     if not all(map(os.path.isabs, (*sys.path, *library_folders()))):
         return True
     decide = Decider(rules)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import stat
 
-from visruntime._jail.caches import caches_folder
 from visruntime._jail.state_folder import CACHES, state_folder
 from visruntime._policy.caches import cache_rules
 from visruntime._policy.decider import Decider
@@ -174,6 +173,8 @@ def hidden_caches(
     asked = os.path.join(state_folder(), CACHES)
     if not written and not any(top in granted for top in ancestors(asked)):
         return []  # what the system's folders hold is not reached through a link of the user's
+    from visruntime._jail.caches import caches_folder
+
     folder = caches_folder(asked, looks)
     if folder is None:
         return []

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 
-from visruntime._jail.cgroup import LEAST_QUOTA_MICROSECONDS, PERIOD_MICROSECONDS, make_leaf
-from visruntime._jail.cgroup_find import Unusable
 from visruntime._policy.values import Unasked
 from visruntime.errors import JailUnavailable, PolicyUnsupported
 from visruntime.events import Clause
@@ -133,6 +131,8 @@ class HeldLimits:
         """
         if self.leaf is None:
             return
+        from visruntime._jail.cgroup_find import Unusable
+
         try:
             self.leaf.started(pid)
         except Unusable as why:
@@ -209,6 +209,8 @@ def hold(limits: Limits, *, count_processes: bool = False) -> HeldLimits:
     if limits.memory is not None and limits.memory_by == "cgroup":
         needed["memory"] = "memory"
     if limits.cpus is not None:
+        from visruntime._jail.cgroup import LEAST_QUOTA_MICROSECONDS, PERIOD_MICROSECONDS
+
         needed["cpus"] = "cpu"
         if limits.cpus * PERIOD_MICROSECONDS < LEAST_QUOTA_MICROSECONDS:
             raise PolicyUnsupported(
@@ -221,6 +223,9 @@ def hold(limits: Limits, *, count_processes: bool = False) -> HeldLimits:
         needed["processes"] = "pids"
     leaf = None
     if needed:
+        from visruntime._jail.cgroup import make_leaf
+        from visruntime._jail.cgroup_find import Unusable
+
         try:
             leaf = make_leaf(
                 set(needed.values()),

@@ -13,8 +13,6 @@ import sys
 
 import visruntime
 from visruntime import _native
-from visruntime._host.editable_builds import build_folders
-from visruntime._host.import_places import import_places, mapped_programs, unknown_finders
 from visruntime._host.own_version import KEPT_NAMES
 from visruntime._jail.state_folder import (
     BUILDING,
@@ -83,6 +81,9 @@ def protect(
     found = Protection()
     if not grants:
         return found
+    from visruntime._host.editable_builds import build_folders
+    from visruntime._host.import_places import unknown_finders
+
     decide = Decider(rules)
     links: list[tuple[str, str, str]] = []
     for kind, real, on_the_way, what in _host_files(config_files, grants):
@@ -215,6 +216,8 @@ def _is_missing(path: str) -> bool:
 def _candidates(
     config_files: Iterable[str], grants: Sequence[str]
 ) -> Iterator[tuple[str, str, str]]:
+    from visruntime._host.import_places import import_places, mapped_programs
+
     # /usr as a prefix holds far more than the interpreter; what it runs is named below.
     for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix):
         if os.path.realpath(prefix) not in ("/", "/usr", "/usr/local"):

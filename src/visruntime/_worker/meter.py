@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import time
 
-from visruntime._worker.tree import signal_descendants
-
 __all__ = ["ProcessMeter"]
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -69,6 +67,8 @@ class ProcessMeter:
 
     def signal_descendants(self, number: int) -> int:
         """Signal all that descends from the process, but not itself; return how many there were."""
+        from visruntime._worker.tree import signal_descendants
+
         try:
             held = os.pidfd_open(self._pid)
         except OSError:
