@@ -92,6 +92,7 @@ WINDOWS = (
 )
 """The probes of WindowsJail, as its workflow runs them."""
 _MACOS = 'python scripts/build_macos.py build/macos --compiler cc --machine "$(uname -m)"'
+_TESTED = "uv run --frozen --no-default-groups --group test"
 RUNS = {
     ("windows", "jail"): [f"{_ON_WINDOWS} {words}" for words in WINDOWS],
     ("ci", "test"): ['sudo --set-home VIS_RECORD="$PWD/record.json" .ci/run'],
@@ -99,6 +100,7 @@ RUNS = {
         _MACOS,
         f"{_MACOS} --test",
         "python tests/seatbelt_on_macos.py build/macos",
+        f"{_TESTED} python tests/seatbelt_jail_on_macos.py build/macos",
     ],
     ("docs", "site"): [
         (

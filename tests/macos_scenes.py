@@ -24,10 +24,46 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 NOBODY = 65534
+GET_PATH = 50
 NOTHING = {"processes": None, "scratch": None}
 TERMINAL = "stty size; : >/dev/tty && echo mine"
 READS = "read line; echo got $line"
-LEAVES = 'setsid sh -c "trap \\"\\" TERM; echo $$; exec sleep 60" & sleep 0.2; exit 5'
+# A process of another session, without its parent, deaf to SIGTERM; macOS has no setsid(1).
+LEAVES = (
+    'perl -MPOSIX -e \'fork and exit; setsid; $SIG{TERM} = "IGNORE"; $| = 1; print "$$\\n"; '
+    "sleep 60' & sleep 0.3; exit 5"
+)
+
+
+def pretend() -> None:
+    """Take this system for macOS, as far as the package asks which one it is on.
+
+    What Python has on Linux alone is taken away, and no worker's module is there. The standard library
+    has decided before.
+    """
+    import asyncio
+    import fcntl
+    import multiprocessing
+    import shutil
+
+    assert all((asyncio, multiprocessing, shutil))  # they ask for the system when imported
+    sys.platform = "darwin"
+    sys.modules["visruntime._viscore"] = None  # type: ignore[assignment]
+    for name in ("O_PATH", "O_TMPFILE", "pipe2", "pidfd_open", "memfd_create", "setns"):
+        if hasattr(os, name):
+            delattr(os, name)
+    made: dict[str, Any] = {"lchflags": lambda *_: None, "confstr": lambda _: "/tmp"}
+    for name, value in made.items():
+        setattr(os, name, value)
+    # Of Linux, whose fcntl has no F_GETPATH.
+    kept = fcntl.fcntl
+
+    def control(descriptor: int, command: int, argument: Any = 0) -> Any:
+        if command == GET_PATH:
+            return os.fsencode(os.readlink(f"/proc/self/fd/{descriptor}")).ljust(1024, b"\0")
+        return kept(descriptor, command, argument)
+
+    vars(fcntl).update(F_GETPATH=GET_PATH, fcntl=control)
 
 
 def load(folder: str) -> Any:
@@ -39,6 +75,7 @@ def load(folder: str) -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     sys.modules["visruntime._visjail"] = module
+    pretend()
     import visruntime as vr
     from visruntime._host.imports import import_ahead
     from visruntime._jail import macos_open, start_hints, terminal  # noqa: F401
@@ -47,10 +84,13 @@ def load(folder: str) -> Any:
     import_ahead()
     assert vr.Jail is not None
     assert vr.JailPolicy is not None
-    assert opening.open_jail.__kwdefaults__ is not None
-    opening.open_jail.__kwdefaults__["platform"] = "darwin"
+    assert opening.open_jail.__kwdefaults__ == {
+        "config_files": (),
+        "implicit_read": (),
+        "platform": "darwin",
+    }
     # Linux has other names for terminals.
-    os.ttyname = lambda _: "/dev/ttys000"
+    vars(os)["ttyname"] = lambda _: "/dev/ttys000"
     return vr
 
 
@@ -263,6 +303,26 @@ class Scenes:
                 self.refusal(jail.processes),
                 self.refusal(process.suspend),
             ]
+
+    def doctor(self) -> Any:
+        """Ask the doctor, and show what it prints."""
+        report = self.vr.doctor()
+        return {"data": report.to_dict(), "text": str(report)}
+
+    def files(self) -> Any:
+        """Give a program files that the host has opened, one of them closed to it."""
+        top = self.folder("files")
+        (top / "no").write_text("no\n")
+        (top / "yes").write_text("yes\n")
+        with (
+            self.jail(read=[top], deny=[top / "no"]) as jail,
+            open(top / "yes") as given,
+            open(top / "no") as closed,
+        ):
+            return {
+                "given": jail.spawn(["cat"], stdin=given, stdout=-1).communicate()[0].decode(),
+                "closed": self.refusal(lambda: jail.spawn(["cat"], stdin=closed)),
+            }
 
     def in_a_sandbox(self) -> Any:
         """Open a jail from within a sandbox: here, below a mark."""

@@ -147,13 +147,19 @@ class DoctorReport(Frozen):
 def doctor() -> DoctorReport:
     """Open jails, try forbidden acts, a terminal and a Python worker in them, and report.
 
-    On Windows, where no enforcement is claimed, it says which parts of a `WindowsJail` are there.
+    On Windows, where no enforcement is claimed, it says which parts of a `WindowsJail` are there; on
+    macOS what one jail held there, and that this claims nothing.
     """
     if sys.platform == "win32":
         from visruntime._doctor_windows import examine as examine_windows
         from visruntime.windows import _load
 
         backend, findings, profile = examine_windows(lambda: _load("win32"))
+    elif sys.platform == "darwin":
+        from visruntime._doctor_macos import examine as examine_macos
+        from visruntime.jail import Jail
+
+        backend, findings, profile = examine_macos(Jail)
     else:
         from visruntime._doctor_probes import examine
 

@@ -12,10 +12,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from darwin_build import build_module
 
-from visruntime._policy.platforms import SEATBELT
+from visruntime._policy.platforms import REFUSED, SEATBELT
+from visruntime.config import schema
 
 pytestmark = pytest.mark.one_uid
 
@@ -196,3 +198,26 @@ def test_what_is_not_built_is_refused_by_name(played: dict[str, Any]) -> None:
     texts = [refusal["text"] for refusal in played["not_built"]]
     assert [refusal["type"] for refusal in played["not_built"]] == ["CommandError"] * 3
     assert all("macOS" in text for text in texts)
+
+
+def test_the_doctor_claims_nothing(played: dict[str, Any]) -> None:
+    """A jail that opened must not look proven, and what is refused must be listed."""
+    scene = played["doctor"]
+    jsonschema.Draft202012Validator(schema("doctor")).validate(scene["data"])
+    findings = {each["key"]: each for each in scene["data"]["findings"]}
+    assert scene["data"]["backend"] == "seatbelt"
+    assert findings["jail"]["state"] == "degraded"
+    assert "unclaimed" in findings["jail"]["detail"]
+    assert findings["canary.make_a_hard_link"]["errno"] == "EPERM"
+    assert [findings[key]["state"] for key in ("program", "terminal")] == ["enforced"] * 2
+    assert findings["python"]["state"] == "unavailable"
+    refused = {row for row, (kind, _) in SEATBELT.items() if kind == REFUSED}
+    assert {key.removeprefix("clause.") for key in findings if key.startswith("clause.")} == refused
+    assert "unclaimed" in scene["text"]
+
+
+def test_descriptors_that_the_host_opened(played: dict[str, Any]) -> None:
+    """A file that the policy closes must not come in by a descriptor of the host's."""
+    scene = played["files"]
+    assert scene["given"] == "yes\n"
+    assert scene["closed"]["type"] == "PathDenied"

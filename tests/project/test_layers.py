@@ -17,7 +17,8 @@ ROOT = Path(visruntime.__file__).parent
 # Highest first. A module may import from its own layer and those below it.
 LAYERS = {
     "faces": (
-        "cli", "confinement", "doctor", "_doctor_probes", "_doctor_windows", "_tls_explain",
+        "cli", "confinement", "doctor", "_doctor_probes", "_doctor_windows", "_doctor_macos",
+        "_tls_explain",
         "integrations", "_pyinstaller", "__main__", "__init__",
     ),
     "state": ("state",),
