@@ -33,9 +33,11 @@ lint_c() {
 windows_headers=/usr/x86_64-w64-mingw32/include
 lint_windows_c() {
     # The worker's files need CPython's headers, with the sizes of Windows.
-    local headers code
+    local python headers code
+    python=$(run python -c 'import sysconfig; print(sysconfig.get_path("include"))')
+    [[ -f $python/Python.h ]] || { echo "no headers of CPython: '$python'"; return 1; }
     headers=$(mktemp -d)
-    cp -r "$(run python -c 'import sysconfig; print(sysconfig.get_path("include"))')/." "$headers"
+    cp -r "$python/." "$headers"
     cp tests/native/windows/python/pyconfig.h "$headers"
     run clang-tidy --quiet "$@" -- -std=c11 -DUNICODE -D_UNICODE -target x86_64-w64-windows-gnu \
         -DPy_LIMITED_API=0x030b0000 -DVIS_VERSION='"0"' -Inative/visjail \

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
 from typing import TYPE_CHECKING
 
@@ -179,7 +180,9 @@ def test_another_subject_is_not_taken_for_the_one_that_is_named() -> None:
 def test_check_script_fails_when_a_linter_does(tmp_path: Path, tool: Callable[[str], str]) -> None:
     """The lint script never reports success when one of its linters failed."""
     uv = tmp_path / "uv"
-    uv.write_text('#!/bin/sh\ncase "$*" in *" mypy"*) echo broken; exit 1;; esac\n')
+    headers = sysconfig.get_path("include")
+    cases = f'*" mypy"*) echo broken; exit 1;; *sysconfig*) echo "{headers}";;'
+    uv.write_text(f'#!/bin/sh\ncase "$*" in {cases} esac\n')
     uv.chmod(0o755)
     copy = tmp_path / "repository"
     (copy / "scripts").mkdir(parents=True)
