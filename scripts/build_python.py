@@ -182,7 +182,8 @@ class Build:
         program = (staged / "bin" / "python3").resolve()
         search = ["patchelf", "--force-rpath", "--set-rpath", "$ORIGIN/../lib", str(program)]
         subprocess.run(search, check=True)
-        for path in staged.glob("lib/python3.*/_sysconfigdata_*.py"):
+        settings = ("_sysconfigdata_*.py", "config-*/Makefile")
+        for path in (p for each in settings for p in staged.glob(f"lib/python3.*/{each}")):
             path.write_text(path.read_text().replace(str(self.source), "/visruntime/source"))
         for folder in sorted(staged.rglob("__pycache__")):
             shutil.rmtree(folder)

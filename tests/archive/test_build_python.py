@@ -40,6 +40,8 @@ for word; do case $word in DESTDIR=*) ;; *) continue ;; esac
     mkdir -p "$prefix/bin" "$prefix/lib/python3.13/lib-dynload/__pycache__"
     echo program >"$prefix/bin/python3.13"
     ln -s python3.13 "$prefix/bin/python3"
+    mkdir "$prefix/lib/python3.13/config-x"
+    echo "srcdir=$PWD" >"$prefix/lib/python3.13/config-x/Makefile"
     echo "build_time_vars = {'abs_srcdir': '$PWD'}" >"$prefix/lib/python3.13/_sysconfigdata_x.py"
     for module in $(cat modules); do
         : >"$prefix/lib/python3.13/lib-dynload/$module.cpython-313-x.so"
@@ -189,7 +191,8 @@ def test_a_whole_build(tmp_path: Path, build: functools.partial[Build]) -> None:
     assert (out / "bin/python3.13").read_text() == (
         f"program\nsearches --force-rpath --set-rpath $ORIGIN/../lib {out}.partial/bin/python3.13\n"
     )
-    assert str(tmp_path) not in (out / "lib/python3.13/_sysconfigdata_x.py").read_text()
+    for name in ("_sysconfigdata_x.py", "config-x/Makefile"):
+        assert str(tmp_path) not in (out / "lib/python3.13" / name).read_text()
     assert list(out.rglob("__pycache__")) == []
     texts = {path.name: path.read_text() for path in (out / "licences").iterdir()}
     assert texts["Modules-expat-COPYING"] == "text of Modules/expat/COPYING\n"
