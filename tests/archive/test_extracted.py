@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import shutil
 import stat
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from visruntime import bundle
 
 MACHINE = os.uname().machine
+SECONDS_TO_INSTALL = 3
 LIBRARY_FOLDERS = (f"/lib/{MACHINE}-linux-gnu", "/lib64", "/usr/lib64", "/usr/lib")
 MODULES = "ssl, sqlite3, ctypes, lzma, bz2, zlib, uuid, hashlib, decimal, socket, asyncio, pyexpat"
 PROJECT = """
@@ -215,6 +218,19 @@ def test_a_jailed_worker_of_the_archive(
             assert error is not None
             assert error.errno == number, act
             assert trusted.run(act).error is None, act  # the control
+
+
+@pytest.mark.skipif(os.environ.get("VIS_FULL") != "1", reason="a measurement: VIS_FULL=1")
+def test_installing_takes_three_seconds_at_most(archive: Path, tmp_path: Path) -> None:
+    """Neither unpacking nor comparing nor starting the command may cost more than is promised."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [sys.executable, "-m", "visruntime", "bundle", "install", str(archive)]
+    variables = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    subprocess.run(command, check=True, env=variables, stdout=subprocess.DEVNULL, timeout=50)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    # Of the processor, so that what else runs on this machine does not count.
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert 0 < spent <= SECONDS_TO_INSTALL
 
 
 def test_its_files_are_private(extracted: bundle.Bundle) -> None:

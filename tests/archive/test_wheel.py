@@ -203,3 +203,25 @@ def test_two_folders_give_the_same_bytes(
     """Neither the folder nor the hour of a build is seen in the wheel or its source."""
     assert len(one_build) == 2
     assert one_build == other_build
+
+
+@pytest.mark.skipif(not FULL, reason="fetches cibuildwheel: VIS_FULL=1 asks for it")
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("platform", "machines", "builds"),
+    [
+        ("macos", ("--archs", "x86_64,arm64"), ["cp311-macosx_x86_64", "cp311-macosx_arm64"]),
+        ("windows", (), ["cp311-win_amd64"]),
+    ],
+)
+def test_other_platforms_build_one_wheel_for_each_machine(
+    tool: Callable[[str], str], platform: str, machines: tuple[str, ...], builds: list[str]
+) -> None:
+    """No further Python or machine is built for than a release has wheels for, and none is left out."""
+    command = [tool("uv"), "run", "-q", "--frozen", "--isolated", "--only-group", "cibuildwheel"]
+    command += ["cibuildwheel", "--platform", platform, *machines]
+    done = subprocess.run(
+        [*command, "--print-build-identifiers", "."],
+        capture_output=True, text=True, check=False, cwd=SOURCES.parent,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout.split()) == (0, builds), done.stderr
