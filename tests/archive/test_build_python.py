@@ -26,6 +26,7 @@ pytestmark = pytest.mark.one_uid
 
 DATA = b"the source of a CPython"
 SHA256 = hashlib.sha256(DATA).hexdigest()
+PINNED = Source("3.13.99", "https://example.org/source.tar.xz", SHA256)
 # As much of CPython's build as the steps need: it notes each call, with what it was given.
 CONFIGURE = """#!/bin/sh
 echo configure "$@" >>"$HOME/calls"
@@ -166,8 +167,7 @@ def tarball(folder: Path, *modules: str, name: str = "source.tar.xz") -> Path:
 @pytest.fixture
 def build(tmp_path: Path, tools: Path) -> functools.partial[Build]:
     """Return what makes a build of a tarball in this test's work folder."""
-    url = "https://example.org/source.tar.xz"
-    return functools.partial(Build, tmp_path / "work", jobs=3, version="3.13.99", url=url)
+    return functools.partial(Build, tmp_path / "work", jobs=3, source=PINNED)
 
 
 def calls(tmp_path: Path) -> list[str]:
@@ -201,10 +201,15 @@ def test_a_whole_build(tmp_path: Path, build: functools.partial[Build]) -> None:
     assert told["sha256"] == hashlib.sha256(source.read_bytes()).hexdigest()
     assert (told["version"], told["url"]) == ("3.13.99", "https://example.org/source.tar.xz")
     assert "--enable-shared" in told["configure"]
+    assert "--enable-optimizations" not in told["configure"]
+    build(source, optimized=True).prefix(tmp_path / "fast")
+    told = json.loads((tmp_path / "fast" / RECORD).read_text())
+    assert "--enable-optimizations" in told["configure"]
+    assert "--enable-optimizations" in (tmp_path / "work/calls").read_text()
     with pytest.raises(NotBuiltError, match="is there already"):
         build(source).prefix(out)
     # Its Makefile quotes no name of a folder.
-    spaced = Build(tmp_path / "a place", source, 1, version="3.13.99", url="")
+    spaced = Build(tmp_path / "a place", source, 1, source=PINNED)
     with pytest.raises(NotBuiltError, match=r"cannot be built in .*/a place: name a"):
         spaced.prefix(tmp_path / "more")
 
