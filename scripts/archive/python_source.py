@@ -17,7 +17,16 @@ if TYPE_CHECKING:
     from http.client import HTTPMessage
     from typing import IO
 
-__all__ = ["LICENCES", "PYTHON", "RECORD", "Source", "SourceRefusedError", "digest", "obtain"]
+__all__ = [
+    "LICENCES",
+    "PYTHON",
+    "RECORD",
+    "Source",
+    "SourceRefusedError",
+    "debian_mirror",
+    "digest",
+    "obtain",
+]
 
 
 class Source(NamedTuple):
@@ -139,7 +148,7 @@ def _from_upstream(source: Source, path: Path) -> Path:
 
 def _from_debian(source: Source, folder: Path) -> Path:
     """Download Debian's copy, with lists of packages of our own: the system's stay as they are."""
-    mirror = _mirror()
+    mirror = debian_mirror()
     for name in ("lists/partial", "cache/archives/partial", "got"):
         (folder / name).mkdir(parents=True)
     listed = [f"deb-src {mirror} {suite} main\n" for suite in _SUITES]
@@ -175,8 +184,12 @@ def _from_debian(source: Source, folder: Path) -> Path:
     raise OSError(f"no {package} of {', '.join(_SUITES)} is made of the pinned file")
 
 
-def _mirror() -> str:
-    """Return the mirror that this system has its packages from."""
+def debian_mirror() -> str:
+    """Return the mirror that this system has its packages from.
+
+    Raises:
+        OSError: it is no Debian, or has none.
+    """
     if shutil.which("apt-get") is None:
         raise OSError("this is no Debian")
     texts = [

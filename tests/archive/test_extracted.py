@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from archive.python_source import debian_mirror
 from gates.elf import LIBRARIES, LOADERS
 from runtime_helpers import not_granted
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 MACHINE = os.uname().machine
 SECONDS_TO_INSTALL = 3
+NEWER = ("trixie", "glibc 2.41")
+full = pytest.mark.skipif(os.environ.get("VIS_FULL") != "1", reason="VIS_FULL=1 asks for it")
 LIBRARY_FOLDERS = (f"/lib/{MACHINE}-linux-gnu", "/lib64", "/usr/lib64", "/usr/lib")
 MODULES = "ssl, sqlite3, ctypes, lzma, bz2, zlib, uuid, hashlib, decimal, socket, asyncio, pyexpat"
 PROJECT = """
@@ -70,9 +73,43 @@ print("inside")
 """
 
 
+@pytest.fixture(scope="module")
+def newer_glibc(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the libraries of the Debian after this one."""
+    try:
+        mirror = debian_mirror()
+    except OSError as error:
+        pytest.skip(f"another glibc comes from the packages of Debian: {error}")
+    folder = tmp_path_factory.mktemp("glibc")
+    for name in ("state/lists/partial", "cache/archives/partial", "root", "packages"):
+        (folder / name).mkdir(parents=True)
+    (folder / "sources.list").write_text(f"deb {mirror} {NEWER[0]} main\n")
+    options = {
+        "Dir::Etc::SourceList": f"{folder}/sources.list",
+        "Dir::Etc::SourceParts": "/dev/null",
+        "Dir::State": f"{folder}/state",
+        "Dir::State::status": "/dev/null",
+        "Dir::Cache": f"{folder}/cache",
+        "APT::Sandbox::User": "root",  # as who runs this
+    }
+    apt = ["apt-get", "-qq", *(word for pair in options.items() for word in ("-o", "=".join(pair)))]
+    for command in (["update"], ["download", "libc6", "libgcc-s1"]):
+        subprocess.run([*apt, *command], check=True, cwd=folder / "packages", timeout=100)
+    for each in (folder / "packages").glob("*.deb"):
+        subprocess.run(["dpkg-deb", "-x", each, folder / "root"], check=True, timeout=60)
+    return folder / "root"
+
+
+@pytest.fixture(params=["this glibc", pytest.param("a newer glibc", marks=full)])
+def libraries(request: pytest.FixtureRequest) -> Path:
+    """Return below which folder the libraries are that every system has."""
+    newer = request.param == "a newer glibc"
+    return request.getfixturevalue("newer_glibc") if newer else Path("/")
+
+
 @pytest.fixture
 def alone(
-    extracted: bundle.Bundle, tmp_path: Path, tool: Callable[[str], str]
+    extracted: bundle.Bundle, tmp_path: Path, tool: Callable[[str], str], libraries: Path
 ) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Return a function that runs a command in a namespace with the archive and nothing else."""
     work = tmp_path / "work"
@@ -80,11 +117,14 @@ def alone(
     loader = LOADERS[MACHINE]
     command = [tool("bwrap"), "--unshare-all", "--die-with-parent", "--new-session"]
     command += ["--ro-bind", extracted.folder, "/opt/vis", "--bind", str(work), "/work"]
-    command += ["--ro-bind", os.path.realpath(loader), loader, "--proc", "/proc", "--dev", "/dev"]
-    for library in LIBRARIES:
-        places = [f"{folder}/{library}" for folder in LIBRARY_FOLDERS]
-        for place in (place for place in places if os.path.exists(place) and place != loader):
-            command += ["--ro-bind", os.path.realpath(place), place]
+    command += ["--proc", "/proc", "--dev", "/dev"]
+    places = {f"{folder}/{library}" for folder in LIBRARY_FOLDERS for library in LIBRARIES}
+    for place in sorted({loader, *places}):
+        # Packages of Debian have all below /usr, to which the system's own links lead.
+        theirs = [libraries / place[1:], libraries / "usr" / place[1:]]
+        for file in (os.path.realpath(each) for each in theirs if each.exists()):
+            command += ["--ro-bind", file, place]
+            break
     command += ["--dir", "/tmp", "--chdir", "/work", "--clearenv"]
     variables = {
         "PATH": "/nonexistent",
@@ -135,11 +175,16 @@ def test_uv_builds_and_syncs_a_project(
     assert alone("/bin/sh", "-c", "true").returncode != 0  # there is no shell, indeed
 
 
-def test_the_interpreter_is_whole(alone: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+def test_the_interpreter_is_whole(
+    alone: Callable[..., subprocess.CompletedProcess[str]], libraries: Path
+) -> None:
     """No module needs a library of the host, and no path leads out of the archive."""
     python = "/opt/vis/python/bin/python3.13"
     code = f"import {MODULES}\n{CHECK_PLACES}"
     assert succeeded(alone(python, "-I", "-S", "-c", code)) == "inside\n"
+    code = "import os; print(os.confstr('CS_GNU_LIBC_VERSION'))"
+    here = os.confstr("CS_GNU_LIBC_VERSION") if libraries == Path("/") else NEWER[1]
+    assert succeeded(alone(python, "-I", "-S", "-c", code)) == f"{here}\n"
     code = "import sysconfig; print(*sysconfig.get_config_vars().values(), sep='\\n')"
     for line in succeeded(alone(python, "-I", "-S", "-c", code)).splitlines():
         assert "pyenv" not in line, line
@@ -220,7 +265,7 @@ def test_a_jailed_worker_of_the_archive(
             assert trusted.run(act).error is None, act  # the control
 
 
-@pytest.mark.skipif(os.environ.get("VIS_FULL") != "1", reason="a measurement: VIS_FULL=1")
+@full
 def test_installing_takes_three_seconds_at_most(archive: Path, tmp_path: Path) -> None:
     """Neither unpacking nor comparing nor starting the command may cost more than is promised."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
