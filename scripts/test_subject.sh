@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Run the worker's and the native boundary's tests against what is shipped, and not the source tree.
+# Run the worker's and the native boundary's tests, and the documents' examples, against what is shipped, and
+# not the source tree.
 #
 #   scripts/test_subject.sh DIST/visruntime-*.whl [PYTHON [PYTEST ARGUMENTS...]]
 #   scripts/test_subject.sh DIST/visruntime-*-linux-*.tar.gz [- [PYTEST ARGUMENTS...]]
@@ -32,11 +33,14 @@ fi
 
 export UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never
 "$uv" venv --quiet --no-project --python "$python" "$work/environment"
-"$uv" pip install --quiet --python "$work/environment/bin/python" "$wheel" \
-    'pytest>=9.2,<10' 'pytest-timeout>=2.4,<3' 'hypothesis>=6.170,<7' 'cloudpickle>=3.1,<4'
+# What the tests and the documents' examples use beside it is that of the lock.
+"$uv" export --quiet --frozen --no-header --only-group test --only-group interop --output-file "$work/tools.txt"
+"$uv" pip install --quiet --python "$work/environment/bin/python" --require-hashes -r "$work/tools.txt"
+"$uv" pip install --quiet --python "$work/environment/bin/python" "$wheel"
 if (($# == 0)); then
     set -- tests/values/test_codec.py tests/values/test_codec_hostile.py tests/runtime/test_runtime.py tests/runtime/test_runtime_jailed.py tests/worker/test_worker.py \
-        tests/jail/test_jail.py tests/runtime/test_pool.py tests/runtime/test_executor.py tests/policy/test_decision.py
+        tests/jail/test_jail.py tests/runtime/test_pool.py tests/runtime/test_executor.py tests/policy/test_decision.py \
+        tests/project/test_readme.py
 fi
 VIS_SUBJECT=$subject PYTHONDONTWRITEBYTECODE=1 "$work/environment/bin/python" -m pytest -q \
     -p no:cacheprovider --deselect tests/values/test_codec.py::test_fuzzing_under_sanitizers "$@"
