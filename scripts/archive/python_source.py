@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import http.client
 import os
 import re
 import shutil
@@ -14,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 if TYPE_CHECKING:
-    from http.client import HTTPMessage
     from typing import IO
 
 __all__ = [
@@ -75,7 +75,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         fp: IO[bytes],
         code: int,
         msg: str,
-        headers: HTTPMessage,
+        headers: http.client.HTTPMessage,
         newurl: str,
     ) -> NoReturn:
         """Refuse."""
@@ -123,11 +123,11 @@ def _compare(path: Path, source: Source) -> None:
 def _fetch(source: Source, folder: Path) -> Path:
     try:
         return _from_upstream(source, folder / source.name)
-    except OSError as error:  # URLError is one
-        upstream = error
+    except (OSError, http.client.HTTPException) as error:  # URLError is an OSError
+        upstream: Exception = error
     try:
         return _from_debian(source, folder)
-    except (OSError, subprocess.CalledProcessError) as error:
+    except (OSError, subprocess.TimeoutExpired) as error:
         raise SourceRefusedError(
             f"{source.url} cannot be had ({upstream}), nor can its copy in Debian ({error}): "
             "get the file yourself, and name it with --source"
@@ -163,14 +163,17 @@ def _from_debian(source: Source, folder: Path) -> Path:
     apt = [word for option in options for word in ("-o", option)]
 
     def run(*command: str) -> str:
-        return subprocess.run(
+        done = subprocess.run(
             [command[0], *apt, *command[1:]],
-            check=True,
             capture_output=True,
             text=True,
+            check=False,
             cwd=folder / "got",
             timeout=10 * _SECONDS,
-        ).stdout
+        )
+        if done.returncode != 0:
+            raise OSError(f"{' '.join(command)}: {done.stderr.strip()}")
+        return done.stdout
 
     run("apt-get", "-qq", "update")
     package = "python" + ".".join(source.version.split(".")[:2])
