@@ -118,7 +118,7 @@ class Build:
 
     def _begin(self) -> None:
         """Start anew where the folder holds a build of something else."""
-        told = f"{digest(self.tarball)} {self.options} {VARIABLES} {compiler()}"
+        told = f"{digest(self.tarball)} {self.options} {VARIABLES} {LEFT_OUT_MODULES} {compiler()}"
         key = hashlib.sha256(told.encode()).hexdigest()
         mark = self.work / "key"
         if not mark.exists() or mark.read_text() != key:
@@ -233,7 +233,7 @@ def main() -> int:
     )
     work, out = options.work.resolve(), options.out.resolve()
     try:
-        tarball = obtain(work.parent / "sources", given=options.source)
+        tarball = obtain(ROOT / "build" / "sources", given=options.source)
         given = tarball.resolve(), options.jobs
         Build(work, *given, source=PYTHON, optimized=options.optimized).prefix(out)
     except (SourceRefusedError, NotBuiltError) as error:

@@ -12,18 +12,20 @@ work=$(realpath -m "${2:-build/from-source}")
 mkdir -p "$work/elsewhere"
 
 packaging() { uv run --quiet --frozen --isolated --only-group packaging "$@"; }
-compile() { # prefix, folder of the build, options...
-    [[ -d $1 ]] || packaging scripts/build_python.py --out "$1" --work "$2" "${@:3}"
+compile() { # prefix, folder of the build
+    rm -rf "$1"
+    packaging scripts/build_python.py --out "$1" --work "$2" ${VIS_PYTHON_SOURCE:+--source "$VIS_PYTHON_SOURCE"}
 }
 pack() { # prefix, folder of the archive
-    rm -rf "$2" && mkdir "$2" && cp "$dist"/visruntime-*.whl "$2"
+    rm -rf "$2"
+    mkdir "$2"
+    cp "$dist"/visruntime-*.whl "$2"
     packaging scripts/pack_archive.py --wheel "$2"/*.whl --python "$1" --out "$2"
 }
 listing() { (cd "$1" && find . -printf '%y %m %p %l\n' | LC_ALL=C sort); }
 
-compile "$work/python" "$work/one" ${VIS_PYTHON_SOURCE:+--source "$VIS_PYTHON_SOURCE"}
-tarball=${VIS_PYTHON_SOURCE:-$(echo "$work"/sources/Python-*.tar.xz)}
-compile "$work/elsewhere/python" "$work/elsewhere/with/a/longer/name" --source "$tarball"
+compile "$work/python" "$work/one"
+compile "$work/elsewhere/python" "$work/elsewhere/with/a/longer/name"
 # Neither the folder nor the hour is seen in a single byte, run bit or link.
 diff --recursive --no-dereference "$work/python" "$work/elsewhere/python"
 diff <(listing "$work/python") <(listing "$work/elsewhere/python")
