@@ -97,7 +97,7 @@ class Worker:
         start: Start,
         *,
         harden: bool,
-        settings: Mapping[str, Any],
+        settings: Callable[[], Mapping[str, Any]],
         modules: tuple[tuple[str, str], ...] = (),
         secrets: tuple[str, ...] = (),
     ) -> None:
@@ -107,7 +107,7 @@ class Worker:
             interpreter: what runs in it.
             start: starts its process.
             harden: keep its memory from other processes of the guest.
-            settings: what it gets before its other code.
+            settings: makes what it gets before its other code, while its interpreter starts.
             modules: (name, file) of guest modules besides those that every worker has.
             secrets: texts that no message and no report may show.
 
@@ -142,7 +142,7 @@ class Worker:
             else:
                 payload = bootstrap_compiled(interpreter.compiled, modules)
             self._send(self._exchange.make_bootstrap(payload), limit)
-            self._send(self._exchange.make_settings(settings), limit)
+            self._send(self._exchange.make_settings(settings()), limit)
             self._await_ready(interpreter, limit)
             self._take_rest()
             # What start-up files have written is no run's; the first result has it.

@@ -456,7 +456,7 @@ class RuntimeSession(WorkerControl, HostFunctions, ABC):
                 self._interpreter,
                 self._start,
                 harden=self._harden,
-                settings=self._settings(),
+                settings=self._settings,
                 modules=self._tls.modules,
                 secrets=self._secrets(),
             )
