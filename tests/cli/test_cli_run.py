@@ -74,6 +74,8 @@ def test_code_and_modules_run_as_python_runs_them(
         status, _, out, err = drive(words)
         assert (status, out) == (plain.returncode, plain.stdout)
         assert err.splitlines()[-1:] == plain.stderr.splitlines()[-1:]
+        if sys.version_info >= (3, 13):  # since when python shows the lines of -c as well
+            assert err == plain.stderr
 
 
 def test_a_missing_neighbour_is_named(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:

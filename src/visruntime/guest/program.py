@@ -85,7 +85,8 @@ def _run_source(kind: str, source: bytes, path: str) -> None:
     code = compile(source, path, "exec", dont_inherit=True)
     # The jail may not be able to open the script, and tracebacks show its lines.
     package: Any = sys.modules[PACKAGE]
-    package.session.sources[path] = source.decode(_encoding(source)).splitlines(keepends=True)
+    lines = source.decode(_encoding(source)).splitlines(keepends=True)
+    package.session.keep_source(path, lines)
     exec(code, module.__dict__)
 
 

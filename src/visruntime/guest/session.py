@@ -258,14 +258,17 @@ class Session:
 
     def _register(self, request: dict[str, Any]) -> str:
         filename: str = request["filename"] or f"<run {request['id']}>"
-        lines = request["code"].splitlines(keepends=True)
+        self.keep_source(filename, request["code"].splitlines(keepends=True))
+        return filename
+
+    def keep_source(self, filename: str, lines: list[str]) -> None:
+        """Keep the source text of code that is no file here, for tracebacks."""
         self.sources[filename] = lines
         if len(self.sources) > MAX_SOURCES:
             del self.sources[next(iter(self.sources))]
         linecache = sys.modules.get("linecache")
         if linecache is not None and hasattr(linecache, "cache"):
             linecache.cache[filename] = (sum(map(len, lines)), None, lines, filename)
-        return filename
 
     def _run_source(self, request: dict[str, Any], *, want_value: bool) -> object:
         filename = self._register(request)
