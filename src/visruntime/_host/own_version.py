@@ -22,10 +22,17 @@ def own_version() -> str:
     Raises:
         PackageNotFoundError: it is not installed, but for its files.
     """
-    from importlib.metadata import PackageNotFoundError, distributions
-
     folders = [entry for entry in sys.path if os.path.basename(entry) in KEPT_NAMES]
     folders.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-    for found in distributions(name="visruntime", path=folders):
-        return found.version
+    for folder in folders:
+        try:
+            names = os.listdir(folder)
+        except OSError:
+            continue
+        for name in names:
+            # The folder's name has it; importlib.metadata would take as long as all else to say it.
+            if name.startswith("visruntime-") and name.endswith(".dist-info"):
+                return name.removeprefix("visruntime-").removesuffix(".dist-info")
+    from importlib.metadata import PackageNotFoundError
+
     raise PackageNotFoundError("visruntime")
