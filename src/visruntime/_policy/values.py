@@ -6,8 +6,6 @@ hand because importing ``dataclasses`` would cost more than starting an interpre
 
 from __future__ import annotations
 
-import math
-
 from visruntime._arguments import check_list
 from visruntime._policy.paths import _short, visible
 from visruntime.errors import PolicyError
@@ -434,7 +432,7 @@ def _check_number(
             field=field,
             value=value,
         )
-    if not math.isfinite(value) or value <= 0 or value > largest:
+    if not 0 < value <= largest:  # nor is what is no number
         raise PolicyError(
             f"{field}: {value} is out of bounds; more than 0, at most {largest}, or None",
             field=field,
