@@ -150,6 +150,20 @@ class Scenes:
                 "held": sorted(handle.profile["held"]),
             }
 
+    def host_code(self) -> Any:
+        """Grant a folder with a library that the host has loaded, and one that its loader knows."""
+        top = self.folder("code")
+        (top / "libraries").mkdir()
+        (top / "libloaded.dylib").touch()
+        os.environ["DARWIN_IMAGE"] = str(top / "libloaded.dylib")
+        os.environ["DYLD_LIBRARY_PATH"] = str(top / "libraries")
+        try:
+            with self.jail(write=[top]) as jail:
+                clauses = [clause.clause for clause in jail.report.clauses]
+        finally:
+            del os.environ["DARWIN_IMAGE"], os.environ["DYLD_LIBRARY_PATH"]
+        return sorted(each.replace(str(top), "TOP") for each in clauses if "protected" in each)
+
     def leaks(self) -> Any:
         """Open jails whose sandbox lets one act pass."""
 

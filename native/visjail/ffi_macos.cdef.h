@@ -34,6 +34,7 @@ typedef struct {
 } vj_macos_spawn;
 
 bool vj_macos_is_sandboxed(void);
+const char *vj_macos_image(uint32_t number);
 void vj_macos_marker(char marker[]);
 vj_status vj_macos_real_path(const char *path, char *resolved, vj_error *error);
 vj_status vj_macos_ignores_case(const char *path, bool *ignores, vj_error *error);

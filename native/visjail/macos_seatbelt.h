@@ -61,6 +61,10 @@ vj_status vj_macos_real_path(const char *path, char *resolved, vj_error *error);
 // Whether names that differ in case only are one name on the volume of `path`.
 vj_status vj_macos_ignores_case(const char *path, bool *ignores, vj_error *error);
 
+// The path of a program or library that this process has loaded, by its number; NULL
+// behind the last one.
+const char *vj_macos_image(uint32_t number);
+
 // Start a program in its sandbox. Returns when it has been executed, or with the stage
 // that failed; then nothing is left of it. VJ_REFUSED with VJ_STAGE_NESTED: the caller is
 // in a sandbox itself.

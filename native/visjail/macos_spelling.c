@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <mach-o/dyld.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -68,6 +69,10 @@ vj_status vj_macos_real_path(const char *path, char *resolved, vj_error *error) 
                        "names), and a rule would hold for one of them; grant a folder "
                        "above it");
     return vj_macos_path(named, resolved, VJ_MACOS_STRING_MAX + 1, error);
+}
+
+const char *vj_macos_image(uint32_t number) {
+    return number < _dyld_image_count() ? _dyld_get_image_name(number) : NULL;
 }
 
 vj_status vj_macos_ignores_case(const char *path, bool *ignores, vj_error *error) {

@@ -56,12 +56,6 @@ static int32_t two_paths(char letter, const char *operands) {
                    new);
 }
 
-static int32_t give_mode(const char *operands) {
-    char mode[VJ_MACOS_STRING_MAX + 1];
-    const char *path = split(operands, mode);
-    return path ? answer(chmod(path, (mode_t)strtoul(mode, NULL, 8))) : EINVAL;
-}
-
 static int32_t set_id(const char *path) {
     int32_t result = answer(chmod(path, 04600));
     if (!result) chmod(path, 0600);
@@ -118,6 +112,12 @@ static int32_t ask_kernel(const char *operation, int kind, const char *what) {
                : 0;
 }
 
+static int32_t ask_about_path(const char *operands) {
+    char operation[VJ_MACOS_STRING_MAX + 1];
+    const char *path = split(operands, operation);
+    return path ? ask_kernel(operation, VJ_SANDBOX_FILTER_PATH, path) : EINVAL;
+}
+
 int32_t vj_try(const char *act) {
     const char *operand = act[0] && act[1] == ' ' ? act + 2 : "";
     switch (act[0]) {
@@ -127,14 +127,13 @@ int32_t vj_try(const char *act) {
         struct stat about;
         return answer(lstat(operand, &about));
     }
-    case 'm': return give_mode(operand);
     case 'c':
         return removed(closed(open(operand, O_WRONLY | O_CREAT | O_EXCL | QUIET, 0600)),
                        operand);
     case 'l':
     case 'n': return two_paths(act[0], operand);
     case 'i': return set_id(operand);
-    case 'x': return ask_kernel("process-exec", VJ_SANDBOX_FILTER_PATH, operand);
+    case 'q': return ask_about_path(operand);
     case 'u': return connect_path(operand);
     case 't':
     case 'd':

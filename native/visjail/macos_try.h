@@ -5,11 +5,10 @@
 //
 //   r PATH, w PATH   open for reading, for writing
 //   o PATH           look at it
-//   m MODE PATH      give it the (octal) mode that it has
 //   c PATH           make a file, which is removed again
 //   l PATH NEW       make a second name, n PATH NEW a clone; both are removed again
 //   i PATH           set its set-uid bit, which is cleared again
-//   x PATH           execute it: asked of the kernel, not tried
+//   q OPERATION PATH asked of the kernel, not tried: executing, and changes of folders
 //   u PATH           connect to the AF_UNIX socket
 //   t PORT, d PORT   connect to the port of 127.0.0.1 by TCP, by UDP
 //   b                bind a TCP port

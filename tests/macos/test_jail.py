@@ -74,6 +74,11 @@ def test_what_was_found_is_denied(played: dict[str, Any]) -> None:
     assert [path.removeprefix("/private") for path in scene["held"]] == [f"{top}/held"]
 
 
+def test_what_the_host_runs_is_protected(played: dict[str, Any]) -> None:
+    """A library that the host has loaded, or will look for, must not be writable in a grant."""
+    assert played["host_code"] == ["protected TOP/libloaded.dylib", "protected TOP/libraries"]
+
+
 def test_each_canary_was_tried_outside_and_inside(played: dict[str, Any]) -> None:
     """A jail that opened must have denied each act with exactly EPERM."""
     canaries = played["report"]["report"]["canaries"]

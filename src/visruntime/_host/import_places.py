@@ -151,6 +151,11 @@ def _texts(value: object) -> list[str]:
 
 def mapped_programs(grants: Sequence[str]) -> list[str]:
     """Return the files in *grants* (real paths) whose code this process has mapped to run it."""
+    if sys.platform == "darwin":
+        from visruntime._native.macos import loaded_images
+
+        real = {os.path.realpath(path) for path in loaded_images()}
+        return sorted(path for path in real if any(is_within(path, grant) for grant in grants))
     try:
         with open("/proc/self/maps", "rb") as file:
             text = file.read()

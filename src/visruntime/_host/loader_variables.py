@@ -27,6 +27,18 @@ VARIABLES = {
 }
 """Variables, and what separates paths in them (ld.so(8), iconv(1), openssl-env(7), python(1))."""
 
+DYLD = dict.fromkeys(
+    (
+        "DYLD_INSERT_LIBRARIES",
+        "DYLD_LIBRARY_PATH",
+        "DYLD_FRAMEWORK_PATH",
+        "DYLD_FALLBACK_LIBRARY_PATH",
+        "DYLD_FALLBACK_FRAMEWORK_PATH",
+    ),
+    ":",
+)
+"""Those of macOS's loader (dyld(1))."""
+
 _NAME_OF_LOADER = r"\$(?:(ORIGIN|LIB|PLATFORM)\b|\{(ORIGIN|LIB|PLATFORM)\})"
 
 
@@ -34,7 +46,8 @@ def named_by_variables() -> Iterator[tuple[str, str]]:
     """Yield (path, variable) of the files and folders that `VARIABLES` name."""
     import re
 
-    for name, separators in VARIABLES.items():
+    of_system = DYLD if sys.platform == "darwin" else {}
+    for name, separators in (VARIABLES | of_system).items():
         value = os.environ.get(name, "")
         for entry in re.split(separators, value) if separators else [value]:
             for path in _expanded(entry) if name.startswith("LD_") else [entry]:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MacosFolder", "temporary_parent"]
 
-PREFIX = "visruntime-jail-"
+PREFIX = "visjail-"
+"""Short, since the paths of sockets have 103 bytes."""
 CONFSTR_TEMPORARY = 65537
 """_CS_DARWIN_USER_TEMP_DIR of unistd.h, which Python has no name for."""
 CLOSED = b"no guest reads this\n"
@@ -47,13 +48,18 @@ class MacosFolder:
     __slots__ = ("_lock", "_owner", "canary", "home", "listeners", "top")
 
     def __init__(self, parent: str) -> None:
-        _remove_stale(parent)
         self._owner = os.getpid()
-        self.top = tempfile.mkdtemp(prefix=PREFIX, dir=parent)
         self.listeners: list[socket.socket] = []
         self._lock = -1
+        # One at a time: a folder that has no lock yet would be taken for one that was left.
+        others = _locked(os.path.join(parent, f"{PREFIX}{os.getuid()}.lock"), wait=True)
         try:
+            _remove_stale(parent)
+            self.top = tempfile.mkdtemp(prefix=PREFIX, dir=parent)
             self._lock = _locked(os.path.join(self.top, "lock"))
+        finally:
+            os.close(others)
+        try:
             self.home = os.path.join(self.top, "home")
             os.mkdir(self.home, 0o700)
             self.canary = os.path.join(self.top, "closed")
@@ -94,10 +100,10 @@ class MacosFolder:
         self._lock = -2
 
 
-def _locked(path: str) -> int:
+def _locked(path: str, *, wait: bool = False) -> int:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except OSError:
         os.close(descriptor)
         raise
@@ -112,8 +118,7 @@ def _remove_stale(parent: str) -> None:
         status = entry.stat(follow_symlinks=False)
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
             continue
-        # One that has no lock yet is just being made.
-        with suppress(OSError):
+        with suppress(OSError):  # it is in use, or went away
             descriptor = os.open(
                 os.path.join(entry.path, "lock"), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
             )

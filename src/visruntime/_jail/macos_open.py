@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 
 from visruntime import _native
 from visruntime._host.imports import prepare
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["open_seatbelt"]
 
+MOST_OPEN_FILES = 10240
+"""OPEN_MAX of macOS: beyond it a limit is not taken by every release."""
 FIX = "see doc/seatbelt.md and `visruntime doctor`"
 
 
@@ -35,6 +38,12 @@ class _HeldByFolder(HeldLimits):
     def __init__(self, limits: Limits, folder: MacosFolder) -> None:
         super().__init__(limits, None)
         self.folder = folder
+        if limits.open_files == "auto":
+            # Descriptors on their way between processes are not counted by user, as on Linux.
+            soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+            self.process["open_files"] = (
+                MOST_OPEN_FILES if soft == resource.RLIM_INFINITY else min(soft, MOST_OPEN_FILES)
+            )
         self.environment |= {
             "LANG": "en_US.UTF-8",
             "TMPDIR": folder.home,

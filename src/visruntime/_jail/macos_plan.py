@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MacosPlan", "make_macos_plan"]
 
+MADE = ".visruntime"
+"""A name that is only asked about."""
 MOST_PATHS = 200
 """Paths of a policy that are tried, denies before grants; with more, the first ones."""
 
@@ -206,9 +208,10 @@ def _act(right: str, path: str, found: os.stat_result | None) -> Iterator[tuple[
         yield f"read {path}", f"r {path}"
     elif right == "exec":
         if stat.S_ISREG(found.st_mode):
-            yield f"execute {path}", f"x {path}"
+            yield f"execute {path} (asked)", f"q process-exec {path}"
     elif stat.S_ISDIR(found.st_mode):
-        yield f"change {path}", f"m {stat.S_IMODE(found.st_mode):o} {path}"
+        # To try it outside would change the folder.
+        yield f"make a name in {path} (asked)", f"q file-write-create {path}/{MADE}"
     elif stat.S_ISREG(found.st_mode):
         yield f"write {path}", f"w {path}"
 

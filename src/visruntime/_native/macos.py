@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any, NoReturn
 
-__all__ = ["MacosJailHandle", "ignores_case", "is_sandboxed", "kernel_spelling"]
+__all__ = ["MacosJailHandle", "ignores_case", "is_sandboxed", "kernel_spelling", "loaded_images"]
 
 TRIED = struct.Struct("=ii")
 """vj_tried of native/visjail/macos_try.h."""
@@ -32,6 +32,14 @@ TERMINAL_SIZE = (24, 80)
 def is_sandboxed() -> bool:
     """Tell whether this process is in a sandbox already, so that no jail can be opened from it."""
     return bool(lib.vj_macos_is_sandboxed())
+
+
+def loaded_images() -> list[str]:
+    """Return the paths of all programs and libraries whose code this process has loaded."""
+    found: list[str] = []
+    while (path := lib.vj_macos_image(len(found))) != ffi.NULL:
+        found.append(os.fsdecode(ffi.string(path)))
+    return found
 
 
 def kernel_spelling(path: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 
 from visruntime._policy.paths import ancestors
 
@@ -67,6 +68,8 @@ def _list_lets_write(path: str, folder: os.stat_result) -> bool:
     """
     if not folder.st_mode & stat.S_IWGRP:
         return False
+    if sys.platform == "darwin":  # whose lists Python does not read
+        return True
     try:
         os.getxattr(path, "system.posix_acl_access", follow_symlinks=False)
     except OSError as error:

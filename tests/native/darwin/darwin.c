@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <libproc.h>
 #include <limits.h>
+#include <mach-o/dyld.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdarg.h>
@@ -81,6 +82,15 @@ int getattrlist(const char *path, void *asked, void *answer, size_t size,
     memcpy(answer, &head, sizeof head);
     snprintf((char *)answer + sizeof head, size - sizeof head, "%s", found);
     return 0;
+}
+
+uint32_t _dyld_image_count(void) {
+    return getenv("DARWIN_IMAGE") ? 1 : 0;
+}
+
+const char *_dyld_get_image_name(uint32_t number) {
+    (void)number;
+    return getenv("DARWIN_IMAGE");
 }
 
 int clonefile(const char *source, const char *target, uint32_t flags) {
