@@ -2,6 +2,7 @@
 //
 //   s  a socket: a read-only mount does not stop connect(2)
 //   f  a FIFO: a read-only mount does not stop writing to it
+//   v  a device node: only a mount without devices keeps from what is behind it
 //   i  a set-id file, or one with capabilities: writing through a shared mapping keeps
 //   both n  a folder of installed code with a file of several names in it; they are
 //   numbered h  a name of a file that was asked for u  a directory that cannot be listed,
@@ -74,9 +75,10 @@ static vj_status remember(search *state, char kind, size_t length) {
     if (kind == 'h' && !state->names_left--) {
         return refuse(state, 0, "too many names of one file");
     }
-    if (strchr("sfiu", kind) && !state->findings_left--) {
+    if (strchr("sfviu", kind) && !state->findings_left--) {
         return refuse(state, 0,
-                      "too many sockets, FIFOs, closed folders or privileged programs");
+                      "too many sockets, FIFOs, devices, closed folders or privileged "
+                      "programs");
     }
     if (state->size + length + 2 > state->capacity) {
         size_t wanted = (state->capacity + length + 2) * 2;
@@ -167,6 +169,9 @@ static char kind_of_file(const search *state, int directory, const char *name,
     if (S_ISFIFO(status->st_mode)) return 'f';
     if (S_ISDIR(status->st_mode)) return 'd';
     if (S_ISLNK(status->st_mode)) return 'l';
+    if (S_ISCHR(status->st_mode) || S_ISBLK(status->st_mode)) {
+        return state->files & VJ_SEARCH_DEVICES ? 'v' : 0;
+    }
     if (!S_ISREG(status->st_mode)) return 0;
     bool set_id = status->st_mode & (S_ISUID | S_ISGID);
     if (set_id && (state->files & VJ_SEARCH_SET_ID)) return 'i';
@@ -192,8 +197,12 @@ static char kind_of(const search *state, int directory, const struct dirent *ent
     case DT_FIFO: return 'f';
     case DT_DIR: return 'd';
     case DT_LNK: return 'l';
+    case DT_CHR:
+    case DT_BLK: return state->files & VJ_SEARCH_DEVICES ? 'v' : 0;
     case DT_REG:
-        if (!state->files && !state->request->wanted_count) return 0;
+        if (!(state->files & ~VJ_SEARCH_DEVICES) && !state->request->wanted_count) {
+            return 0;
+        }
         break;
     case DT_UNKNOWN: break;
     default: return 0;

@@ -166,6 +166,7 @@ enum {
     VJ_SEARCH_SET_ID = 1 << 0,       // files with a set-id bit
     VJ_SEARCH_LINKS = 1 << 1,        // files with several names
     VJ_SEARCH_CAPABILITIES = 1 << 2, // files with capabilities (capabilities(7))
+    VJ_SEARCH_DEVICES = 1 << 3,      // device nodes, where no mount makes them dead
 };
 
 typedef struct {

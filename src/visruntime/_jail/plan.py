@@ -49,7 +49,7 @@ from visruntime._jail.owners import in_whose_name, strangers
 from visruntime._jail.ports import needs_ports, port_operations
 from visruntime._jail.protect import protect
 from visruntime._jail.remembered import Remembered, key_of, recall, remember
-from visruntime._jail.search import REASONS, look_through
+from visruntime._jail.search import REASONS, look_through, refuse_devices
 from visruntime._jail.sockets import check_broker, resolve_sockets, socket_tier
 from visruntime._jail.spellings import Spellings
 from visruntime._policy.caches import cache_rules
@@ -256,9 +256,12 @@ def _make_plan(
         aliases,
         host_root=host_root,
         granted=frozenset(path for _, path in sockets),
+        devices=backend == "landlock",
     )
     plan.masked = findings.masked
-    if backend == "landlock":  # no socket can be made there, so none leads anywhere
+    if backend == "landlock":
+        refuse_devices(written, findings)
+        # No socket can be made there, so none leads anywhere.
         plan.masked = [found for found in findings.masked if found[1] != REASONS["s"]]
     plan.masked += hidden_caches(written, rules, aliases, looks)
     plan.secrets = secrets_by_second_mounts(findings.secrets, rules, reveal, aliases)

@@ -20,7 +20,7 @@ from visruntime._jail.links import (
 from visruntime._jail.secrets import Secrets
 from visruntime._policy.decider import Decider
 from visruntime._policy.links import Resolver
-from visruntime._policy.paths import NOT_LOOKED_THROUGH, Trees, ancestors, visible
+from visruntime._policy.paths import NOT_LOOKED_THROUGH, Trees, ancestors, is_within, visible
 from visruntime.errors import PolicyError, PolicyUnsupported
 
 TYPE_CHECKING = False
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from visruntime._jail.mounts import Aliases
     from visruntime.policy import Rule
 
-__all__ = ["REASONS", "Findings", "bound_elsewhere", "look_through"]
+__all__ = ["REASONS", "Findings", "bound_elsewhere", "look_through", "refuse_devices"]
 
 MOST_ENTRIES = 5_000_000
 """Names below the grants of one policy that are looked at."""
@@ -49,6 +49,7 @@ first 64 KiB and 8 KiB for opening it: 120,000 small files, or a second or two."
 REASONS = {
     "s": "a socket that no entry of sockets names",
     "f": "a FIFO where nothing may be written",
+    "v": "a device",
     "u": "a folder that cannot be looked through",
 }
 
@@ -80,6 +81,7 @@ def look_through(
     *,
     host_root: bool,
     granted: frozenset[str] = frozenset(),
+    devices: bool = False,
 ) -> Findings:
     """Look through every grant of the caller.
 
@@ -90,6 +92,7 @@ def look_through(
         reveal: the secret paths that the policy lifts, resolved.
         aliases: of the host's mounts.
         granted: sockets that the policy names.
+        devices: look for device nodes too, which no mount of the jail makes dead.
 
     Raises:
         PolicyUnsupported: something cannot be looked at, there is too much of it, or a file
@@ -107,7 +110,7 @@ def look_through(
     # One name of a file may deny what another one gives: only then are all of them needed.
     many = any(rule.kind not in ("read", "deny_exec") for rule in written)
     grants = [rule.path for rule in written if rule.kind == "write"]
-    walk = _Walk(grants, _native.Names(rules, protected) if many else None)
+    walk = _Walk(grants, _native.Names(rules, protected) if many else None, devices=devices)
     for place in places:
         walk.through(place, secrets.names_in(place))
     for path in [path for kind, path in walk.found if kind == "k"]:
@@ -137,12 +140,36 @@ def look_through(
     return findings
 
 
+def refuse_devices(written: Sequence[Rule], findings: Findings) -> None:
+    """Refuse grants that hold device nodes where no mount is made: the guest could open them.
+
+    Raises:
+        PolicyUnsupported: naming the grant and the device.
+    """
+    for path, why in findings.masked:
+        if why != REASONS["v"]:
+            continue
+        around = [rule for rule in written if rule.kind in ("read", "write")]
+        around = [rule for rule in around if is_within(path, rule.path)]
+        field = max(around, key=lambda rule: len(rule.path)).origin
+        raise PolicyUnsupported(
+            f"{field}: {visible(path)} is a device, and without mounts of its own a jail cannot "
+            "keep the guest from what is behind it; remove it, grant the folders beside it, or use "
+            "the back end namespaces",
+            field=field,
+            value=path,
+        )
+
+
 class _Walk:
     """What was found in places that lie side by side; none is looked through twice."""
 
-    __slots__ = ("_grants", "_tops", "_trees", "found", "names")
+    __slots__ = ("_devices", "_grants", "_tops", "_trees", "found", "names")
 
-    def __init__(self, grants: Sequence[str], names: _native.Names | None) -> None:
+    def __init__(
+        self, grants: Sequence[str], names: _native.Names | None, *, devices: bool
+    ) -> None:
+        self._devices = devices
         self._grants = Trees(grants)
         self._tops: dict[str, None] = {}
         self._trees = Trees()
@@ -170,6 +197,7 @@ class _Walk:
                 most_links=MOST_LINKS,
                 set_id=writable and os.geteuid() == 0,
                 capabilities=writable,
+                devices=self._devices,
             )
         )
 

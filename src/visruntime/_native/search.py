@@ -123,13 +123,14 @@ def search(
     most_links: int = 0,
     set_id: bool = False,
     capabilities: bool = False,
+    devices: bool = False,
     links: Names | None = None,
     wanted: Collection[tuple[int, int]] = (),
     secrets: bytes = b"",
 ) -> list[tuple[str, str]]:
     """Return (kind, path) of what a mount alone does not tame at and below *directory*.
 
-    Kinds: "s" a socket, "f" a FIFO, "i" a set-id file (with *set_id*) or one with
+    Kinds: "s" a socket, "f" a FIFO, "v" a device node (with *devices*), "i" a set-id file (with *set_id*) or one with
     capabilities (with *capabilities*), "u" a folder that cannot be listed but that a guest
     could enter, "k" what the list *secrets* names (of a folder, nothing below it), "h" a
     name of one of the files *wanted*. No link is followed.
@@ -154,8 +155,10 @@ def search(
     request.secrets_size = len(table)
     request.wanted = ids = _file_ids(wanted)
     request.wanted_count = len(wanted)
-    request.files = (lib.VJ_SEARCH_SET_ID if set_id else 0) | (
-        lib.VJ_SEARCH_CAPABILITIES if capabilities else 0
+    request.files = (
+        (lib.VJ_SEARCH_SET_ID if set_id else 0)
+        | (lib.VJ_SEARCH_CAPABILITIES if capabilities else 0)
+        | (lib.VJ_SEARCH_DEVICES if devices else 0)
     )
     if links is not None:
         request.files |= lib.VJ_SEARCH_LINKS
