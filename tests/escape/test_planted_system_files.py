@@ -14,7 +14,8 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from jail_helpers import is_root
+from jail_helpers import errno, is_root
+from mount_helpers import in_mount_namespace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,3 +100,27 @@ def test_links_of_etc_to_public_files_work(etc: Path) -> None:
         "label ::1/128 0\n",
     ]
     assert not any("left out" in note for note in notes)
+
+
+AS_ROOT = """
+import json
+from jail_helpers import inside, jail_by
+names = ["/etc/nsswitch.conf", "/etc/gai.conf"]
+text = f"answer([attempt(lambda: open(name).read()) for name in {names!r}])"
+host = [open(name).read() for name in names]
+with jail_by("landlock") as jail:
+    print(json.dumps([host, inside(jail, text), list(jail.report.notes)]))
+"""
+
+
+@pytest.mark.skipif(not is_root(), reason="only root's guest may stay root")
+def test_a_guest_that_stays_root_reads_of_etc_what_everybody_may(etc: Path) -> None:
+    """A file of root's own mode under a name that jails take from /etc is left out, by its name."""
+    for name in ("nsswitch.conf", "gai.conf"):
+        (etc / name).write_text("of root\n")
+    (etc / "gai.conf").chmod(0o600)
+    output = in_mount_namespace(f'mount --bind "{etc}" /etc', AS_ROOT)
+    host, (public, private), notes = json.loads(output.splitlines()[-1])
+    assert host == ["of root\n"] * 2
+    assert (public, private) == (0, errno.EACCES)
+    assert "system: /etc/gai.conf is left out: not everybody may read it" in notes

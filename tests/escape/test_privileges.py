@@ -7,9 +7,7 @@ import os
 import shutil
 import stat
 import subprocess
-import sys
-import textwrap
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from jail_helpers import (
@@ -25,8 +23,12 @@ from jail_helpers import (
     own_memory_cgroup,
     spawn,
 )
+from mount_helpers import in_mount_namespace
 
 from visruntime.policy import Egress
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 STATUS = """
 fields = dict(line.split(":", 1) for line in open("/proc/self/status"))
@@ -261,34 +263,6 @@ def test_files_of_each_grant_belong_to_its_owner(workspace: Path, outside: Path)
     assert (workspace / "f").stat().st_uid == 1234
     assert (workspace / "f").stat().st_gid == 2345
     assert (outside / "f").stat().st_uid == 3456
-
-
-def in_mount_namespace(script: str, text: str, *, arguments: tuple[str, ...] = ()) -> str:
-    """Run a shell script and then a host program in a mount namespace of their own."""
-    program = textwrap.dedent(text)
-    result = subprocess.run(
-        [
-            "unshare",
-            "--mount",
-            "--propagation",
-            "private",
-            "sh",
-            "-ec",
-            script + '\nexec "$@"',
-            "sh",
-            sys.executable,
-            "-c",
-            program,
-            *arguments,
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)},
-        timeout=50,
-    )
-    assert result.returncode == 0, result.stderr
-    return result.stdout
 
 
 @pytest.mark.skipif(not is_root(), reason="mounting an overlay needs root")

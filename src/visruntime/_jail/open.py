@@ -13,6 +13,7 @@ import sys
 
 from visruntime import _native
 from visruntime._host.imports import prepare
+from visruntime._jail.as_root import refuse_as_root
 from visruntime._jail.backends import BACKENDS, check_caller
 from visruntime._jail.canaries import about_path, judge
 from visruntime._jail.diagnose import as_public_error, init_path, no_wall
@@ -224,34 +225,6 @@ def _start_bubblewrap(
     return handle
 
 
-def _refuse_as_root(policy: JailPolicy) -> None:
-    """Refuse what a guest that is uid 0 of the host would get without any capability.
-
-    Raises:
-        PolicyUnsupported: naming the clause.
-    """
-    why = (
-        "a file system of the grants refuses id-mapped mounts, so the guest would be uid 0 of the "
-        "host (without capabilities)"
-    )
-    fix = "grant folders of another file system, or call as an ordinary user"
-    if policy.system == "host":
-        raise PolicyUnsupported(
-            f'system: {why} and read all that root owns, such as /root; use system="minimal", '
-            f"{fix}",
-            field="system",
-            value="host",
-        )
-    for field in ("sockets", "sensitive_sockets"):
-        for index, path in enumerate(getattr(policy, field)):
-            raise PolicyUnsupported(
-                f"{field}[{index}]: {why}, and the server behind {path} would take it for root; "
-                f"{fix}",
-                field=f"{field}[{index}]",
-                value=path,
-            )
-
-
 def _prove(
     policy: JailPolicy,
     plan: JailPlan,
@@ -262,7 +235,7 @@ def _prove(
     """Judge what the jail got when it tried what must not be possible."""
     info = handle.info
     if info["identity"] == IDENTITY_ROOT:
-        _refuse_as_root(policy)
+        refuse_as_root(policy, plan)
     held.check_joined(info["pid"])
     canaries = judge(handle.answers, plan.acts, plan.backend)
     broken = [

@@ -13,7 +13,7 @@ from visruntime._policy.planted import ALL, is_planted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from visruntime import _native
     from visruntime._policy.links import Resolver
@@ -67,15 +67,15 @@ def strangers(
     implicit: Sequence[str],
     resolver: Resolver,
     notes: list[str],
-) -> set[str]:
-    """Return the grants that do not go by their own owner; *notes* says which and why.
+) -> dict[str, str]:
+    """Return the grants that do not go by their own owner, and why; *notes* says which.
 
     Of a narrowed policy those are the paths that it names in a grant of another owner: only if
     it has the owner of that grant does the guest get it in that name. And those that somebody
     else could have put there.
     """
-    narrowed = []
-    planted = []
+    narrowed = {}
+    planted = {}
     granted = [rule.path for rule in written if rule.kind in ("read", "write")]
     writable = {rule.path for rule in written if rule.kind == "write"}
     for path in dict.fromkeys((*granted, *implicit)):
@@ -83,11 +83,11 @@ def strangers(
         if status is None:
             continue
         if path in policy.owners and policy.owners[path] != (status.st_uid, status.st_gid):
-            narrowed.append(path)
+            narrowed[path] = "was not granted in its owner's name by the policy that was narrowed"
         else:
             asked = ALL if path in writable else ALL & ~0o222
             if is_planted(path, status.st_uid, status.st_mode, asked=asked):
-                planted.append(path)
+                planted[path] = "could have been put there by others than root and its owner"
     if narrowed:
         notes.append(
             "narrowed_grants: shown as a stranger sees them, since the policy that was narrowed "
@@ -98,11 +98,11 @@ def strangers(
             "planted_grants: shown as a stranger sees them, since others than root and their owner "
             f"could have put them there: {', '.join(map(visible, planted))}"
         )
-    return {*narrowed, *planted}
+    return {**narrowed, **planted}
 
 
 def in_whose_name(
-    rules: Sequence[PlanRule], granted: Iterable[str], others: set[str]
+    rules: Sequence[PlanRule], granted: Iterable[str], others: Collection[str]
 ) -> Sequence[PlanRule]:
     """Return *rules*, of which those of *others* and what is opened below them are no grants."""
     if not others:

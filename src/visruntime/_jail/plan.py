@@ -12,7 +12,8 @@ from itertools import islice
 
 from visruntime import _native
 from visruntime._jail.acts import denied_paths
-from visruntime._jail.backends import refused, without_denied
+from visruntime._jail.as_root import not_roots
+from visruntime._jail.backends import is_host_root, refused, without_denied
 from visruntime._jail.caches_plan import PlannedCaches, hidden_caches
 from visruntime._jail.canaries import MOST_PATHS
 from visruntime._jail.facts import (
@@ -96,6 +97,7 @@ class JailPlan:
         "host_rules",
         "import_places",
         "masked",
+        "not_roots",
         "notes",
         "own_tmp",
         "patterns",
@@ -116,6 +118,7 @@ class JailPlan:
         self.host_rules: list[tuple[str, str]] = []
         self.import_places: list[str] = []
         self.notes: list[str] = []
+        self.not_roots: list[tuple[str, str, str]] = []
         self.patterns: dict[str, tuple[str, int]] = {}
         self.protected: list[str] = []
         self.masked: list[tuple[str, str]] = []
@@ -204,8 +207,8 @@ def _make_plan(
     plan.written = [*written, *cache_rules(resolved)]
     plan.home = home_of(resolved, written) if plan.own_tmp else "/"
     plan.notes += [
-        f"system: {visible(path)} is left out: not everybody may read what the link leads to"
-        for path in (system_roots.left_out if system_roots else ())
+        f"system: {visible(path)} is left out: not everybody may read {what}"
+        for path, what in (system_roots.left_out if system_roots else ())
     ]
     plan.notes += [
         f"inherit_env: {name} is not set on this host, so the guest does not have it"
@@ -309,9 +312,11 @@ def _make_plan(
         *islice(denied_paths(written, plan, rules, facts, decide), MOST_PATHS),
     ][:MOST_PATHS]
     guest_id = 0 if os.geteuid() else new_guest_id()
-    others: set[str] = set()
-    if not os.geteuid():
+    others: dict[str, str] = {}
+    if (written or implicit) and is_host_root():
         others = strangers(policy, written, implicit, resolver, plan.notes)
+        plan.not_roots = not_roots(written, implicit, others, resolver)
+    if guest_id:
         own_by_grants(facts, rules, written, findings.reopened)
     plan.blob = _compile(
         rules=in_whose_name(

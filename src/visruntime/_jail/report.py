@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from visruntime._jail.as_root import root_notes
 from visruntime._jail.limits import IDENTITY_ROOT
 from visruntime._policy.paths import visible
 from visruntime._policy.wall import MOST_FREE
@@ -139,6 +140,7 @@ def make_report(
             *plan.notes,
             *_wall_notes(plan, policy.absent_deny),
             *_notes(policy, plan, info),
+            *root_notes(plan, info, policy.system),
         ),
     )
 

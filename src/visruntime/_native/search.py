@@ -130,10 +130,10 @@ def search(
 ) -> list[tuple[str, str]]:
     """Return (kind, path) of what a mount alone does not tame at and below *directory*.
 
-    Kinds: "s" a socket, "f" a FIFO, "v" a device node (with *devices*), "i" a set-id file (with *set_id*) or one with
-    capabilities (with *capabilities*), "u" a folder that cannot be listed but that a guest
-    could enter, "k" what the list *secrets* names (of a folder, nothing below it), "h" a
-    name of one of the files *wanted*. No link is followed.
+    Kinds: "s" a socket, "f" a FIFO, "v" a device node (with *devices*), "i" a set-id file
+    (with *set_id*) or one with capabilities (with *capabilities*), "u" a folder that cannot
+    be listed but that a guest could enter, "k" what the list *secrets* names (of a folder,
+    nothing below it), "h" a name of one of the files *wanted*. No link is followed.
 
     Args:
         links: takes the names of files that have several, at most *most_links*.

@@ -14,7 +14,7 @@ import sys
 
 from visruntime._policy.paths import ancestors
 
-__all__ = ["ALL", "READ", "is_planted"]
+__all__ = ["ALL", "READ", "is_planted", "keeps_from_others"]
 
 
 READ, ALL = 0o444, 0o777
@@ -39,7 +39,7 @@ def is_planted(path: str, owner: int, mode: int = 0, *, asked: int = ALL) -> boo
     except OSError:
         return True
     above = status[-2] if len(status) > 1 else status[-1]
-    if above.st_uid != owner and stat.S_IFMT(mode) in NAMED and _keeps_from_others(mode & asked):
+    if above.st_uid != owner and stat.S_IFMT(mode) in NAMED and keeps_from_others(mode & asked):
         return True
     return any(
         (_others_write(folder, owner) or _list_lets_write(steps[index], folder))
@@ -48,7 +48,8 @@ def is_planted(path: str, owner: int, mode: int = 0, *, asked: int = ALL) -> boo
     )
 
 
-def _keeps_from_others(mode: int) -> bool:
+def keeps_from_others(mode: int) -> bool:
+    """Tell whether *mode* gives a file's owner or group more than everybody."""
     return bool((mode >> 6 | mode >> 3) & ~mode & 0o7)
 
 

@@ -16,8 +16,9 @@ class SystemRoots:
     ``pairs`` has (path, real path) of each, ``links`` what those that are links say, and
     ``status`` what stands at the real paths. ``names`` are all in /etc, and ``looks`` what
     stood at each path that was tried; ``is_plain`` is false where more than that was
-    looked at to follow a link. ``left_out`` are links to what not everybody may read: who could
-    write in /etc once, such as a guest of root's, would choose what of root's is shown.
+    looked at to follow a link. ``left_out`` has (path, what of it) of links to what not everybody
+    may read: who could write in /etc once, such as a guest of root's, would choose what of root's
+    is shown. For a root caller it has what else of /etc is not for everybody, too.
     """
 
     __slots__ = ("is_plain", "left_out", "links", "looks", "names", "pairs", "status")
@@ -28,7 +29,7 @@ class SystemRoots:
         self.status: dict[str, os.stat_result] = {}
         self.looks: dict[str, os.stat_result | None] = {}
         self.is_plain = True
-        self.left_out: list[str] = []
+        self.left_out: list[tuple[str, str]] = []
         try:
             names = os.listdir("/etc")
         except OSError:
@@ -51,6 +52,10 @@ class SystemRoots:
             self.looks[path] = None
             return
         if not stat.S_ISLNK(found.st_mode):
+            # A guest that stays root would read it; no other one of root's could.
+            if path.startswith("/etc/") and not found.st_mode & stat.S_IROTH and not os.geteuid():
+                self.left_out.append((path, "it"))
+                return
             self.pairs.append((path, path))
             self.status[path] = found
             return
@@ -61,7 +66,7 @@ class SystemRoots:
                 self.status[target] = os.lstat(target)
             if not target.startswith("/usr/") and not _is_public(target, self.status[target]):
                 del self.links[path]
-                self.left_out.append(path)
+                self.left_out.append((path, "what the link leads to"))
                 self.is_plain = False
                 return
         except OSError:

@@ -1,0 +1,124 @@
+"""Root's guests that stay uid 0 of the host: they get nothing in a name that is not root's.
+
+That is so by the back end landlock, and by mounts where a file system of the grants takes no
+id-maps (here a ramfs, as root's own or as a user could mount one by FUSE in a folder of its own).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from jail_helpers import Jail, JailPolicy, Limits, errno, inside, is_root, jail_by, outside
+from mount_helpers import in_mount_namespace
+
+from visruntime.errors import PolicyUnsupported
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any
+
+pytestmark = pytest.mark.skipif(not is_root(), reason="only root's guests may be uid 0")
+
+OWNER = 1000
+READ = "answer(attempt(lambda: open({path!r}).read()))"
+
+
+@pytest.fixture
+def home(workspace: Path) -> Path:
+    """Return a folder of an ordinary user in which files of root's are, which only root may read."""
+    (workspace / "tree").mkdir()
+    for name in ("planted", "tree/inner"):
+        (workspace / name).write_text("root's\n")
+        (workspace / name).chmod(0o600)
+    (workspace / "public").write_text("for everybody\n")
+    os.chown(workspace, OWNER, OWNER)
+    return workspace
+
+
+GRANTS = {
+    "file": ({"read": ["planted"]}, "planted", "could have been put there"),
+    "folder": ({"read": ["tree"]}, "tree/inner", "could have been put there"),
+    "written": ({"write": ["planted"]}, "planted", "could have been put there"),
+    "of a user": ({"read": [""]}, "planted", f"belongs to uid {OWNER}"),
+}
+
+
+@pytest.mark.parametrize("case", list(GRANTS))
+def test_landlock_shows_root_nothing_in_another_name(home: Path, case: str) -> None:
+    """A stranger's view needs mounts: without them the guest would read it as root."""
+    rules, name, why = GRANTS[case]
+    policy: Any = {kind: [home / path for path in paths] for kind, paths in rules.items()}
+    text = READ.format(path=str(home / name))
+    assert outside(text) == 0
+    with jail_by("namespaces", **policy) as jail:
+        assert inside(jail, text) == errno.EACCES
+    with pytest.raises(PolicyUnsupported, match=why) as caught:
+        jail_by("landlock", **policy)
+    assert "root" in str(caught.value)
+    assert caught.value.field == f"{next(iter(rules))}[0]"
+
+
+def test_landlock_shows_root_what_everybody_may_read(home: Path) -> None:
+    """A file for everybody is the same in every name; the report claims nothing else."""
+    with jail_by("landlock", read=[home / "public"]) as jail:
+        assert inside(jail, READ.format(path=str(home / "public"))) == 0
+        assert any("reads what only root may read" in note for note in jail.report.notes)
+    with pytest.raises(PolicyUnsupported, match="could have been put there"):
+        jail_by("landlock", write=[home / "public"])
+
+
+def test_landlock_holds_a_narrowed_policy_of_root_or_refuses_it(home: Path) -> None:
+    """What a narrowed policy would show as a stranger sees it is refused by its name."""
+    narrow = JailPolicy(read=[home]).narrow(JailPolicy(read=[home / "tree"]))
+    text = READ.format(path=str(home / "tree" / "inner"))
+    with Jail(narrow) as jail:
+        assert inside(jail, text) == errno.EACCES
+        assert any(note.startswith("narrowed_grants: ") for note in jail.report.notes)
+    bare = narrow.replace(limits=Limits(processes=None, scratch=None))
+    with pytest.raises(PolicyUnsupported, match="by the policy that was narrowed"):
+        Jail(bare, backend="landlock")
+
+
+MOUNTED = """
+import json, os, sys
+from jail_helpers import Jail, JailPolicy, inside
+from visruntime.errors import PolicyUnsupported
+home, folder, text = sys.argv[1:]
+got = []
+for policy in ({"read": [home]}, {"read": [home + "/planted", folder]}, {"read": [folder]}):
+    try:
+        with Jail(JailPolicy(**policy)) as jail:
+            got.append([jail.report.identity, list(jail.report.notes), inside(jail, text)])
+    except PolicyUnsupported as error:
+        got.append([error.field, str(error)])
+print(json.dumps(got))
+"""
+
+
+def test_a_mount_in_a_grant_takes_nobodys_name_away(home: Path, outside: Path) -> None:
+    """A user who mounts something below a grant must not make the guest root in all others."""
+    for folder in (home, outside):
+        (folder / "mnt").mkdir()
+    os.chown(home / "mnt", OWNER, OWNER)
+    (outside / "kept").write_text("root's own\n")
+    (outside / "kept").chmod(0o600)
+    with Jail(JailPolicy(read=[home])) as jail:
+        assert inside(jail, READ.format(path=str(home / "planted"))) == errno.EACCES
+    output = in_mount_namespace(
+        f"mount -t ramfs none {home}/mnt; mount -t ramfs none {outside}/mnt",
+        MOUNTED,
+        arguments=(str(home), str(outside), READ.format(path=str(outside / "kept"))),
+    )
+    of_user, both, own = json.loads(output.splitlines()[-1])
+    assert of_user[0] == both[0] == "read[0]"
+    assert f"belongs to uid {OWNER}" in of_user[1]
+    assert f"{home}/mnt is ramfs" in of_user[1]
+    assert "could have been put there" in both[1]
+    assert f"{outside}/mnt is ramfs" in both[1]
+    # All that is granted is root's own: that the guest gets as before, and is told why.
+    assert own[0].startswith("host uid 0 without capabilities")
+    assert any(f"{outside}/mnt is ramfs" in note for note in own[1])
+    assert own[2] == 0
