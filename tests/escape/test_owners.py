@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
+import socket
 import struct
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from jail_helpers import Jail, JailPolicy, errno, inside, is_root, outside
+from jail_helpers import Jail, JailPolicy, errno, inside, is_root, outside, policy_of
+from mount_helpers import in_mount_namespace
 
 from visruntime._policy.planted import is_planted
-from visruntime.errors import PolicyError
+from visruntime.errors import PolicyError, PolicyUnsupported
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
     from typing import Any
 
 pytestmark = pytest.mark.skipif(not is_root(), reason="only root has files of several owners")
@@ -267,3 +273,87 @@ def test_a_grant_that_is_closed_to_its_guest_is_refused_for_that(folder: Path) -
     text = TRY.format(path=str(closed / "inner" / "file"))
     with Jail(JailPolicy(write=[closed], deny_write=[closed / "inner"])) as jail:
         assert inside(jail, text) == [errno.ENOENT, errno.EROFS]
+
+
+ACCOUNTS = """
+import json, os, sys
+from visruntime._policy.planted import is_planted
+print(json.dumps([is_planted(sys.argv[1], 0), is_planted(sys.argv[2], 1000)]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("users", "groups", "expected"),
+    [
+        ("", "", [False, False]),
+        ("", "root:x:0:u", [True, False]),
+        ("v:x:1001:0::/:/bin/sh", "", [True, False]),
+        ("toor:x:0:0::/:/bin/sh", "root:x:0:toor,root,nobody-at-all", [False, False]),
+        ("v:x:1001:1000::/:/bin/sh", "", [False, True]),
+        ("", "u:x:1000:v", [False, False]),
+        ("v:x:1001:1001::/:/bin/sh", "u:x:1000:v", [False, True]),
+    ],
+)
+def test_who_is_in_a_group_may_plant_in_its_folders(
+    workspace: Path, outside: Path, users: str, groups: str, expected: list[bool]
+) -> None:
+    """Members of root's group count, and users who share one group as their own."""
+    accounts = outside
+    (accounts / "passwd").write_text(f"root:x:0:0::/:/bin/sh\nu:x:1000:1000::/:/bin/sh\n{users}\n")
+    names = "" if groups.startswith("root:") else "root:x:0:\n"
+    names += "" if groups.startswith("u:") else "u:x:1000:\n"
+    (accounts / "group").write_text(f"{names}{groups}\n")
+    roots, of_user = workspace / "roots", workspace / "of-user"
+    for folder, owner in ((roots, 0), (of_user, OWNER)):
+        folder.mkdir()
+        (folder / "file").touch()
+        os.chown(folder, owner, owner)
+        os.chown(folder / "file", owner, owner)
+        folder.chmod(0o775)
+    script = f"mount --bind {accounts}/passwd /etc/passwd; mount --bind {accounts}/group /etc/group"
+    output = in_mount_namespace(
+        script, ACCOUNTS, arguments=(str(roots / "file"), str(of_user / "file"))
+    )
+    assert json.loads(output) == expected
+
+
+CONNECT = """
+server = socket.socket(socket.AF_UNIX)
+answer(attempt(server.connect, {path!r}))
+"""
+
+
+@pytest.fixture
+def served() -> Iterator[Path]:
+    """Return a socket of root's that serves, in a folder to which everybody may come."""
+    folder = Path(tempfile.mkdtemp(prefix="vis-served-"))
+    folder.chmod(0o755)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(folder / "socket"))
+        server.listen()
+        yield folder / "socket"
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("tier", ["mount", "broker"])
+def test_a_socket_that_others_could_have_put_there_is_not_roots(
+    served: Path, outside_file: Path, tier: str
+) -> None:
+    """A guest connects as the owner of a socket only where nobody else chose what is there."""
+    served.chmod(0o600)
+    grants: Any = {} if tier == "mount" else {"read": [outside_file.parent]}
+    text = CONNECT.format(path=str(served))
+    assert outside(text) == 0
+    with Jail(JailPolicy(sockets=[served], **grants)) as jail:
+        assert inside(jail, text) == 0
+    os.chown(served.parent, OWNER, OWNER)  # who may have renamed it from a folder of its own
+    for field in ("sockets", "sensitive_sockets"):
+        with pytest.raises(PolicyUnsupported, match="could have put") as caught:
+            Jail(policy_of(**{field: [served]}, **grants))
+        assert caught.value.field == f"{field}[0]"
+    served.chmod(0o666)
+    with Jail(JailPolicy(sockets=[served], **grants)) as jail:
+        assert inside(jail, text) == 0
+    served.parent.chmod(0o700)  # it is for those who may come to it
+    with pytest.raises(PolicyUnsupported, match="not everybody may connect"):
+        Jail(JailPolicy(sockets=[served], **grants))

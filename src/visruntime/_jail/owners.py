@@ -7,9 +7,11 @@ group is one of its owner's.
 from __future__ import annotations
 
 import os
+import stat
 
 from visruntime._policy.paths import ancestors, visible
-from visruntime._policy.planted import ALL, is_planted
+from visruntime._policy.planted import ALL, WRITE, is_planted
+from visruntime.errors import PolicyUnsupported
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from visruntime._policy.links import Resolver
     from visruntime.policy import JailPolicy, Rule
 
-__all__ = ["grouped", "in_whose_name", "strangers"]
+__all__ = ["grouped", "in_whose_name", "refuse_planted_sockets", "strangers"]
 
 PlanRule = tuple[str, str, bool, bool]
 
@@ -99,6 +101,37 @@ def strangers(
             f"could have put them there: {', '.join(map(visible, planted))}"
         )
     return {**narrowed, **planted}
+
+
+def refuse_planted_sockets(sockets: Sequence[tuple[str, str]], resolver: Resolver) -> None:
+    """Refuse a root caller's socket, given as (field, real path), that is its owner's by name only.
+
+    The guest would connect in the name of the owner to what others have put there. One to which
+    everybody may connect is none: that it would be in any name.
+
+    Raises:
+        PolicyUnsupported: naming the field.
+    """
+    for field, path in sockets:
+        status = resolver.found[path]
+        if (
+            status is not None
+            and is_planted(path, status.st_uid, status.st_mode, asked=WRITE)
+            and not _everybody_connects(path, status.st_mode)
+        ):
+            raise PolicyUnsupported(
+                f"{field}: others than root and its owner could have put {visible(path)} there, and "
+                "not everybody may connect to it; let its server make it in a folder that only "
+                "root and the socket's owner may change",
+                field=field,
+                value=path,
+            )
+
+
+def _everybody_connects(path: str, mode: int) -> bool:
+    """Tell whether everybody may write to the socket at *path* (unix(7)), and come to it."""
+    above = (os.lstat(folder).st_mode for folder in ancestors(os.path.dirname(path)))
+    return bool(mode & stat.S_IWOTH) and all(folder & stat.S_IXOTH for folder in above)
 
 
 def in_whose_name(

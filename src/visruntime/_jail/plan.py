@@ -46,7 +46,7 @@ from visruntime._jail.own_places import (
     new_guest_id,
     system_extras,
 )
-from visruntime._jail.owners import in_whose_name, strangers
+from visruntime._jail.owners import in_whose_name, refuse_planted_sockets, strangers
 from visruntime._jail.ports import needs_ports, port_operations
 from visruntime._jail.protect import protect
 from visruntime._jail.remembered import Remembered, key_of, recall, remember
@@ -313,7 +313,8 @@ def _make_plan(
     ][:MOST_PATHS]
     guest_id = 0 if os.geteuid() else new_guest_id()
     others: dict[str, str] = {}
-    if (written or implicit) and is_host_root():
+    if (written or implicit or sockets) and is_host_root():
+        refuse_planted_sockets(sockets, resolver)
         others = strangers(policy, written, implicit, resolver, plan.notes)
         plan.not_roots = not_roots(written, implicit, others, resolver)
     if guest_id:

@@ -14,10 +14,10 @@ import sys
 
 from visruntime._policy.paths import ancestors
 
-__all__ = ["ALL", "READ", "is_planted", "keeps_from_others"]
+__all__ = ["ALL", "READ", "WRITE", "is_planted", "keeps_from_others"]
 
 
-READ, ALL = 0o444, 0o777
+READ, WRITE, ALL = 0o444, 0o222, 0o777
 """What is asked for; see `is_planted`."""
 
 NAMED = (stat.S_IFREG, stat.S_IFIFO, stat.S_IFSOCK)
@@ -57,9 +57,7 @@ def _others_write(folder: os.stat_result, owner: int) -> bool:
     if folder.st_uid not in (0, owner) or folder.st_mode & stat.S_IWOTH:
         return True
     # The group of an owner's own folder is mostly one that has only the owner in it.
-    return bool(folder.st_mode & stat.S_IWGRP) and not (
-        folder.st_gid == 0 or _is_private_group(folder.st_gid, owner)
-    )
+    return bool(folder.st_mode & stat.S_IWGRP) and not _is_private_group(folder.st_gid, owner)
 
 
 def _list_lets_write(path: str, folder: os.stat_result) -> bool:
@@ -79,15 +77,30 @@ def _list_lets_write(path: str, folder: os.stat_result) -> bool:
 
 
 def _is_private_group(group: int, owner: int) -> bool:
+    """Tell whether *group* is root's or the one of *owner*, and nobody else is in it.
+
+    A group has members, and those whose own group it is: on some systems that is one for all users.
+    """
     import grp
     import pwd
 
     try:
-        user = pwd.getpwuid(owner)
+        primary = pwd.getpwuid(owner).pw_gid
+    except KeyError:  # of a container or a share, whose accounts are unknown here
+        primary = owner
+    if group not in (0, primary):
+        return False
+    own = {user.pw_uid for user in pwd.getpwall() if user.pw_gid == group}
+    try:
         members = grp.getgrgid(group).gr_mem
     except KeyError:
-        return group == owner
-    return user.pw_gid == group and set(members) <= {user.pw_name} and group != 0
+        members = []
+    for name in members:
+        try:
+            own.add(pwd.getpwnam(name).pw_uid)
+        except KeyError:
+            continue  # no such user
+    return own <= {0, owner}
 
 
 def _stays(folder: os.stat_result, entry: os.stat_result, owner: int) -> bool:
