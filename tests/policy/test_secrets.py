@@ -395,6 +395,22 @@ def test_the_search_and_why_hide_what_the_list_says(
         shutil.rmtree(top)
 
 
+def test_no_link_is_followed_to_look_for_a_key(workspace: Path, outside: Path) -> None:
+    """What a guest has put in the place of a file or folder leads the host to no other file."""
+    for folder in (workspace, outside):
+        (folder / "sub").mkdir()
+        (folder / "sub" / "own.pem").write_text(KEY)
+    (workspace / "sub" / "other.pem").symlink_to(outside / "sub" / "own.pem")
+    (workspace / "moved").symlink_to(outside / "sub")
+    for name, hidden in (("sub/own.pem", True), ("sub/other.pem", False), ("moved/own.pem", False)):
+        found = hidden_at(table(), str(workspace / name), (), folder=False)
+        assert (found is not None) is hidden, name
+    # Asked by a link that leads to a file in the grant, that file's content counts.
+    (workspace / "plain.txt").write_text(KEY)
+    (workspace / "link.pem").symlink_to("plain.txt")
+    assert not JailPolicy(read=[workspace]).why("read", workspace / "link.pem")
+
+
 def test_every_entry_of_the_list_says_what_such_a_file_holds() -> None:
     """No entry that hides may come without its reason, and none may be there twice."""
     hiding = [(kind, name, why) for kind, name, why in NAMES if why]

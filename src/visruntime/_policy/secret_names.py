@@ -7,6 +7,7 @@ is data: `native/visjail/secret_names.c` compares, so that the search of a jail 
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 
@@ -159,6 +160,9 @@ LETTERS = {
 }
 """The kinds as `native/visjail/secret_names.h` has them."""
 
+NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR, errno.EINVAL)
+"""Answers to opening what is no file, or no more."""
+
 
 def table() -> bytes:
     """Return the names as C takes them, and the prefixes of the host's interpreter."""
@@ -171,7 +175,12 @@ def table() -> bytes:
 
 
 def hidden_at(
-    names: bytes, path: str, reveal: Sequence[str], *, folder: bool | None = None
+    names: bytes,
+    path: str,
+    reveal: Sequence[str],
+    *,
+    folder: bool | None = None,
+    content: str | None = None,
 ) -> tuple[str, str] | None:
     """Return (path, reason) of the secret that *path* is or lies in, ``None`` for none.
 
@@ -179,13 +188,14 @@ def hidden_at(
         names: what `table` returned.
         path: a real path; *folder* tells what it is, where the host is not to be asked.
         reveal: the paths that a policy lifts, as they really lead.
+        content: the real path of the file whose content counts, if *path* is a link to it.
     """
     raw = os.fsencode(path)
     is_folder = os.path.isdir(path) if folder is None else folder
     length = 0
     while True:
         entry, length, by_content = _native.find_secret(names, raw, after=length, folder=is_folder)
-        if entry < 0 or (by_content and not _holds_key(path)):
+        if entry < 0 or (by_content and not _holds_key(content or path)):
             return None
         step = os.fsdecode(raw[:length])
         if not any(lifts(names, one, step, path) for one in reveal):
@@ -209,13 +219,16 @@ def _is_secret_folder(names: bytes, path: str) -> bool:
 
 
 def _holds_key(path: str) -> bool:
-    """As the search in C: a file that cannot be read counts as a secret."""
+    """As the search in C: a file that cannot be read counts as a secret, and no link is followed.
+
+    Between the look at where *path* leads and this one, a guest can have put a link there.
+    """
+    from visruntime._host.files import open_without_links
+
     try:
-        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError:
-        return True
+        file = open_without_links(path, os.O_RDONLY)
+    except OSError as error:
+        return error.errno not in NO_FILE
     try:
         return _native.is_private_key(os.read(file, _native.KEY_BYTES))
     except OSError:

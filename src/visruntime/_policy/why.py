@@ -183,7 +183,7 @@ def _secret_rule(policy: JailPolicy, path: str, real: str, rule: Rule | None) ->
     folder, name = os.path.split(path)
     by_link = os.path.join(real_path(folder), name)
     for asked in dict.fromkeys((real, by_link)):
-        found = hidden_at(names, asked, reveal, folder=os.path.isdir(real))
+        found = hidden_at(names, asked, reveal, folder=os.path.isdir(real), content=real)
         if found is not None and (asked == real or real not in reveal):
             where = found[0] if asked == real else real
             return Rule(kind="deny", path=where, origin="secrets")
