@@ -36,9 +36,11 @@ TESTS = ROOT / "tests" / "native" / "windows"
 LIBRARY, HELPER = "visjail.dll", "visjail-desktop.exe"
 GUEST, TABLE = "windows_guest.exe", "windows_table.exe"
 PROBE, LANE, LAUNCHER = "windows_probe.exe", "windows_lane.exe", "windows_python.exe"
-FOR_TESTS = (GUEST, TABLE, PROBE, LANE, LAUNCHER)
+FAULTS = "windows_faults.exe"
+FOR_TESTS = (GUEST, TABLE, PROBE, LANE, LAUNCHER, FAULTS)
 """Compiled as strictly, and not judged, for nobody gets them. The probe is a host of the library;
-the lane is the same host with the library's objects and another table, for the wine lane alone."""
+the lane is the same host with the library's objects and another table, for the wine lane alone.
+The program of faults has the lane's table and the library's, whose calls of Win32 it lets fail."""
 
 WORKER = ROOT / "native" / "vispython"
 CORE, LOADER = "_viscore.pyd", "vispython.exe"
@@ -88,6 +90,8 @@ class Product(NamedTuple):
     name: str
     sources: list[Path]
     options: list[str]
+    before: Path | None = None
+    """What the compiler reads before each file of the table (``windows_os*.c``)."""
 
 
 def cache() -> Path:
@@ -159,6 +163,12 @@ def _products(target: Target) -> list[Product]:
         Product(PROBE, probe, [*program, *sockets, BESIDE]),
         Product(LAUNCHER, [TESTS / "launcher.c"], program),
         Product(LANE, [*probe, *lane, *other_table], [*program, *sockets, *libraries]),
+        Product(
+            FAULTS,
+            [TESTS / "faults.c", *lane, *other_table],
+            [*program, *libraries],
+            TESTS / "faulty_calls.h",
+        ),
     ]
 
 
@@ -179,14 +189,18 @@ def build(target: Target, folder: Path) -> Path:
     for each in (out, objects):
         each.mkdir(parents=True, exist_ok=True)
     environment = _environment()
-    compiled: dict[Path, str] = {}
+    compiled: set[str] = set()
     for product in _products(target):
+        files = []
         for source in product.sources:
-            if source not in compiled:
-                compiled[source] = str(objects / f"{source.stem}.o")
-                once = [*command, *flags, "-c", "-o", compiled[source], str(source)]
+            before = product.before if source.stem.startswith("windows_os") else None
+            file = objects / f"{source.stem}{f'-{before.stem}' if before else ''}.o"
+            files.append(str(file))
+            if file.name not in compiled:
+                compiled.add(file.name)
+                read = ["-include", str(before)] if before else []
+                once = [*command, *flags, *read, "-c", "-o", str(file), str(source)]
                 subprocess.run(once, check=True, env=environment)
-        files = [compiled[source] for source in product.sources]
         options = [str(out / LIBRARY) if each is BESIDE else each for each in product.options]
         if product.name == LIBRARY and target.compiler == "zig":
             options.append(f"-Wl,--out-implib,{out / 'visjail.lib'}")

@@ -36,7 +36,7 @@ typedef struct vj_windows_descriptor *vj_windows_security;
 typedef struct vj_windows_entries *vj_windows_listing;
 // A list of attributes for a process, with the memory that they point to.
 typedef struct vj_windows_attribute_list *vj_windows_attributes;
-// HPCON.
+// A pseudo console: HPCON, and what ends it.
 typedef struct vj_windows_pseudo_console *vj_windows_console;
 // The private desktop of a context: handles of it and of its station.
 typedef struct vj_windows_private_desktop *vj_windows_desktop;

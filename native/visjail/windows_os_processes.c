@@ -113,7 +113,7 @@ static uint32_t add(vj_windows_attributes attributes,
                       attribute->handle_count * sizeof *attributes->handles);
     case VJ_WINDOWS_ATTRIBUTE_CONSOLE:
         // The value is the console itself and no pointer to it.
-        return update(attributes, VJ_ATTRIBUTE_PSEUDOCONSOLE, (void *)attribute->console,
+        return update(attributes, VJ_ATTRIBUTE_PSEUDOCONSOLE, attribute->console->console,
                       sizeof(void *));
     case VJ_WINDOWS_ATTRIBUTE_NO_CHILDREN:
         attributes->children = RESTRICTED;

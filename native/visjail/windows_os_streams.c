@@ -1,5 +1,7 @@
 // Pipes and pseudo consoles of the table.
 
+#include <stdlib.h>
+
 #include "windows_win32.h"
 
 enum {
@@ -10,6 +12,7 @@ enum {
     PIECE_LEAST = 4096,
     // Of a single read: Windows locks the whole buffer of one that is in flight.
     READ_MOST = 1 << 20,
+    CANCEL_AGAIN_MS = 20,
 };
 
 uint32_t vj_win32_pipe_create(const vj_windows_os *os, const uint16_t *name,
@@ -58,7 +61,11 @@ static uint32_t finish(HANDLE pipe, OVERLAPPED *operation, uint32_t timeout_ms,
                        uint32_t *count) {
     DWORD waited = WaitForSingleObject(operation->hEvent, timeout_ms);
     // The operation may end while it is canceled: then it has moved what it has moved.
-    if (waited != WAIT_OBJECT_0) CancelIoEx(pipe, operation);
+    // Nobody else would cancel it, should the first attempt fail.
+    for (DWORD again = waited; again != WAIT_OBJECT_0 && again != WAIT_FAILED;) {
+        CancelIoEx(pipe, operation);
+        again = WaitForSingleObject(operation->hEvent, CANCEL_AGAIN_MS);
+    }
     DWORD done = 0;
     BOOL ended = GetOverlappedResult(pipe, operation, &done, TRUE);
     uint32_t code = ended ? 0 : of_pipe(vj_win32_error());
@@ -151,7 +158,6 @@ uint32_t vj_win32_pipe_cancel(const vj_windows_os *os, vj_windows_handle pipe) {
 
 typedef HRESULT(WINAPI *create_console)(COORD, HANDLE, HANDLE, DWORD, void **);
 typedef HRESULT(WINAPI *resize_console)(void *, COORD);
-typedef void(WINAPI *close_console)(void *);
 
 static bool size_of(uint16_t columns, uint16_t rows, COORD *size) {
     if (!columns || !rows || columns > INT16_MAX || rows > INT16_MAX) return false;
@@ -166,13 +172,17 @@ uint32_t vj_win32_console_create(const vj_windows_os *os, uint16_t columns, uint
     *console = NULL;
     create_console call = (create_console)(void (*)(void))vj_win32_late(
         L"kernel32.dll", "CreatePseudoConsole");
+    FARPROC end = vj_win32_late(L"kernel32.dll", "ClosePseudoConsole");
     COORD size;
-    if (!call) return VJ_WINDOWS_ERROR_NOT_SUPPORTED;
+    if (!call || !end) return VJ_WINDOWS_ERROR_NOT_SUPPORTED;
     if (!size_of(columns, rows, &size)) return VJ_WINDOWS_ERROR_INVALID_PARAMETER;
-    void *made = NULL;
+    vj_windows_console made = calloc(1, sizeof *made);
+    if (!made) return VJ_WINDOWS_ERROR_NOT_ENOUGH_MEMORY;
+    made->close = (void(WINAPI *)(void *))(void (*)(void))end;
     uint32_t code = vj_win32_of_result(
-        call(size, vj_win32_handle(input), vj_win32_handle(output), 0, &made));
-    if (!code) *console = (vj_windows_console)made;
+        call(size, vj_win32_handle(input), vj_win32_handle(output), 0, &made->console));
+    if (code) free(made);
+    else *console = made;
     return code;
 }
 
@@ -184,12 +194,11 @@ uint32_t vj_win32_console_resize(const vj_windows_os *os, vj_windows_console con
     COORD size;
     if (!call) return VJ_WINDOWS_ERROR_NOT_SUPPORTED;
     if (!size_of(columns, rows, &size)) return VJ_WINDOWS_ERROR_INVALID_PARAMETER;
-    return vj_win32_of_result(call((void *)console, size));
+    return vj_win32_of_result(call(console->console, size));
 }
 
 void vj_win32_console_close(const vj_windows_os *os, vj_windows_console console) {
     (void)os;
-    close_console call = (close_console)(void (*)(void))vj_win32_late(
-        L"kernel32.dll", "ClosePseudoConsole");
-    if (call) call((void *)console);
+    console->close(console->console);
+    free(console);
 }

@@ -21,6 +21,12 @@ struct vj_windows_descriptor {
     SECURITY_ATTRIBUTES attributes; // not inheritable
 };
 
+// With what closes it, found when it was made: the end of a console may not fail.
+struct vj_windows_pseudo_console {
+    void *console; // HPCON
+    void(WINAPI *close)(void *);
+};
+
 // Numbers that headers of older compilers lack (winbase.h, winnt.h of the Windows SDK).
 enum {
     VJ_ATTRIBUTE_HANDLE_LIST = 0x00020002,
