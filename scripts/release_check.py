@@ -84,6 +84,8 @@ WINDOWS = (
     "probe services",
     "probe null-device",
     "probe waits-for-streams abandoned-output second-close leaves-no-handle",
+    "probe closed-folders",
+    "faults",
     "probe close-at-once",
     "session0",
     "python",

@@ -50,6 +50,18 @@ if(VIS_LIBRARY_ONLY)
   add_executable(windows_probe ${probe})
   target_include_directories(windows_probe PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
   target_link_libraries(windows_probe PRIVATE visjail advapi32 ws2_32)
+  # The table again, each of whose calls can be let fail. For those who ask for it.
+  set(faulty ${VISJAIL_WINDOWS_SOURCES})
+  set(whole ${VISJAIL_WINDOWS_SOURCES})
+  list(FILTER faulty INCLUDE REGEX "^windows_os")
+  list(FILTER whole EXCLUDE REGEX "^windows_os")
+  add_library(windows_faulty OBJECT EXCLUDE_FROM_ALL ${faulty})
+  target_include_directories(windows_faulty PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+  target_compile_options(windows_faulty PRIVATE
+    $<IF:$<C_COMPILER_ID:MSVC>,/FI,-include> ${tests}/faulty_calls.h)
+  add_executable(windows_faults EXCLUDE_FROM_ALL ${tests}/faults.c ${whole})
+  target_include_directories(windows_faults PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+  target_link_libraries(windows_faults PRIVATE windows_faulty ${VISJAIL_WINDOWS_LIBRARIES})
   # The guard of consoles, for the Python that is staged in the probes. Its headers are CPython's.
   find_package(Python 3.11 COMPONENTS Interpreter Development.Module)
   if(Python_FOUND)

@@ -1,7 +1,7 @@
 """What .github/workflows/windows.yml runs, each step by one word; nothing of it runs elsewhere.
 
     python tests/windows/on_windows.py build | table | probe NAME... | in-job WORD...
-    python tests/windows/on_windows.py session0 | python | package | extracted
+    python tests/windows/on_windows.py session0 | python | package | extracted | faults
 
 Every probe is a run of its own of ``windows_probe.exe``, with a watchdog, and has to say that it
 passed. What it says otherwise is shown, and fails the step.
@@ -187,6 +187,17 @@ def extracted() -> int:
         return run("windows_probe.exe", ["token", "exact", "own-files", "desktop"])
 
 
+def faults() -> int:
+    """Let calls of Win32 fail below the table, one in each life of a context."""
+    make = ["cmake", "--build", str(BUILD), "--config", "Release", "--target", "windows_faults"]
+    subprocess.run(make, check=True)
+    (found,) = BUILD.glob("native/**/Release/windows_faults.exe")
+    program = shutil.copyfile(found, programs() / found.name)
+    with temporary("vj66") as folder:
+        command = [str(program), folder, "1", "100000", "5"]
+        return subprocess.run(command, check=False, timeout=10 * SECONDS).returncode
+
+
 def main(words: list[str]) -> int:
     """Do what the words say."""
     match words:
@@ -204,6 +215,8 @@ def main(words: list[str]) -> int:
             return python()
         case ["package"]:
             return package()
+        case ["faults"]:
+            return faults()
         case ["extracted"]:
             return extracted()
     print(__doc__)
