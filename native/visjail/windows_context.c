@@ -238,10 +238,12 @@ static vj_windows_status hold_made(const vj_windows_os *os, const uint16_t *path
                                    vj_windows_security security,
                                    vj_windows_handle *handle, vj_windows_error *error) {
     bool equal = false;
+    vj_windows_file file = {0};
     uint32_t opened = os->open(os, NULL, path, VJ_WINDOWS_OPEN_HOLD, handle);
+    if (!opened) opened = os->file_information(os, *handle, &file);
     if (!opened) opened = os->security_equal(os, *handle, security, &equal);
     if (opened) return vj_windows_fail_os(error, "descriptor of directory", opened);
-    if (!equal) {
+    if (!equal || file.kind != VJ_WINDOWS_KIND_DIRECTORY) {
         return vj_windows_fail(error, VJ_WINDOWS_MISMATCH, "descriptor of directory", 0,
                                "a directory does not have the descriptor with which it "
                                "was made; is it on NTFS?");
@@ -329,30 +331,37 @@ static vj_windows_status make_profile(vj_windows_context *context,
 
 // The folders of the package. Windows writes their paths into the environment of a guest,
 // below the LOCALAPPDATA that it was given, and makes none of them. They go with `temp`.
+// Each is held until the last is made: in `temp` a process of low integrity may put a
+// link in the place of one.
 static vj_windows_status make_package_folders(vj_windows_context *context,
                                               vj_windows_error *error) {
     const vj_windows_os *os = context->os;
     vj_windows_security security = context->security[VJ_WINDOWS_WORK];
     const char *const names[] = {"Packages", context->package, "AC", "Temp"};
+    vj_windows_handle held[sizeof names / sizeof *names] = {NULL};
     char below[VJ_WINDOWS_PLACE_SIZE];
     uint16_t path[VJ_WINDOWS_PLACE_SIZE];
     size_t length = 0;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    vj_windows_status status = VJ_WINDOWS_OK;
+    for (size_t i = 0; status == VJ_WINDOWS_OK && i < sizeof held / sizeof *held; i++) {
         length += (size_t)snprintf(below + length, sizeof below - length, "%s%s",
                                    i ? "\\" : "", names[i]);
         if (!vj_windows_path(context, vj_windows_place_name(VJ_WINDOWS_PLACE_TEMP), below,
                              path, VJ_WINDOWS_PLACE_SIZE)) {
-            return vj_windows_fail_text(error, "package folder", VJ_WINDOWS_TOO_LONG);
+            status = vj_windows_fail_text(error, "package folder", VJ_WINDOWS_TOO_LONG);
+            continue;
         }
         uint32_t code = os->directory_create(os, path, security);
-        if (code) return vj_windows_fail_os(error, "package folder", code);
-        vj_windows_handle folder = NULL;
-        vj_windows_status status = hold_made(os, path, security, &folder, error);
-        code = vj_windows_handle_done(os, &folder, &context->remains);
-        if (status != VJ_WINDOWS_OK) return status;
-        if (code) return vj_windows_fail_os(error, "package folder", code);
+        status = code ? vj_windows_fail_os(error, "package folder", code)
+                      : hold_made(os, path, security, &held[i], error);
     }
-    return VJ_WINDOWS_OK;
+    for (size_t i = 0; i < sizeof held / sizeof *held; i++) {
+        uint32_t code = vj_windows_handle_done(os, &held[i], &context->remains);
+        if (code && status == VJ_WINDOWS_OK) {
+            status = vj_windows_fail_os(error, "package folder", code);
+        }
+    }
+    return status;
 }
 
 static vj_windows_status make_desktop(vj_windows_context *context, const char *name,

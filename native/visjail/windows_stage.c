@@ -114,7 +114,8 @@ static vj_windows_status make(stage_walk *walk, const char *relative,
     return VJ_WINDOWS_OK;
 }
 
-// Back to where this call began. False: something stays.
+// Back to where this call began. False: something stays. By paths, as they were made:
+// `app` is held, and nothing of low integrity writes in it.
 static bool take_back(stage_walk *walk) {
     vj_windows_context *context = walk->context;
     while (context->staged_count > walk->first) {

@@ -440,3 +440,9 @@ unsigned fake_descriptors_outside(const char *folder) {
     }
     return count;
 }
+
+bool fake_is_held(const char *path) {
+    char host[1024];
+    snprintf(host, sizeof host, "%.*s/%s", 512, fake->root, path);
+    return is_held(host);
+}

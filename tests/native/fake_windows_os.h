@@ -101,6 +101,8 @@ enum {
 void fake_lock(const char *path, uint32_t how);
 // Something that another program does at the call of that number; 0: nothing.
 void fake_act(uint64_t number, void (*act)(void));
+// Has the library that open? For such an act, in which the lock is held.
+bool fake_is_held(const char *path);
 // As if it had been made with this descriptor.
 void fake_describe(const char *path, const char *sddl);
 // So many removals are refused with this code, as of a file that is still mapped or open.

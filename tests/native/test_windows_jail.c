@@ -13,7 +13,6 @@
 // sources: tests/native/fake_windows_os.c tests/native/fake_windows_files.c
 // sources: tests/native/fake_windows_streams.c
 // sources: tests/native/fake_windows_guests.c tests/native/fake_windows_control.c
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,20 +21,6 @@
 
 #include "windows_case.h"
 #include "windows_core.h"
-
-static const char *below_jails(const vj_windows_context_info *info, const char *name) {
-    static _Thread_local char paths[4][512];
-    static _Thread_local unsigned turn;
-    char *path = paths[turn++ % 4];
-    // "C:\jails\vj-..." is jails/vj-...
-    snprintf(path, sizeof paths[0], "jails/%s%s%s", strrchr(info->root, '\\') + 1,
-             name[0] ? "/" : "", name);
-    return path;
-}
-
-static void close_context(vj_windows_id context) {
-    check_status(vj_windows_close(context, case_error()), VJ_WINDOWS_OK, "close");
-}
 
 // ---- create
 
@@ -167,157 +152,6 @@ static void everything_goes_if_it_was_asked_for(void) {
     close_context(context);
     check(!case_files() && case_exists("sources/lib/one.py"), "but no source of it");
     case_end();
-}
-
-// Windows lets go of the images of a guest a moment after its job is empty.
-static void what_is_busy_goes_a_moment_later(void) {
-    static const uint32_t codes[] = {VJ_WINDOWS_ERROR_ACCESS_DENIED,
-                                     VJ_WINDOWS_ERROR_SHARING_VIOLATION};
-    case_begin();
-    for (size_t i = 0; i < 2; i++) {
-        vj_windows_id context = 0;
-        check_status(create(&context, NULL, VJ_WINDOWS_REMOVE_WORK), VJ_WINDOWS_OK,
-                     "create");
-        fake_busy(3, codes[i]);
-        close_context(context);
-        check(!case_files(), "all of it");
-    }
-    // One that stays so is told, in a time with a bound.
-    vj_windows_id context = 0;
-    check_status(create(&context, NULL, VJ_WINDOWS_REMOVE_WORK), VJ_WINDOWS_OK, "create");
-    fake_busy(UINT32_MAX, VJ_WINDOWS_ERROR_SHARING_VIOLATION);
-    fake_forget();
-    vj_windows_error *error = case_error();
-    check_status(vj_windows_close(context, error), VJ_WINDOWS_SYSTEM, "close");
-    check(error->os_error == VJ_WINDOWS_ERROR_SHARING_VIOLATION &&
-              fake_count("remove_path") > 10 && fake_count("remove_path") <= 102,
-          "after two seconds");
-    fake_busy(0, 0);
-    close_context(context);
-    check(!case_files(), "and goes when it can");
-    case_end();
-}
-
-// A guest leaves a directory that lets nobody in: it goes, and W14 holds: no other
-// descriptor is changed, and none outside of the context.
-static void what_a_guest_has_locked_goes(void) {
-    case_begin();
-    vj_windows_id context = 0;
-    vj_windows_context_info info;
-    check_status(create(&context, &info, VJ_WINDOWS_REMOVE_WORK), VJ_WINDOWS_OK,
-                 "create");
-    mkdir(case_path(below_jails(&info, "temp/locked")), 0700);
-    case_write(below_jails(&info, "temp/locked/file"), "x");
-    fake_lock(below_jails(&info, "temp/locked"), FAKE_LOCK_LIST);
-    fake_fail_named("reclaim", FAKE_INJECTED);
-    check_status(vj_windows_close(context, case_error()), VJ_WINDOWS_SYSTEM, "close");
-    fake_fail_named(NULL, 0);
-    check(!fake_descriptors_outside("jails"), "nothing else is touched");
-    fake_forget();
-    close_context(context);
-    check(!case_files() && fake_count("reclaim") == 1, "all is gone");
-    case_end();
-}
-
-// A directory that may be listed, and in which nobody deletes: it is the directory that
-// gets other rights, since a file might have another name elsewhere.
-static void what_a_guest_lets_nobody_delete_goes(void) {
-    case_begin();
-    vj_windows_id context = 0;
-    vj_windows_context_info info;
-    check_status(create(&context, &info, VJ_WINDOWS_REMOVE_WORK), VJ_WINDOWS_OK,
-                 "create");
-    mkdir(case_path(below_jails(&info, "work/kept")), 0700);
-    mkdir(case_path(below_jails(&info, "work/kept/below")), 0700);
-    case_write(below_jails(&info, "work/kept/file"), "x");
-    case_write(below_jails(&info, "work/kept/below/file"), "x");
-    fake_lock(below_jails(&info, "work/kept"), FAKE_LOCK_ENTRIES);
-    fake_lock(below_jails(&info, "work/kept/below"), FAKE_LOCK_LIST | FAKE_LOCK_ENTRIES);
-    fake_forget();
-    close_context(context);
-    check(!case_files() && fake_count("reclaim") == 2, "all is gone");
-    case_end();
-}
-
-// Without its owner's rights nothing helps; the context says so until somebody else has
-// removed it, and an empty one goes all the same.
-static void what_has_no_owner_is_told(void) {
-    case_begin();
-    vj_windows_id context = 0;
-    vj_windows_context_info info;
-    check_status(create(&context, &info, 0), VJ_WINDOWS_OK, "create");
-    mkdir(case_path(below_jails(&info, "temp/empty")), 0700);
-    mkdir(case_path(below_jails(&info, "temp/lost")), 0700);
-    case_write(below_jails(&info, "temp/lost/file"), "x");
-    fake_lock(below_jails(&info, "temp/empty"), FAKE_LOCK_LIST | FAKE_LOCK_OWNER);
-    fake_lock(below_jails(&info, "temp/lost"), FAKE_LOCK_LIST | FAKE_LOCK_OWNER);
-    vj_windows_error *error = case_error();
-    check_status(vj_windows_close(context, error), VJ_WINDOWS_SYSTEM, "close");
-    check(error->os_error == VJ_WINDOWS_ERROR_ACCESS_DENIED, "says why");
-    check(!unlink(case_path(below_jails(&info, "temp/lost/file"))), "by hand");
-    close_context(context);
-    check(!case_exists(below_jails(&info, "temp")), "and the rest goes");
-    case_end();
-}
-
-// Deeper than any path of Windows is long, which a guest gets by moving a deep directory
-// into another one.
-static void what_is_deep_goes(void) {
-    case_begin();
-    enum { DEPTH = 300 };
-    vj_windows_id context = 0;
-    vj_windows_context_info info;
-    check_status(create(&context, &info, VJ_WINDOWS_REMOVE_WORK), VJ_WINDOWS_OK,
-                 "create");
-    int folder = open(case_path(below_jails(&info, "temp")), O_PATH | O_CLOEXEC);
-    for (int i = 0; i < DEPTH; i++) {
-        check(!mkdirat(folder, "d", 0700), "a level");
-        int below = openat(folder, "d", O_PATH | O_CLOEXEC);
-        close(folder);
-        folder = below;
-    }
-    close(folder);
-    close_context(context);
-    check(!case_files(), "all of it");
-    case_end();
-}
-
-// Another program of the user puts a link in the place of a folder while it is removed.
-static char swapped[600], aside[600], target[600];
-
-static void swap(void) {
-    if (!rename(swapped, aside)) check(!symlink(target, swapped), "a link");
-}
-
-static void no_removal_follows_what_was_swapped(void) {
-    uint64_t number = 1;
-    for (; number < 500; number++) {
-        case_begin();
-        vj_windows_id context = 0;
-        vj_windows_context_info info;
-        check_status(create(&context, &info, VJ_WINDOWS_REMOVE_WORK), VJ_WINDOWS_OK,
-                     "create");
-        mkdir(case_path(below_jails(&info, "temp/a")), 0700);
-        mkdir(case_path(below_jails(&info, "temp/a/lib")), 0700);
-        // The names of what the link leads to.
-        case_write(below_jails(&info, "temp/a/guest.exe"), "x");
-        case_write(below_jails(&info, "temp/a/lib/one.py"), "x");
-        snprintf(swapped, sizeof swapped, "%s", case_path(below_jails(&info, "temp/a")));
-        snprintf(aside, sizeof aside, "%s", case_path(below_jails(&info, "temp/b")));
-        snprintf(target, sizeof target, "%s", case_path("sources"));
-        fake_forget();
-        fake_act(number, swap);
-        close_context(context);
-        bool over = fake_calls() < number;
-        fake_act(0, NULL);
-        check(case_exists("sources/guest.exe") && case_exists("sources/lib/one.py") &&
-                  case_exists("sources/lib/deep/two.py"),
-              "the sources are there");
-        check(!case_files(), "and the jail is not");
-        case_end();
-        if (over) break;
-    }
-    check(number > 40 && number < 500, "at each call of a close");
 }
 
 static void a_root_that_exists_is_never_taken(void) {
@@ -698,12 +532,6 @@ int main(void) {
     requests_are_checked();
     a_context_is_made();
     everything_goes_if_it_was_asked_for();
-    what_is_busy_goes_a_moment_later();
-    what_a_guest_has_locked_goes();
-    what_a_guest_lets_nobody_delete_goes();
-    what_has_no_owner_is_told();
-    what_is_deep_goes();
-    no_removal_follows_what_was_swapped();
     a_root_that_exists_is_never_taken();
     a_path_must_fit_a_socket();
     what_windows_answers_is_compared();

@@ -180,3 +180,17 @@ vj_windows_id sealed_context(uint32_t flags) {
     check_status(vj_windows_seal(context, last), VJ_WINDOWS_OK, "seal");
     return context;
 }
+
+const char *below_jails(const vj_windows_context_info *info, const char *name) {
+    static _Thread_local char paths[4][512];
+    static _Thread_local unsigned turn;
+    char *path = paths[turn++ % 4];
+    // "C:\jails\vj-..." is jails/vj-...
+    snprintf(path, sizeof paths[0], "jails/%s%s%s", strrchr(info->root, '\\') + 1,
+             name[0] ? "/" : "", name);
+    return path;
+}
+
+void close_context(vj_windows_id context) {
+    check_status(vj_windows_close(context, case_error()), VJ_WINDOWS_OK, "close");
+}

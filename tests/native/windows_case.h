@@ -37,5 +37,8 @@ vj_windows_status stage(vj_windows_id context, const char *source,
 vj_windows_status spawn(vj_windows_id context, const char *script, uint32_t flags,
                         vj_windows_spawn_info *info);
 vj_windows_id sealed_context(uint32_t flags);
+void close_context(vj_windows_id context);
+// What lies in the root of a context, for case_path.
+const char *below_jails(const vj_windows_context_info *info, const char *name);
 
 #endif
