@@ -343,6 +343,7 @@ vj_windows_status vj_stream_write(vj_stream *stream, const void *bytes, uint64_t
         uint32_t error =
             os->pipe_write(os, stream->pipe, stream->event, (const char *)bytes + *count,
                            piece_of(size - *count), slice_of(os, deadline), &moved);
+        if (!error && !moved) error = VJ_WINDOWS_ERROR_TIMEOUT;
         *count += moved;
         if (error) status = judge(stream, error, deadline, os_error);
         else if (*count < size && is_closed(stream)) status = VJ_WINDOWS_STALE;

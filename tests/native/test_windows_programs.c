@@ -21,10 +21,6 @@
 #include "windows_case.h"
 #include "windows_core.h"
 
-static void close_context(vj_windows_id context) {
-    check_status(vj_windows_close(context, case_error()), VJ_WINDOWS_OK, "close");
-}
-
 static uint64_t read_all(vj_windows_id stream, char *to, uint64_t room) {
     uint64_t total = 0;
     for (;;) {

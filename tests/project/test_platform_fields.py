@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
 import socket
 from typing import TYPE_CHECKING, Any
 
@@ -129,6 +131,23 @@ def test_a_platform_opens_jails_only_if_its_column_holds_something() -> None:
             with pytest.raises((vr.JailUnavailable, vr.PolicyUnsupported)):
                 open_jail(vr.JailPolicy(), "auto", platform=platform)
     assert all(kind == REFUSED for kind, _ in COLUMNS["windows"].values())
+
+
+def test_what_windows_offers_instead_is_there() -> None:
+    """W2: no reason may send a reader to a name or an argument that does not exist."""
+    called = re.compile(r"(Windows\w+(?:\.\w+)?)\((\w+)=")
+    given = re.compile(r"(\w+)= to (Windows\w+\.\w+)")
+    offered = set[tuple[str, str]]()
+    for kind, words in COLUMNS["windows"].values():
+        assert kind == REFUSED
+        offered |= set(called.findall(words))
+        offered |= {(name, argument) for argument, name in given.findall(words)}
+    assert len(offered) >= 6
+    for name, argument in offered:
+        found: Any = vr
+        for part in name.split("."):
+            found = getattr(found, part)
+        assert argument in inspect.signature(found).parameters, (name, argument)
 
 
 # The clause of the report that tells of a row, where it has another name.
