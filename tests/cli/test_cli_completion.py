@@ -18,6 +18,8 @@ from visruntime.cli.texts import text
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.one_uid
+
 # zsh takes a second for each line, and neither it nor fish is on every machine.
 TRIED = SHELLS if os.environ.get("VIS_FULL") == "1" else ("bash",)
 BASH = r"""

@@ -16,6 +16,8 @@ from visruntime.cli.main import main
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.one_uid
+
 COMMAND = [sys.executable, "-m", "visruntime"]
 
 

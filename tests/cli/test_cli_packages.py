@@ -14,6 +14,8 @@ from packages_helpers import make_wheel, require_uv
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.one_uid
+
 COMMAND = [sys.executable, "-m", "visruntime", "run"]
 SCRIPT = '# /// script\n# requires-python = ">=3.11"\n# dependencies = ["tinyb"]\n# ///\n'
 

@@ -12,6 +12,8 @@ import pytest
 
 from visruntime.cli import main
 
+pytestmark = pytest.mark.one_uid
+
 
 def test_version_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
     """The JSON object must name version, Python, kernel, libc and the package's own folder."""

@@ -16,6 +16,8 @@ from conformance import executor_suite
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.one_uid
+
 Running = dict[str, "subprocess.Popen[str]"]
 VERSION = f"python3.{sys.version_info[1]}"
 PLACES = (Path(os.__file__).parent / "test", Path("/usr/lib") / VERSION / "test")

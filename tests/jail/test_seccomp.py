@@ -17,6 +17,8 @@ from seccomp_rules import HELPER_CALLS
 if TYPE_CHECKING:
     from types import ModuleType
 
+pytestmark = pytest.mark.one_uid
+
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "scripts" / "generate_seccomp.py"
 HEADER = ROOT / "native" / "visjail" / "seccomp_programs.h"

@@ -17,6 +17,8 @@ from visruntime._native.profiles import macos_profile
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.one_uid
+
 NATIVE = Path(__file__).parent.parent / "native"
 
 

@@ -9,6 +9,8 @@ import pytest
 from gates.macho import MachoFile, NotMacho, problems
 from macho_maker import GOOD, SIGNATURE, SYSTEM, X86_64, macho, text, version
 
+pytestmark = pytest.mark.one_uid
+
 
 @pytest.mark.parametrize(
     ("word", "data"),

@@ -18,6 +18,8 @@ from visruntime._native.profiles import macos_path, macos_profile
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+pytestmark = pytest.mark.one_uid
+
 EXAMPLES = 1_000 if os.environ.get("VIS_FULL") else 50
 full = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

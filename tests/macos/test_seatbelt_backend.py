@@ -19,6 +19,8 @@ from visruntime._policy.platforms import COLUMNS, HELD, REFUSED, SEATBELT
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.one_uid
+
 EXAMPLES = 300 if os.environ.get("VIS_FULL") else 25
 BARE = vr.Limits(processes=None, scratch=None)
 KINDS = ("read", "write", "deny", "deny_read", "deny_write", "deny_exec")

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from seatbelt_model import Profile, SbplError, codes
 
+pytestmark = pytest.mark.one_uid
+
 BASE = '(version 1)(deny default)(allow file-read* (literal "/"))'
 
 

@@ -22,6 +22,8 @@ from visruntime.guest import bytecode
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.one_uid
+
 PASSWORD = "hunter2"
 UNCHECKED_HASH = b"\1\0\0\0"
 

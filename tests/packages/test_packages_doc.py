@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import subprocess
     from pathlib import Path
 
+pytestmark = pytest.mark.one_uid
+
 DOCUMENT = "doc/packages.md"
 RECIPES = [line for block in readme.blocks("sh", DOCUMENT) for line in block.splitlines() if line]
 

@@ -22,6 +22,8 @@ from packages_helpers import (
 import visruntime as vr
 from visruntime._packages.uv import find_uv
 
+pytestmark = pytest.mark.one_uid
+
 __all__ = ["cache", "no_leftovers", "wheels"]
 
 

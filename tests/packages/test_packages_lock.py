@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+pytestmark = pytest.mark.one_uid
+
 SCRIPT = b"# /// script\n# dependencies = ['a']\n# ///\n"
 
 

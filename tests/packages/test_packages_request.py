@@ -25,6 +25,8 @@ from visruntime.errors import PolicyError
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.one_uid
+
 HASH = "--hash=sha256:" + "0" * 64
 SCRIPT = b"""#!/usr/bin/env python
 # /// script

@@ -31,6 +31,8 @@ from visruntime.environments import Interpreter
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.one_uid
+
 PASSWORD = "hunter2"
 PROXY_PASSWORD = "s3same"
 VARIABLES = (

@@ -24,6 +24,8 @@ from visruntime.runtime import Runtime, TrustedRuntime
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.one_uid
+
 CLIENTS = (Path(__file__).parent / "tls_clients.py").read_text()
 STRICT_BY_ITSELF = {"by_urllib", "by_urllib3", "by_requests", "by_httpx", "by_aiohttp"}
 """Clients of tls_clients.py that ask for nothing: strict from Python 3.13 on."""

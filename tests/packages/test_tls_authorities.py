@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+pytestmark = pytest.mark.one_uid
+
 LOOK = """
 import os
 def attempt(act, *words):

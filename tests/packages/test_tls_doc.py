@@ -15,6 +15,8 @@ from visruntime.config import ConfigFile
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.one_uid
+
 DOCUMENT = "doc/tls.md"
 COMMANDS = [line for block in readme.blocks("sh", DOCUMENT) for line in block.splitlines() if line]
 

@@ -30,6 +30,8 @@ from visruntime.cli import main
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+pytestmark = pytest.mark.one_uid
+
 BROKEN = {
     "legacy_basic": {"basic constraints of an authority are marked critical"},
     "legacy_usage": {"an authority has a key usage"},

@@ -17,6 +17,8 @@ from visruntime.runtime import Runtime
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+pytestmark = pytest.mark.one_uid
+
 PIP = """
 import contextlib, io, logging, sys
 

@@ -11,6 +11,8 @@ import visruntime as vr
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.one_uid
+
 CACHE = "/home/user/.cache"
 
 

@@ -20,6 +20,8 @@ from visruntime.config import (
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.one_uid
+
 POLICY = """
 read = ["data", "/abs/./x"]
 write = ["../outside"]

@@ -16,6 +16,8 @@ from visruntime.config import ConfigFile, PythonSettings, narrow_by_config, pyth
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.one_uid
+
 VALUES = (None, True, False)
 
 

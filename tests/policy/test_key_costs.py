@@ -14,6 +14,8 @@ from visruntime import Jail, JailPolicy, PolicyUnsupported, _native
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.one_uid
+
 PIECES = (b"-----BEGIN ", b"PRIVATE KEY", b"PuTTY-User-Key-File-", b"\n", b"-", b"P", b"RSA ", b"x")
 LABEL = 96
 """Bytes of a header that are looked at."""

@@ -23,6 +23,8 @@ from visruntime._policy.links import Resolver
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.one_uid
+
 names = st.sampled_from(["a", "ab", "b", ".git", "é"])
 paths = st.lists(names, max_size=5).map(lambda parts: "/" + "/".join(parts))
 rules = st.lists(st.tuples(st.sampled_from(sorted(oracle.SAYS)), paths), max_size=12)

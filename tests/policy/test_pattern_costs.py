@@ -13,6 +13,8 @@ from visruntime.config import MAX_FOUND_PATTERNS, MAX_FOUND_RULES, narrow_by_con
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.one_uid
+
 SLOW = f"*{'a' * 100}b"
 """Fits no name of many a's, and is compared with each part of one."""
 

@@ -26,6 +26,8 @@ from visruntime.cli.main import main
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.one_uid
+
 FULL = bool(os.environ.get("VIS_FULL"))
 JAILS = 400 if FULL else 60
 

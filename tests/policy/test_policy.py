@@ -16,6 +16,8 @@ import pytest
 import visruntime as vr
 from visruntime.policy import MAX_RULES, MINIMAL_READ, PRIVATE_WRITE, PROTECTED_NAMES
 
+pytestmark = pytest.mark.one_uid
+
 EXAMPLES = 2_000 if os.environ.get("VIS_FULL") else 200
 
 

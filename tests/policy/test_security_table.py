@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.one_uid
+
 COLUMNS = ("Clause", "`namespaces`", "Canary in each jail", "`bubblewrap`", "`landlock`",
            "What stays open")  # fmt: skip
 

@@ -19,6 +19,8 @@ from visruntime.cli.flags import Parser, make_policy
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.one_uid
+
 
 def by_flag(grant: vr.Grant) -> vr.JailPolicy:
     """Return the policy of a command line with the grant pasted in."""

@@ -21,6 +21,8 @@ from visruntime._arguments import check_seconds
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+pytestmark = pytest.mark.one_uid
+
 POLICY = vr.JailPolicy()
 NUMBERS: tuple[Any, ...] = ("x", [1], True)
 SECONDS: tuple[Any, ...] = (*NUMBERS, float("nan"))

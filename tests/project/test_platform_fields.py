@@ -26,6 +26,8 @@ from visruntime._policy.platforms import (
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.one_uid
+
 ROWS = sorted(
     [
         *(set(vr.JailPolicy.__slots__) - {"limits"}),
@@ -228,7 +230,6 @@ def test_what_linux_holds_is_in_the_report(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No field may be called held on Linux unless the report of a jail names that mechanism."""
-    workspace.chmod(0o777)
     held = {row for row, (kind, _) in COLUMNS["linux"].items() if kind == HELD}
     assert {row for rows in JAILS for row in rows} == held
     monkeypatch.chdir(workspace)

@@ -16,7 +16,7 @@ import visruntime as vr
 from visruntime.aio import AsyncRuntime
 from visruntime.aio._stopping import Stopping
 
-pytestmark = pytest.mark.parametrize("backend", BACKENDS)
+pytestmark = [pytest.mark.one_uid, pytest.mark.parametrize("backend", BACKENDS)]
 
 
 def test_a_cancelled_call_leaves_the_session(backend: str) -> None:

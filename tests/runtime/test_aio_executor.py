@@ -18,7 +18,7 @@ from visruntime.aio import AsyncJailExecutor, AsyncTrustedRuntime
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.parametrize("backend", BACKENDS)
+pytestmark = [pytest.mark.one_uid, pytest.mark.parametrize("backend", BACKENDS)]
 POLICY = vr.JailPolicy()
 
 

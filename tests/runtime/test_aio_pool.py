@@ -16,7 +16,7 @@ from visruntime.aio import AsyncJail, AsyncRuntime, AsyncRuntimePool, AsyncTrust
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.parametrize("backend", BACKENDS)
+pytestmark = [pytest.mark.one_uid, pytest.mark.parametrize("backend", BACKENDS)]
 POLICY = vr.JailPolicy()
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from visruntime.aio import AsyncRun
     from visruntime.runtime import RunEvent
 
-pytestmark = pytest.mark.parametrize("backend", BACKENDS)
+pytestmark = [pytest.mark.one_uid, pytest.mark.parametrize("backend", BACKENDS)]
 
 CALLER: contextvars.ContextVar[str] = contextvars.ContextVar("CALLER", default="nobody")
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from visruntime.runtime import RunEvent
 
+pytestmark = pytest.mark.one_uid
+
 __all__ = ["runtime"]  # the fixture is found by its name in this module
 
 FORMATS = """

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
     from visruntime.pool import AnyRuntime
 
+pytestmark = pytest.mark.one_uid
+
 
 @pytest.fixture
 def executor() -> Iterator[JailExecutor]:

@@ -18,6 +18,8 @@ from visruntime.pool import RuntimePool
 if TYPE_CHECKING:
     from visruntime.pool import AnyRuntime
 
+pytestmark = pytest.mark.one_uid
+
 MARK = "import sys; seen = getattr(sys, 'mark', 0); sys.mark = seen + 1; seen"
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
+pytestmark = pytest.mark.one_uid
+
 TEXT = "very-secret-0123456789-abcdefghij"
 WRITE = "import os; os.write(2, os.environ['TOKEN'].encode()); os._exit(3)"
 LATER = f"""

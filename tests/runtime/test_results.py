@@ -36,6 +36,8 @@ from visruntime.results import (
 if TYPE_CHECKING:
     from runtime_helpers import AnyRuntime
 
+pytestmark = pytest.mark.one_uid
+
 __all__ = ["runtime"]  # the fixture is found by its name in this module
 
 

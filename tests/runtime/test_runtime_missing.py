@@ -9,6 +9,8 @@ import pytest
 import visruntime as vr
 from visruntime._runtime.missing import lacking_module
 
+pytestmark = pytest.mark.one_uid
+
 CHAINED = """
 try:
     import nothere

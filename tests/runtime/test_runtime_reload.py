@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.one_uid
+
 FIRST = "def f():\n    return 1\n\nclass C:\n    def g(self):\n        return 1\n"
 
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from runtime_helpers import AnyRuntime
 
+pytestmark = pytest.mark.one_uid
+
 __all__ = ["runtime"]
 
 LARGE = 1_000_000

@@ -16,6 +16,8 @@ from visruntime.guest.arrow_messages import _entries, _field, _follow, _table
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.one_uid
+
 SCHEMA, DICTIONARY, BATCH = 1, 2, 3
 
 

@@ -19,6 +19,8 @@ from visruntime.runtime import TrustedRuntime
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.one_uid
+
 
 class Color(enum.Enum):
     """A plain enum with a second name for a member."""

@@ -23,6 +23,8 @@ from visruntime.runtime import TrustedRuntime
 if TYPE_CHECKING:
     from runtime_helpers import AnyRuntime
 
+pytestmark = pytest.mark.one_uid
+
 __all__ = ["runtime", "shared"]
 
 LARGE = 3_000_001

@@ -15,6 +15,8 @@ from visruntime.runtime import TrustedRuntime
 if TYPE_CHECKING:
     from runtime_helpers import AnyRuntime
 
+pytestmark = pytest.mark.one_uid
+
 __all__ = ["runtime"]
 
 

@@ -13,6 +13,8 @@ from pe_maker import ARM64, I386, pe_file
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.one_uid
+
 NAMES = ["vj_windows_close", "vj_windows_create"]
 IMPORTS = {"KERNEL32.dll": ["CreateFileW"], "msvcrt.dll": ["malloc"], "bcrypt.dll": ["Bcrypt"]}
 

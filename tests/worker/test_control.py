@@ -33,6 +33,8 @@ from visruntime._worker.tree import signal_descendants
 if TYPE_CHECKING:
     from runtime_helpers import AnyRuntime
 
+pytestmark = pytest.mark.one_uid
+
 __all__ = ["runtime"]  # the fixture is found by its name in this module
 
 

@@ -17,6 +17,8 @@ from visruntime.errors import (
 if TYPE_CHECKING:
     from runtime_helpers import AnyRuntime
 
+pytestmark = pytest.mark.one_uid
+
 __all__ = ["runtime"]  # the fixture is found by its name in this module
 
 

@@ -46,6 +46,8 @@ from visruntime.protocol import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.one_uid
+
 
 def header(
     *, version: int = 1, kind: int = RESULT, flags: int = 0, length: int = 0, sequence: int = 1

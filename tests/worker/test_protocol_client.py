@@ -20,6 +20,8 @@ from runtime_helpers import WORKER_PYTHONS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.one_uid
+
 
 @pytest.fixture(scope="module")
 def made() -> dict[str, Any]:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from runtime_helpers import AnyRuntime
 
+pytestmark = pytest.mark.one_uid
+
 __all__ = ["runtime"]  # the fixture is found by its name in this module
 
 READ_ALL = """

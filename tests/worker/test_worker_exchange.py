@@ -33,6 +33,8 @@ from visruntime.protocol import (
     FrameEncoder,
 )
 
+pytestmark = pytest.mark.one_uid
+
 GREETS: dict[str, Any] = {"hook_before_init": True}
 STARTED: dict[str, Any] = {"id": 0, "error": None}
 

@@ -9,6 +9,8 @@ import pytest
 import visruntime as vr
 from visruntime._worker.threads import THREAD_VARIABLES, thread_variables
 
+pytestmark = pytest.mark.one_uid
+
 HERE = len(os.sched_getaffinity(0))
 
 
