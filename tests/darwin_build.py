@@ -17,7 +17,7 @@ import build_macos
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["build_module", "build_programs"]
+__all__ = ["build_faults", "build_module", "build_programs"]
 
 NATIVE = build_macos.ROOT / "tests" / "native"
 DARWIN = NATIVE / "darwin"
@@ -41,6 +41,25 @@ def build_programs(out: Path, *names: str) -> None:
         if name in names:
             more = TRY if name == "visjail-macos-init" else ()
             _run([*COMPILE, *STRICT, *sources, SHIM, *more, "-o", str(out / name)])
+
+
+FAULTS = (
+    *("pipe", "darwin_fcntl", "calloc", "kqueue", "kevent", "write", "read", "posix_spawn"),
+    *("posix_spawnattr_init", "posix_spawn_file_actions_adddup2"),
+)
+"""The calls that fail one after the other."""
+
+
+def build_faults(out: Path) -> Path:
+    """Build, under sanitizers, the program whose calls fail one after the other."""
+    wraps = [f"-Wl,--wrap={name}" for name in FAULTS]
+    program = out / "macos-faults"
+    library = build_macos.parts()["libvisjail.dylib"]
+    _run(
+        [*COMPILE, *STRICT, "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
+         *wraps, str(NATIVE / "macos_faults.c"), *library, SHIM, "-o", str(program)]
+    )  # fmt: skip
+    return program
 
 
 def build_module(out: Path) -> Path:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from darwin_build import build_faults
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -274,3 +275,21 @@ def test_a_caller_that_is_root_is_refused(host: Host) -> None:
     done = host.do("run", "/bin/true", user=None, group=None, extra_groups=None)
     assert done.returncode == 125
     assert "ordinary user" in done.stderr
+
+
+@pytest.mark.skipif(not os.environ.get("VIS_FULL"), reason="thousands of processes are looked at")
+def test_whatever_fails_at_the_start_leaves_nothing(programs: Path) -> None:
+    """Each call of the system fails once: no process and no descriptor may stay, and it is told."""
+    build_faults(programs)
+    tools = [str(programs / "bin" / f"visjail-macos-{name}") for name in ("init", "watch")]
+    done = subprocess.run(
+        [str(programs / "macos-faults"), *tools],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+        **NOBODY,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert int(done.stdout) > 20
