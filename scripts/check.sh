@@ -63,6 +63,8 @@ mapfile -t workflows < <(listed '.github/workflows/*.yml')
 check "ruff" run ruff check
 check "ruff format" run ruff format --check
 check "mypy" run mypy
+check "mypy for macOS" run mypy --platform darwin src/visruntime/{jail,doctor,_doctor_macos}.py \
+    src/visruntime/_{jail,native,host,policy}
 check "clang-format" run clang-format --dry-run --Werror "${c_files[@]}"
 check "clang-tidy" lint_c "${compiled[@]}"
 if [[ -d $windows_headers ]]; then

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # What watches the tests needs signals and descriptors of Linux.
-pytest_plugins = [] if sys.platform == "win32" else ["stalls"]
+pytest_plugins = ["stalls"] if sys.platform == "linux" else []
 
 
 def pytest_configure() -> None:

@@ -52,9 +52,16 @@ def pretend() -> None:
     for name in ("O_PATH", "O_TMPFILE", "pipe2", "pidfd_open", "memfd_create", "setns"):
         if hasattr(os, name):
             delattr(os, name)
-    made: dict[str, Any] = {"lchflags": lambda *_: None, "confstr": lambda _: "/tmp"}
-    for name, value in made.items():
-        setattr(os, name, value)
+    change_mode = os.chmod
+
+    def chmod(path: Any, mode: int, *, dir_fd: int | None = None, **_: Any) -> None:
+        change_mode(path, mode, dir_fd=dir_fd)  # Linux follows a link, and here is none
+
+    vars(os).update(
+        chmod=chmod,
+        lchflags=lambda *_: None,
+        confstr=lambda _: "/tmp",
+    )
     # Of Linux, whose fcntl has no F_GETPATH.
     kept = fcntl.fcntl
 
@@ -274,13 +281,16 @@ class Scenes:
         """Close a jail with programs in it, and a folder that resists."""
         jail = self.jail()
         top = jail._held.folder.top
-        jail.run(["sh", "-c", "mkdir -p $HOME/a/b; chmod 0 $HOME/a"])
+        deep = "cd $HOME; i=0; while [ $i -lt 1200 ]; do mkdir d; cd d; i=$((i+1)); done"
+        jail.run(["sh", "-c", f"mkdir -p $HOME/a/b; chmod 0 $HOME/a; {deep}"])
         # One of them cannot be reached by any other: it is in a session of its own.
         left = jail.spawn(["sh", "-c", LEAVES.replace("exit 5", "sleep 60")], stdout=-1)
         outside = int(left.stdout.readline())
         if not (child := os.fork()):
-            jail.close()  # lets go, and nothing more
-            os._exit(0)
+            try:
+                jail.close()  # lets go, and nothing more
+            finally:
+                os._exit(0)
         os.waitpid(child, 0)
         alive = [jail.closed, left.poll(), os.path.exists(top)]
         jail.close()
@@ -296,9 +306,13 @@ class Scenes:
         """Leave a jail's folder behind, as a host that is killed does."""
         reader, writer = os.pipe()
         if not (child := os.fork()):
-            jail = self.jail()
-            os.write(writer, os.fsencode(jail._held.folder.top))
-            time.sleep(60)
+            try:
+                jail = self.jail()
+                os.write(writer, os.fsencode(jail._held.folder.top))
+                time.sleep(60)
+            finally:
+                os._exit(1)
+        os.close(writer)
         top = os.read(reader, 4096).decode()
         with self.jail() as jail:
             kept = os.path.exists(top)
@@ -344,9 +358,12 @@ class Scenes:
 
         reader, writer = os.pipe()
         if not (child := os.fork()):
-            resource.setrlimit(resource.RLIMIT_MSGQUEUE, (5, 5))
-            os.write(writer, json.dumps(self.refusal(self.jail)).encode())
-            os._exit(0)
+            try:
+                resource.setrlimit(resource.RLIMIT_MSGQUEUE, (5, 5))
+                os.write(writer, json.dumps(self.refusal(self.jail)).encode())
+            finally:
+                os._exit(0)
+        os.close(writer)
         os.waitpid(child, 0)
         return json.loads(os.read(reader, 65536))
 

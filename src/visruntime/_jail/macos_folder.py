@@ -8,21 +8,17 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import socket
 import stat
 import sys
 import tempfile
 from contextlib import suppress
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
+from visruntime._jail.state_folder import remove_tree
 
 __all__ = ["MacosFolder", "temporary_parent"]
 
-PREFIX = "visjail-"
+PREFIX = "vjhome-"
 """Short, since the paths of sockets have 103 bytes."""
 CONFSTR_TEMPORARY = 65537
 """_CS_DARWIN_USER_TEMP_DIR of unistd.h, which Python has no name for."""
@@ -94,7 +90,8 @@ class MacosFolder:
             return
         while self.listeners:
             self.listeners.pop().close()
-        _remove(self.top)
+        with suppress(OSError):  # what stays is tried again by the next jail
+            remove_tree(self.top)
         if self._lock >= 0:
             os.close(self._lock)
         self._lock = -2
@@ -124,28 +121,6 @@ def _remove_stale(parent: str) -> None:
             )
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                _remove(entry.path)
+                remove_tree(entry.path)
             finally:
                 os.close(descriptor)
-
-
-def _remove(top: str) -> None:
-    shutil.rmtree(top, onerror=_open_up)
-
-
-def _open_up(function: Callable[..., Any], path: str, _: object) -> None:
-    """Take away what a guest put in the way (modes, flags), and try again what failed.
-
-    Of what stays nothing is said: the next jail tries again.
-    """
-    for each in (os.path.dirname(path), path):
-        with suppress(OSError):
-            if sys.platform == "darwin":
-                os.lchflags(each, 0)
-            if not os.path.islink(each):
-                os.chmod(each, 0o700)
-    with suppress(OSError):
-        if function in (os.open, os.scandir, os.listdir, os.lstat):
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            function(path)

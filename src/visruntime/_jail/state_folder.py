@@ -14,7 +14,7 @@ import stat
 import sys
 from contextlib import contextmanager, suppress
 
-from visruntime._host.descriptors import FOLDER
+from visruntime._host.descriptors import FOLDER, path_of
 from visruntime._policy.links import Resolver, untrusted_link
 from visruntime.errors import PolicyError
 
@@ -178,7 +178,26 @@ def _unlink_files(folder: int) -> Iterator[str]:
                 if entry.is_dir(follow_symlinks=False):
                     yield entry.name
                 else:
-                    os.unlink(entry.name, dir_fd=folder)
+                    _unlink(entry.name, folder)
+
+
+def _unlink(name: str, folder: int) -> None:
+    try:
+        os.unlink(name, dir_fd=folder)
+    except PermissionError:
+        if sys.platform != "darwin":
+            raise
+        _clear_flags(name, folder)
+        os.unlink(name, dir_fd=folder)
+
+
+def _clear_flags(name: str, folder: int) -> None:
+    """Take away what keeps a file of macOS from being changed (chflags(2)), which any owner can."""
+    if sys.platform == "darwin":
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if getattr(status, "st_flags", 0):  # a file system may have none
+            # By its path, which is short: folders are emptied right below the top.
+            os.lchflags(os.path.join(path_of(folder), name), 0)
 
 
 def _move_up(name: str, inner: int, top: int, number: int) -> int:
@@ -199,6 +218,7 @@ def open_closed(name: str, parent: int) -> int:
     """Open a folder whose mode may forbid that."""
     flags = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     if sys.platform == "darwin":
+        _clear_flags(name, parent)
         os.chmod(name, _PRIVATE, dir_fd=parent, follow_symlinks=False)
         return os.open(name, os.O_RDONLY | flags, dir_fd=parent)
     found = os.open(name, os.O_PATH | flags, dir_fd=parent)
