@@ -327,7 +327,6 @@ class Scenes:
         with self.jail() as jail:
             process = jail.spawn(["sleep", "60"])
             return [
-                self.refusal(lambda: jail.read_bytes("/etc/hosts")),
                 self.refusal(jail.processes),
                 self.refusal(process.suspend),
             ]
@@ -351,6 +350,34 @@ class Scenes:
                 "given": jail.spawn(["cat"], stdin=given, stdout=-1).communicate()[0].decode(),
                 "closed": self.refusal(lambda: jail.spawn(["cat"], stdin=closed)),
             }
+
+    def verbs(self) -> Any:
+        """Read and write files of a jail from the host."""
+        top = self.folder("verbs")
+        (top / "link").symlink_to("file")
+        os.mkfifo(top / "pipe")
+        with self.jail(write=[top], limits={"file_size": 1 << 16}) as jail:
+            jail.write_bytes(top / "file", b"some bytes")
+            jail.make_dir(top / "made")
+            status = jail.stat(top / "file")
+            found = {
+                "read": jail.read_bytes(top / "file").decode(),
+                "status": [status.size, status.links, abs(status.modified - time.time()) < 60],
+                "names": jail.list_dir(top),
+                "real": jail.realpath(top / "link") == os.path.realpath(top / "file"),
+                "home": jail.list_dir(jail._home),
+                "link": self.refusal(lambda: jail.read_bytes(top / "link")),
+                "pipe": self.refusal(lambda: jail.read_bytes(top / "pipe")),
+                "folder": self.refusal(lambda: jail.read_bytes(top)),
+                "missing": [jail.exists(top / "none"), jail.exists(top / "file")],
+                "long": self.refusal(lambda: jail.read_bytes(top / "file", max_bytes=3)),
+                "large": self.refusal(lambda: jail.write_bytes(top / "big", b"x" * (1 << 17))),
+            }
+            for name in ("made", "file"):
+                jail.remove(top / name)
+            found["left"] = sorted(os.listdir(top))
+            found["gone"] = self.refusal(lambda: jail.remove(top / "file"))
+            return found
 
     def in_a_sandbox(self) -> Any:
         """Open a jail from within a sandbox: here, below a mark."""

@@ -132,6 +132,10 @@ class OnMacos:
             expect("what a killed host left", holds=not stale["left"], said=stale)
             files = played.files()
             expect("a closed file", holds=files["closed"]["type"] == "PathDenied", said=files)
+            verbs = played.verbs()
+            expect("files", holds=verbs["read"] == "some bytes", said=verbs)
+            expect("names", holds=verbs["names"] == ["file", "link", "made", "pipe"], said=verbs)
+            expect("links", holds=verbs["link"]["type"] == "PathDenied", said=verbs)
             refused = played.not_built()
             expect("not built", holds={each["type"] for each in refused} == {"CommandError"})
 

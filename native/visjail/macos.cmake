@@ -6,11 +6,12 @@ set(VISJAIL_MACOS_SOURCES
   macos_base.c macos_path.c macos_profile.c macos_brief.c macos_members.c
   macos_end.c macos_process.c macos_seatbelt.c macos_spelling.c macos_status.c
   posix_capture.c posix_expand.c posix_search.c posix_terminal.c)
-set(VISJAIL_MACOS_HELPER_SOURCES macos_init.c macos_try.c macos_brief.c macos_members.c error.c)
+set(VISJAIL_MACOS_HELPER_SOURCES
+  macos_init.c macos_files.c macos_try.c macos_brief.c macos_members.c error.c)
 set(VISJAIL_MACOS_WATCHER_SOURCES macos_watch.c macos_end.c macos_members.c error.c)
 
 set_source_files_properties(
-  ${VISJAIL_MACOS_SOURCES} macos_init.c macos_try.c macos_watch.c
+  ${VISJAIL_MACOS_SOURCES} macos_files.c macos_init.c macos_try.c macos_watch.c
   PROPERTIES COMPILE_OPTIONS "${VIS_WARNINGS}")
 add_executable(visjail-macos-init ${VISJAIL_MACOS_HELPER_SOURCES})
 add_executable(visjail-macos-watch ${VISJAIL_MACOS_WATCHER_SOURCES})

@@ -64,6 +64,9 @@ static const char *check_header(const vj_brief *header, uint64_t size) {
     if (header->size != size) return "a brief that is cut";
     if (header->flags & ~VJ_BRIEF_FLAGS) return "a brief with unknown flags";
     if (!header->arguments) return "a brief without a program";
+    bool is_file = header->flags & VJ_BRIEF_FILE;
+    if (is_file != (header->file != 0) || (is_file && header->arguments != 1))
+        return "a brief of a file operation on none or several files";
     if (strings_of(header) > VJ_BRIEF_STRINGS_MAX) return "more strings than are taken";
     return NULL;
 }

@@ -14,7 +14,7 @@
 #include "error.h"
 
 #define VJ_BRIEF_MAGIC        0x4642564du // "MVBF"
-#define VJ_BRIEF_VERSION      2u
+#define VJ_BRIEF_VERSION      3u
 #define VJ_BRIEF_MAX          (16u << 20)
 #define VJ_BRIEF_STRINGS_MAX  65536u
 #define VJ_BRIEF_FAILED_MAGIC 0x4646564du // "MVFF"
@@ -27,10 +27,12 @@ enum {
     VJ_BRIEF_TERMINAL = 1u << 0, // descriptor 0 becomes the controlling terminal
     VJ_BRIEF_SEARCH = 1u << 1,   // look the program up in the PATH of the environment
     VJ_BRIEF_HOME = 1u << 2,     // where the directory cannot be entered, HOME is, or "/"
-    VJ_BRIEF_TRY = 1u
-        << 3, // no program: arguments are acts (macos_try.h), which are tried
+    // No program: arguments are acts, which are tried (macos_try.h).
+    VJ_BRIEF_TRY = 1u << 3,
+    // No program: `file` is done on the one argument, a path.
+    VJ_BRIEF_FILE = 1u << 4,
 };
-#define VJ_BRIEF_FLAGS 15u
+#define VJ_BRIEF_FLAGS 31u
 
 // 0 leaves a limit as it is. Each holds for one process: macOS has none of a tree.
 typedef struct {
@@ -47,7 +49,10 @@ typedef struct {
     uint32_t parameters; // of the profile, pairs of strings
     uint32_t arguments;
     uint32_t environment;
-    int32_t host; // the process that the helper is a child of
+    int32_t host;  // the process that the helper is a child of
+    uint32_t file; // vj_file of run.h
+    uint32_t reserved;
+    uint64_t limit; // of a file operation, in bytes
     vj_brief_limits limits;
 } vj_brief;
 

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "macos_brief.h"
+#include "macos_files.h"
 #include "macos_members.h"
 #include "macos_sandbox.h"
 #include "macos_try.h"
@@ -186,6 +187,14 @@ static _Noreturn void try_within(const vj_brief_view *brief, vj_tried *tried) {
     _exit(0);
 }
 
+// The exit code is 0 or an errno.
+static _Noreturn void operate(const vj_brief_view *brief) {
+    if (!tell(VJ_STAGE_NONE, 0, "")) _exit(126);
+    close(VJ_BRIEF_FD_FAILED);
+    _exit(
+        vj_file_operation(brief->header.file, brief->arguments[0], brief->header.limit));
+}
+
 int main(void) {
     // From here on, executing the program tells the host that all went well.
     if (fcntl(VJ_BRIEF_FD_FAILED, F_SETFD, FD_CLOEXEC)) _exit(126);
@@ -211,6 +220,7 @@ int main(void) {
     // from here on the watcher finds it.
     if (getppid() != brief.header.host) fail(VJ_STAGE_HOST, ESRCH, "the host has ended");
     if (tried) try_within(&brief, tried);
+    if (flags & VJ_BRIEF_FILE) operate(&brief);
     enter_directory(&brief);
     if (!tell(VJ_STAGE_NONE, 0, "")) _exit(126);
     int why = 0;

@@ -267,6 +267,8 @@ static vj_status make_brief(const vj_macos_spawn *spawn, void **block, uint64_t 
                    .arguments = spawn->argument_count,
                    .environment = spawn->environment_count,
                    .host = getpid(),
+                   .file = spawn->file,
+                   .limit = spawn->limit,
                    .limits = spawn->limits},
         .profile = profile->text,
         .directory = spawn->directory,

@@ -35,6 +35,9 @@ typedef struct {
     const char *canary; // a file that the caller can read and the guest must not, or NULL
     vj_brief_limits limits;
     uint64_t timeout_ns; // until the jail is ended by its watcher; 0: none
+    uint32_t file;       // with VJ_BRIEF_FILE: vj_file of run.h
+    uint32_t reserved;
+    uint64_t limit; // of a file operation, in bytes
 } vj_macos_spawn;
 
 typedef struct {

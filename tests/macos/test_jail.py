@@ -198,10 +198,29 @@ def test_a_closed_jail_leaves_nothing(played: dict[str, Any]) -> None:
     assert played["stale"] == {"kept": True, "left": False, "mine": False}
 
 
+def test_files_of_a_jail(played: dict[str, Any]) -> None:
+    """No link, pipe or folder may be read as a file; names, sizes and content must come whole."""
+    scene = played["verbs"]
+    assert scene["read"] == "some bytes"
+    assert scene["status"] == [10, 1, True]
+    assert scene["names"] == ["file", "link", "made", "pipe"]
+    assert (scene["real"], scene["home"]) == (True, [])
+    assert {name: scene[name]["type"] for name in ("link", "pipe", "folder", "long", "gone")} == {
+        "link": "PathDenied",
+        "pipe": "OSError",
+        "folder": "IsADirectoryError",
+        "long": "OutputLimitExceeded",
+        "gone": "FileNotFoundError",
+    }
+    assert scene["missing"] == [False, True]
+    assert "File too large" in scene["large"]["text"]
+    assert scene["left"] == ["big", "link", "pipe"]
+
+
 def test_what_is_not_built_is_refused_by_name(played: dict[str, Any]) -> None:
-    """Files of a jail, its list of processes and standing still must not fail in another way."""
+    """Its list of processes and standing still must not fail in another way."""
     texts = [refusal["text"] for refusal in played["not_built"]]
-    assert [refusal["type"] for refusal in played["not_built"]] == ["CommandError"] * 3
+    assert [refusal["type"] for refusal in played["not_built"]] == ["CommandError"] * 2
     assert all("macOS" in text for text in texts)
 
 

@@ -31,7 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     fuzz_input input = {.at = data, .left = size};
     vj_brief header = {.magic = VJ_BRIEF_MAGIC,
                        .version = VJ_BRIEF_VERSION,
-                       .flags = fuzz_below(&input, 17),
+                       .flags = fuzz_below(&input, 33),
                        .parameters = fuzz_below(&input, 4),
                        .arguments = fuzz_below(&input, 4),
                        .environment = fuzz_below(&input, 4)};

@@ -103,7 +103,7 @@ static void test_what_is_refused(void) {
     view.header.arguments = 0;
     refused(view, "without a program");
     view = some_view();
-    view.header.flags = 16;
+    view.header.flags = 32;
     refused(view, "flags");
     view = some_view();
     view.directory = "w";
@@ -113,8 +113,17 @@ static void test_what_is_refused(void) {
     view.header.arguments = 1;
     view.arguments = relative;
     refused(view, "absolute");
+    view = some_view();
+    view.header.flags = VJ_BRIEF_FILE;
+    view.header.file = 1;
+    refused(view, "several files");
+    view = some_view();
+    view.header.file = 1;
+    refused(view, "several files");
+    view = some_view();
     const char *nothing[] = {""};
     view.header.flags = VJ_BRIEF_SEARCH;
+    view.header.arguments = 1;
     view.arguments = nothing;
     refused(view, "absolute");
     view = some_view();

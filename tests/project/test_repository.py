@@ -181,7 +181,7 @@ def test_check_script_fails_when_a_linter_does(tmp_path: Path, tool: Callable[[s
     """The lint script never reports success when one of its linters failed."""
     uv = tmp_path / "uv"
     headers = sysconfig.get_path("include")
-    cases = f'*" mypy"*) echo broken; exit 1;; *sysconfig*) echo "{headers}";;'
+    cases = f'*" mypy") echo broken; exit 1;; *sysconfig*) echo "{headers}";;'
     uv.write_text(f'#!/bin/sh\ncase "$*" in {cases} esac\n')
     uv.chmod(0o755)
     copy = tmp_path / "repository"

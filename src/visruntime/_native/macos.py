@@ -148,19 +148,18 @@ class MacosJailHandle:
         directory_fallback: bool = False,
         quiet: bool = False,  # noqa: ARG002 - each start is waited for
         file: str | None = None,
-        limit: int = 0,  # noqa: ARG002 - of a file operation
+        limit: int = 0,
     ) -> RunHandle:
         """Start a program, as `JailHandle.start`, and wait until it is executed.
 
         Raises:
-            NativeError: it could not be started, and by which step; a file operation is refused.
+            NativeError: it could not be started, and by which step; the list of processes is refused.
         """
-        if file is not None:
-            raise _refused(
-                "files in a jail are not read or written by the host on macOS; run a program for it"
-            )
+        if file == "PROCESSES":
+            raise _refused("the processes of a jail are not listed on macOS")
         flags = (
             (lib.VJ_BRIEF_SEARCH if search else 0)
+            | (lib.VJ_BRIEF_FILE if file else 0)
             | (lib.VJ_BRIEF_TERMINAL if terminal else 0)
             | (lib.VJ_BRIEF_HOME if directory_fallback else 0)
         )
@@ -175,6 +174,8 @@ class MacosJailHandle:
             descriptors=descriptors,
             timeout_ns=timeout_ns,
             terminal=os.ttyname(descriptors[0]) if terminal else None,
+            file=int(getattr(lib, f"VJ_FILE_{file}")) if file else 0,
+            limit=limit,
         )
 
     def try_acts(self, acts: Sequence[str]) -> list[tuple[int, int]]:
@@ -194,7 +195,6 @@ class MacosJailHandle:
                 environment=[],
                 descriptors={1: writer},
                 timeout_ns=int(TRY_SECONDS * 1e9),
-                terminal=None,
             )
         except BaseException:
             os.close(reader)
@@ -224,7 +224,9 @@ class MacosJailHandle:
         environment: Sequence[bytes],
         descriptors: Mapping[int, int],
         timeout_ns: int,
-        terminal: str | None,
+        terminal: str | None = None,
+        file: int = 0,
+        limit: int = 0,
     ) -> RunHandle:
         self._check_open()
         helper, watcher, canary, limits = self._spawn
@@ -249,6 +251,7 @@ class MacosJailHandle:
         # In a run of canaries the acts are what is tried.
         spawn.canary = ffi.NULL if flags & lib.VJ_BRIEF_TRY else text(os.fsencode(canary))
         spawn.timeout_ns = timeout_ns
+        spawn.file, spawn.limit = file, limit
         for field, value in limits.items():
             setattr(spawn.limits, field, value)
         services = [*self.profile.get("services", ()), ffi.string(marker).decode()]

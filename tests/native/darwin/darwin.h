@@ -18,6 +18,8 @@
 #define F_SETNOSIGPIPE              73
 #define _PC_CASE_SENSITIVE          11
 
+#define st_mtimespec st_mtim
+
 int darwin_fcntl(int file, int command, ...);
 #define fcntl darwin_fcntl
 
