@@ -91,7 +91,7 @@ class MacosFolder:
         while self.listeners:
             self.listeners.pop().close()
         with suppress(OSError):  # what stays is tried again by the next jail
-            remove_tree(self.top)
+            _remove(self.top)
         if self._lock >= 0:
             os.close(self._lock)
         self._lock = -2
@@ -121,6 +121,14 @@ def _remove_stale(parent: str) -> None:
             )
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                remove_tree(entry.path)
+                _remove(entry.path)
             finally:
                 os.close(descriptor)
+
+
+def _remove(path: str) -> None:
+    parent = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        remove_tree(os.path.basename(path), parent)
+    finally:
+        os.close(parent)
