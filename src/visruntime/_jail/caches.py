@@ -16,6 +16,7 @@ import sys
 import time
 from contextlib import suppress
 
+from visruntime._host.descriptors import FOLDER
 from visruntime._jail.state_folder import (
     CACHES,
     MOST_PENDING_BYTES,
@@ -299,9 +300,7 @@ def _holds_too_much(folder: int, name: str) -> bool:
     much: it could hold anything. So do more folders beside each other than memory is set aside for.
     """
     try:
-        top = os.open(
-            name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder
-        )
+        top = os.open(name, FOLDER | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     except FileNotFoundError:
         return False
     try:
