@@ -187,6 +187,7 @@ class Scenes:
             self.refusal(lambda: self.jail(services=["com.example.not-compiled"])),
             self.refusal(lambda: self.jail(services=["com.example.no-marker"])),
             self.refusal(lambda: self.jail(read=["/nowhere/at/all"])),
+            self.refusal(lambda: self.jail(write=["/tmp"])),
         ]
 
     def two_spellings(self) -> Any:

@@ -19,7 +19,8 @@ from darwin_build import build_module
 from visruntime._policy.platforms import REFUSED, SEATBELT
 from visruntime.config import schema
 
-pytestmark = pytest.mark.one_uid
+# The scenes are played for the first test: on a loaded machine they wait for a minute.
+pytestmark = [pytest.mark.one_uid, pytest.mark.timeout(240)]
 
 SCENES = Path(__file__).parent.parent / "macos_scenes.py"
 TIMEOUT = 100
@@ -122,7 +123,7 @@ def test_a_jail_that_lets_one_act_pass_does_not_open(played: dict[str, Any]) -> 
 
 def test_what_stands_against_a_jail_is_said(played: dict[str, Any]) -> None:
     """Nothing may be left out or weakened: the limits, the back end, the profile, the marker."""
-    limits, backend, profile, marker, path = played["refused"]
+    limits, backend, profile, marker, path, others = played["refused"]
     assert (limits["type"], limits["field"]) == ("PolicyUnsupported", "limits.processes")
     assert "limits.scratch" in limits["text"]
     assert backend["stage"] == "platform"
@@ -130,6 +131,8 @@ def test_what_stands_against_a_jail_is_said(played: dict[str, Any]) -> None:
     assert (profile["type"], profile["stage"]) == ("JailUnavailable", "sandbox")
     assert "marker cannot be looked up" in marker["text"]
     assert (path["type"], path["field"]) == ("PolicyError", "read[0]")
+    assert (others["type"], others["field"]) == ("PolicyUnsupported", "write[0]")
+    assert "folders of other jails" in others["text"]
     assert "two ways" in played["two_spellings"]["text"]
     assert played["in_a_sandbox"]["stage"] == "sandbox around the host"
 

@@ -21,6 +21,7 @@ from visruntime._native.macos import ignores_case, kernel_spelling
 from visruntime._native.profiles import PROGRAMS
 from visruntime._policy.decider import Decider
 from visruntime._policy.links import Resolver, check_links
+from visruntime._policy.paths import is_within
 from visruntime.errors import PolicyUnsupported
 
 TYPE_CHECKING = False
@@ -91,6 +92,7 @@ def _make(
     reveal = [resolver(path) for path in policy.reveal]
     written = [rule for rule in resolved if rule.origin not in ("system", "private")]
     grants = [rule.path for rule in written if rule.kind == "write"]
+    _refuse_other_jails(written, folder)
     plan = JailPlan("seatbelt")
     plan.written = written
     plan.home = folder.home
@@ -163,6 +165,23 @@ def _make(
     decide = Decider([rule[:2] for rule in rules])
     acts = list(_path_acts(written, plan, resolver, decide))[:MOST_PATHS]
     return MacosPlan(plan, profile, acts, frozenset(rule.origin for rule in absent))
+
+
+def _refuse_other_jails(written: Sequence[Rule], folder: MacosFolder) -> None:
+    """Refuse to let a guest write in the folder in which other jails have theirs.
+
+    Raises:
+        PolicyUnsupported: naming the grant.
+    """
+    parent = os.path.dirname(folder.top)
+    for rule in written:
+        if rule.kind == "write" and is_within(parent, rule.path):
+            raise PolicyUnsupported(
+                f"{rule.origin}: the folders of other jails lie in {rule.path}, and macOS gives a "
+                "jail no place that others do not see; grant folders in it (back end seatbelt)",
+                field=rule.origin,
+                value=rule.path,
+            )
 
 
 def _spelled(path: str) -> str:
