@@ -122,3 +122,54 @@ def test_a_mount_in_a_grant_takes_nobodys_name_away(home: Path, outside: Path) -
     assert own[0].startswith("host uid 0 without capabilities")
     assert any(f"{outside}/mnt is ramfs" in note for note in own[1])
     assert own[2] == 0
+
+
+PASSED = """
+import json, os, sys
+from jail_helpers import PRELUDE, PYTHON, Jail, JailPolicy, jail_by
+from visruntime.errors import PathDenied
+kept, written, grant, text = sys.argv[1:]
+got = []
+for backend, policy in (("namespaces", {}), ("namespaces", {"write": [grant]}), ("landlock", {})):
+    with jail_by(backend, **policy) as jail, open(kept) as file:
+        got.append(jail.report.identity)
+        try:
+            guest = jail.spawn([PYTHON, "-IBS", "-c", PRELUDE + text], stdin=file, stdout=-1)
+            got.append(json.loads(guest.communicate(timeout=20)[0]))
+        except PathDenied as error:
+            got.append(str(error))
+with Jail(JailPolicy(write=[grant])) as jail, open(written, "w") as file, os.fdopen(
+    os.open(grant, os.O_TMPFILE | os.O_RDWR)
+) as nameless:
+    guest = jail.spawn(["sh", "-c", "echo x"], stdout=file, stdin=nameless)
+    got.append(guest.wait(20))
+print(json.dumps(got))
+"""
+CHANGE = """
+answer([attempt(os.fchmod, 0, 0o666), attempt(os.utime, 0, (1, 1)),
+    attempt(os.setxattr, 0, "user.x", b"1")])
+"""
+
+
+def test_a_file_of_roots_that_is_only_to_be_read_stays_as_it_is(
+    workspace: Path, outside_file: Path
+) -> None:
+    """Of a file that it owns a guest could change all but the content, by the descriptor alone."""
+    (workspace / "output").touch()
+    output = in_mount_namespace(
+        f"mount -t tmpfs none {workspace}; mkdir {workspace}/mnt; touch {workspace}/output; "
+        f"mount -t ramfs none {workspace}/mnt",
+        PASSED,
+        arguments=(str(outside_file), f"{workspace}/output", str(workspace), CHANGE),
+    )
+    *got, code = json.loads(output.splitlines()[-1])
+    assert "id-mapped" in got[0]
+    assert got[1] == [errno.EPERM, errno.EPERM, errno.EACCES]
+    assert got[2].startswith("host uid 0")
+    assert "stdin: " in got[3]
+    assert "is open for reading only" in got[3]
+    assert got[4].startswith("host uid 0")
+    assert got[5][:2] == [errno.EPERM, errno.EPERM]
+    assert code == 0
+    with outside_file.open() as file:
+        assert outside(CHANGE, stdin=file)[:2] == [0, 0]

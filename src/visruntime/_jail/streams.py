@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 
 from visruntime import _native
 from visruntime._arguments import check_mapping, check_whole
 from visruntime._host.descriptors import path_of
+from visruntime._jail.limits import IDENTITY_ROOT
 from visruntime._jail.process import DEVNULL, PIPE, STDOUT
 from visruntime._jail.report import IDENTITY_MAPPED
 from visruntime._policy.paths import is_within
@@ -108,14 +110,21 @@ class Streams:
         anew by /proc/self/fd, with more rights, and anything below a folder.
         """
         try:
-            mode = os.fstat(descriptor).st_mode
+            found = os.fstat(descriptor)
         except OSError as error:
             text = f"{name}: {error.strerror} ({descriptor} is not open here)"
             raise OSError(error.errno, text) from None
-        if stat.S_ISDIR(mode):
+        if stat.S_ISDIR(found.st_mode):
             raise ValueError(f"{name}: a folder's descriptor shows the host's own view; grant it")
-        if stat.S_ISREG(mode):
+        if stat.S_ISREG(found.st_mode):
             path = path_of(descriptor)
+            if _is_guests_own(jail, descriptor, found):
+                raise PathDenied(
+                    f"{name}: {path} is open for reading only, but the guest is uid 0 of the host "
+                    "here and could change its mode, times and attributes; pass its bytes by "
+                    "input= or a pipe",
+                    path=path,
+                )
             rules = jail._host_rules
             closed = [
                 right
@@ -143,3 +152,18 @@ class Streams:
         for descriptor in self.parent.values():
             os.close(descriptor)
         self.parent.clear()
+
+
+def _is_guests_own(jail: Jail, descriptor: int, found: os.stat_result) -> bool:
+    """Tell whether the guest of a root caller owns a file that is only to be read.
+
+    The mapped uid of most of them owns nothing of the host's. The filter of the back end
+    landlock refuses what an owner may do; and a file without a name is nobody else's.
+    """
+    return (
+        jail._handle.info["identity"] == IDENTITY_ROOT
+        and jail.report.backend != "landlock"
+        and found.st_uid == 0
+        and found.st_nlink > 0
+        and fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
+    )
