@@ -103,6 +103,16 @@ static void raise_loopback(vj_setup *setup) {
     if (result < 0) vj_setup_fail(setup, VJ_STAGE_NETWORK, result);
 }
 
+// Let a guest listen on any port of its own network (Linux 4.11): which of them the host
+// reaches, and by what port there, is the policy's. Without a right to say so, as where
+// /proc/sys is read-only, those from 1024 are left.
+static void open_low_ports(int spaces) {
+    VJ_AUTO_FD setting =
+        (int)sys(SYS_openat, spaces, "../../sys/net/ipv4/ip_unprivileged_port_start",
+                 O_WRONLY | O_CLOEXEC, 0);
+    if (setting >= 0) sys(SYS_write, setting, "0", 1);
+}
+
 // The network namespace costs as much as all others together, so the process
 // that is about to leave makes it while pid 1 builds the mounts.
 // `spaces` is its /proc/self/ns, opened before: pid 1's pivot_root moves this
@@ -111,6 +121,7 @@ static void make_network(vj_setup *setup, int channel, int spaces) {
     long result = sys(SYS_unshare, CLONE_NEWNET);
     if (result < 0) vj_setup_fail(setup, VJ_STAGE_NETWORK, result);
     raise_loopback(setup);
+    if (setup->plan->flags & VJ_PLAN_PORTS) open_low_ports(spaces);
     int space = (int)sys(SYS_openat, spaces, "net", O_RDONLY | O_CLOEXEC, 0);
     if (space < 0) vj_setup_fail(setup, VJ_STAGE_NETWORK, space);
     vj_message message = {.kind = VJ_MESSAGE_PROCESS};

@@ -578,6 +578,8 @@ static void do_proc(vj_setup *setup, const char *path) {
     for (size_t i = 0; i < sizeof masked_for_root / sizeof *masked_for_root; i++) {
         mask_in_proc(setup, proc, masked_for_root[i]);
     }
+    if (setup->plan->flags & VJ_PLAN_PRIVATE_NETWORK) return;
+    mask_in_proc(setup, proc, "sys/net/ipv4/tcp_fastopen_key"); // mode 0600, the host's
 }
 
 static void do_symlink(vj_setup *setup, const vj_operation *operation) {

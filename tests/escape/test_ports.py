@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from jail_helpers import (
+    PRELUDE,
     PYTHON,
     Egress,
     Jail,
@@ -493,3 +494,32 @@ def test_the_ports_end_with_the_host_process() -> None:
         host.kill()
         host.wait()
         assert until(lambda: refused(port) == errno.ECONNREFUSED)
+
+
+def test_a_guest_listens_on_any_port_of_its_own_network() -> None:
+    """A low port that the policy leads in is served; without one the jail's own stay closed."""
+    text = """
+server = socket.socket()
+server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+number = attempt(server.bind, ("127.0.0.1", 81))
+if not number:
+    server.listen()
+print(number, flush=True)
+if not number:
+    server.accept()[0].sendall(b"from 81")
+"""
+    with Jail(JailPolicy()) as jail:
+        assert jail.run([PYTHON, "-IBS", "-c", PRELUDE + text]).stdout_text == f"{errno.EACCES}\n"
+    with Jail(JailPolicy(inbound={81: 0})) as jail:
+        guest = spawn(jail, [PYTHON, "-IBS", "-c", PRELUDE + text], stdout=-1)
+        with guest:
+            assert guest.stdout.readline() == b"0\n"
+            with socket.create_connection(("127.0.0.1", jail.ports[81]), timeout=10) as client:
+                assert client.recv(16) == b"from 81"
+
+
+def test_a_port_of_the_host_that_no_process_of_a_jail_may_have_is_named() -> None:
+    """A low port of the host is refused to the jails of root too, whose processes have no rights."""
+    with pytest.raises(PolicyUnsupported, match="no process of a jail may listen") as caught:
+        Jail(JailPolicy(inbound={8080: 81}))
+    assert caught.value.field == "inbound[8080]"

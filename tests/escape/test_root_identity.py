@@ -173,3 +173,26 @@ def test_a_file_of_roots_that_is_only_to_be_read_stays_as_it_is(
     assert code == 0
     with outside_file.open() as file:
         assert outside(CHANGE, stdin=file)[:2] == [0, 0]
+
+
+def test_the_key_of_the_hosts_connections_is_not_read(workspace: Path) -> None:
+    """In the host's network a guest with root's uid must not read what only root may."""
+    key = "/proc/sys/net/ipv4/tcp_fastopen_key"
+    (workspace / "mnt").mkdir()
+    output = in_mount_namespace(
+        f"mount -t ramfs none {workspace}/mnt",
+        """
+        import json, sys
+        from jail_helpers import Egress, Jail, JailPolicy, inside
+        with Jail(JailPolicy(read=[sys.argv[1]], egress=Egress.OPEN)) as jail:
+            print(json.dumps([jail.report.identity, inside(jail, sys.argv[2])]))
+        """,
+        arguments=(
+            str(workspace),
+            f"answer([opened({key!r}), opened('/proc/sys/net/ipv4/tcp_ecn')])",
+        ),
+    )
+    identity, got = json.loads(output.splitlines()[-1])
+    assert identity.startswith("host uid 0")
+    assert got == [errno.EACCES, 0]
+    assert outside(f"answer(opened({key!r}))") == 0

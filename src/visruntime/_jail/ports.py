@@ -72,8 +72,9 @@ def port_error(label: str, number: int) -> Exception:
     field = clause.partition(":")[0]
     if number in (errno.EACCES, errno.EPERM):
         return PolicyUnsupported(
-            f"{clause}: {why}: this user may not listen on that port of the host; take one from "
-            "1024, or 0 for any free one",
+            f"{clause}: {why}: no process of a jail may listen on that port of the host, whoever "
+            "calls (net.ipv4.ip_unprivileged_port_start); take one from 1024, or 0 for any free "
+            "one",
             field=field,
         )
     return JailUnavailable(

@@ -56,6 +56,10 @@ NOTES: dict[str, tuple[str, ...]] = {
         ),
         "landlock: the names of the host and its users, and which pids exist, can be found out",
         (
+            "landlock: the guest can be in any folder that the caller could enter, and a mount in "
+            "which it is cannot be unmounted"
+        ),
+        (
             "landlock: a run is ended by following its processes, which its keeper inherits, and "
             "not by the end of a namespace; if the supervisor and a keeper are killed at once "
             "from outside, what that run had started lives on"
