@@ -11,7 +11,6 @@ import os
 import stat
 import sys
 
-from visruntime._jail.limits import IDENTITY_ROOT
 from visruntime._jail.mounts import by_point, host_mounts, mount_of, mount_table
 from visruntime._policy.paths import is_within, visible
 from visruntime._policy.planted import ALL, READ, keeps_from_others
@@ -103,10 +102,8 @@ def refuse_as_root(policy: JailPolicy, plan: JailPlan) -> None:
         )
 
 
-def root_notes(plan: JailPlan, info: Mapping[str, int], system: str) -> list[str]:
+def root_notes(plan: JailPlan, system: str) -> list[str]:
     """Say what a guest that is uid 0 of the host sees of the system, and why it is."""
-    if info["identity"] != IDENTITY_ROOT:
-        return []
     notes = [f"identity: host uid 0, since {_cause(plan)}"]
     if system == "minimal":
         notes.append(

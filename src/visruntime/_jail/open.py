@@ -13,7 +13,6 @@ import sys
 
 from visruntime import _native
 from visruntime._host.imports import prepare
-from visruntime._jail.as_root import refuse_as_root
 from visruntime._jail.backends import BACKENDS, check_caller
 from visruntime._jail.canaries import about_path, judge
 from visruntime._jail.diagnose import as_public_error, init_path, no_wall
@@ -235,6 +234,8 @@ def _prove(
     """Judge what the jail got when it tried what must not be possible."""
     info = handle.info
     if info["identity"] == IDENTITY_ROOT:
+        from visruntime._jail.as_root import refuse_as_root
+
         refuse_as_root(policy, plan)
     held.check_joined(info["pid"])
     canaries = judge(handle.answers, plan.acts, plan.backend)

@@ -12,7 +12,6 @@ from itertools import islice
 
 from visruntime import _native
 from visruntime._jail.acts import denied_paths
-from visruntime._jail.as_root import not_roots
 from visruntime._jail.backends import is_host_root, refused, without_denied
 from visruntime._jail.caches_plan import PlannedCaches, hidden_caches
 from visruntime._jail.canaries import MOST_PATHS
@@ -314,6 +313,8 @@ def _make_plan(
     guest_id = 0 if os.geteuid() else new_guest_id()
     others: dict[str, str] = {}
     if (written or implicit or sockets) and is_host_root():
+        from visruntime._jail.as_root import not_roots
+
         refuse_planted_sockets(sockets, resolver)
         others = strangers(policy, written, implicit, resolver, plan.notes)
         plan.not_roots = not_roots(written, implicit, others, resolver)

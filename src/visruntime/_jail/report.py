@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from visruntime._jail.as_root import root_notes
 from visruntime._jail.limits import IDENTITY_ROOT
 from visruntime._policy.paths import visible
 from visruntime._policy.wall import MOST_FREE
@@ -144,13 +143,16 @@ def make_report(
             *plan.notes,
             *_wall_notes(plan, policy.absent_deny),
             *_notes(policy, plan, info),
-            *root_notes(plan, info, policy.system),
         ),
     )
 
 
 def _notes(policy: JailPolicy, plan: JailPlan, info: Mapping[str, int]) -> list[str]:
     notes = list(NOTES[plan.backend])
+    if info["identity"] == IDENTITY_ROOT:
+        from visruntime._jail.as_root import root_notes
+
+        notes += root_notes(plan, policy.system)
     abi = info["landlock_abi"]
     if not abi:
         notes.append("one layer: this kernel has no Landlock, file clauses rest on mounts alone")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
 
@@ -160,6 +159,8 @@ def _is_guests_own(jail: Jail, descriptor: int, found: os.stat_result) -> bool:
     The mapped uid of most of them owns nothing of the host's. The filter of the back end
     landlock refuses what an owner may do; and a file without a name is nobody else's.
     """
+    import fcntl
+
     return (
         jail._handle.info["identity"] == IDENTITY_ROOT
         and jail.report.backend != "landlock"
