@@ -70,6 +70,14 @@ A filter cannot see what clone3 and openat2 are given. The requests of io_setup 
 whole machine (/proc/sys/fs/aio-max-nr), so one guest could take them from everybody. Secret memory
 belongs to no control group."""
 
+UNSUITABLE = ("splice", "sendfile")
+"""Answered with EINVAL, as for descriptors of a kind that they do not take: programs read and write.
+
+Both keep the lock of a pipe while they wait for the other descriptor, a socket or a terminal
+(splice_to_socket, splice_file_to_pipe in fs/splice.c). Whoever reads, writes or asks (FIONREAD) the
+other end of that pipe, such as the host, waits for the lock, and no signal ends that. tee gives up
+the lock to wait, and vmsplice waits for nothing but its own memory, as read and write do."""
+
 CLONE_FLAGS = {
     "NEWNS": 0x00020000,
     "NEWCGROUP": 0x02000000,
@@ -453,6 +461,7 @@ def rules_of(variant: str) -> list[Rule]:
         )
     rules = [Rule(name, errno.EPERM) for name in REFUSED]
     rules += [Rule(name, errno.ENOSYS) for name in UNSUPPORTED]
+    rules += [Rule(name, errno.EINVAL) for name in UNSUITABLE]
     for bit in (*CLONE_FLAGS.values(), CLONE_NEWTIME):
         rules.append(Rule("unshare", errno.EPERM, (has_bits(0, bit),)))
     for bit in CLONE_FLAGS.values():

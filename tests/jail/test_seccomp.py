@@ -89,7 +89,7 @@ UNTOUCHED = """
     recvfrom recvmsg recvmmsg mprotect execve execveat exit_group futex prctl
     seccomp landlock_create_ruleset landlock_add_rule landlock_restrict_self rt_sigaction
     pidfd_open pidfd_send_signal waitid epoll_pwait eventfd2 inotify_init1 statx getrandom
-    sched_setaffinity close_range copy_file_range splice shmat mq_open
+    sched_setaffinity close_range copy_file_range tee vmsplice shmat mq_open
 """.replace("openat2_is_not_here", "").split()
 
 
@@ -139,6 +139,8 @@ def test_every_refused_call_is_refused(arch: str, variant: str) -> None:
     assert wrong == []
     for name in ("clone3", "openat2"):
         assert ask(arch, variant, name) == refused(errno.ENOSYS)
+    for name in ("splice", "sendfile"):
+        assert ask(arch, variant, name, 3, 4, 5, 6, 7, 8) == refused(errno.EINVAL)
 
 
 @with_namespaces
