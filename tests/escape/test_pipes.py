@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from jail_helpers import Jail, backends, errno, inside, jail_by, outside
+from jail_helpers import backends, errno, inside, jail_by, outside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from jail_helpers import Jail
 
 HOLDERS = """
 import fcntl, termios, tty
