@@ -33,6 +33,8 @@ enum {
 #define VJ_WINDOWS_KILLED_CODE 1u
 
 // Room for a root, which is short for its sockets' sake, and for a path below it.
+#define VJ_WINDOWS_PIPES 5u // the standard ones, and one for each direction beside
+
 #define VJ_WINDOWS_ROOT_SIZE    128u
 #define VJ_WINDOWS_PLACE_SIZE   1024u
 #define VJ_WINDOWS_PACKAGE_SIZE (VJ_WINDOWS_PACKAGE_UNITS_MAX + 1)
@@ -120,10 +122,10 @@ struct vj_windows_process {
     vj_windows_handle process;
     vj_windows_handle thread;
     // The guest's ends, until it has them.
-    vj_windows_handle guest_ends[3];
+    vj_windows_handle guest_ends[VJ_WINDOWS_PIPES];
     // The host's ends, until there is a stream that has them.
-    vj_windows_handle host_ends[3];
-    vj_windows_handle events[3];
+    vj_windows_handle host_ends[VJ_WINDOWS_PIPES];
+    vj_windows_handle events[VJ_WINDOWS_PIPES];
     vj_windows_attributes attributes;
 
     vj_windows_console console;

@@ -105,6 +105,10 @@ enum {
     VJ_WINDOWS_SPAWN_CONSOLE = 1 << 0,     // a pseudo console instead of pipes
     VJ_WINDOWS_SPAWN_NO_CHILDREN = 1 << 1, // it may start no process
     VJ_WINDOWS_SPAWN_NO_INPUT = 1 << 2,    // standard input is at its end from the start
+    // Two more pipes, one for each direction, beside the standard ones: VISJAIL_CHANNEL
+    // in the program's environment is INPUT:OUTPUT, its handles as decimal numbers. Not
+    // with a console.
+    VJ_WINDOWS_SPAWN_CHANNEL = 1 << 3,
 };
 
 typedef struct {
@@ -139,9 +143,11 @@ typedef struct {
     uint32_t size;
     uint32_t version;
     vj_windows_id process;
-    vj_windows_id input;  // 0: none
-    vj_windows_id output; // of a console, too
-    vj_windows_id errors; // 0 with a console
+    vj_windows_id input;    // 0: none
+    vj_windows_id output;   // of a console, too
+    vj_windows_id errors;   // 0 with a console
+    vj_windows_id to_guest; // the channel, where there is one
+    vj_windows_id from_guest;
     uint32_t pid;
     uint32_t ui_limits; // as the job says
     uint64_t created;   // 100 ns since 1601

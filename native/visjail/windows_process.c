@@ -125,18 +125,18 @@ static vj_windows_status await_users(vj_windows_process *process,
 static uint32_t release_handles(vj_windows_process *process) {
     const vj_windows_os *os = process->context->os;
     // The job goes last: it is what would still end a process that was overlooked.
-    vj_windows_handle *const slots[] = {
-        &process->guest_ends[0], &process->guest_ends[1], &process->guest_ends[2],
-        &process->host_ends[0],  &process->host_ends[1],  &process->host_ends[2],
-        &process->events[0],     &process->events[1],     &process->events[2],
-        &process->thread,        &process->process,       &process->port,
-        &process->job,
-    };
+    vj_windows_handle *const slots[] = {&process->thread, &process->process,
+                                        &process->port, &process->job};
     uint32_t code = 0;
     if (process->attributes) {
         code = os->attributes_close(os, process->attributes);
         if (code) return code;
         process->attributes = NULL;
+    }
+    for (size_t i = 0; !code && i < VJ_WINDOWS_PIPES; i++) {
+        code = vj_windows_handle_release(os, &process->guest_ends[i]);
+        if (!code) code = vj_windows_handle_release(os, &process->host_ends[i]);
+        if (!code) code = vj_windows_handle_release(os, &process->events[i]);
     }
     for (size_t i = 0; !code && i < sizeof slots / sizeof *slots; i++) {
         code = vj_windows_handle_release(os, slots[i]);

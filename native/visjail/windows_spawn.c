@@ -15,8 +15,12 @@
 #define LOW_INTEGRITY  0x1000u
 #define ATTRIBUTES_MAX 5u
 
-static const char *const standard_names[3] = {"standard input", "standard output",
-                                              "standard error"};
+// A channel's ends come after the standard ones.
+#define TO_GUEST   3
+#define FROM_GUEST 4
+static const char *const pipe_names[VJ_WINDOWS_PIPES] = {
+    "standard input", "standard output", "standard error", "channel to the guest",
+    "channel from the guest"};
 
 // What a request comes to; freed as a whole.
 typedef struct {
@@ -39,6 +43,14 @@ typedef struct {
 
 static bool has_console(const launch_plan *plan) {
     return plan->flags & VJ_WINDOWS_SPAWN_CONSOLE;
+}
+
+static bool has_channel(const launch_plan *plan) {
+    return plan->flags & VJ_WINDOWS_SPAWN_CHANNEL;
+}
+
+static uint32_t count_pipes(const launch_plan *plan) {
+    return has_console(plan) ? 2 : has_channel(plan) ? VJ_WINDOWS_PIPES : 3;
 }
 
 // ---- the request
@@ -84,16 +96,34 @@ static bool has_variable(const vj_windows_text *block, const char *name) {
     return false;
 }
 
-// The caller's variables and those that no program can do without.
+// The caller's variables and those that no program can do without. The ends of a channel
+// are named by their numbers, which are known once there are pipes: `ends` is NULL
+// before.
 static vj_windows_status plan_environment(const vj_windows_context *context,
                                           const vj_windows_spawn_request *request,
+                                          const vj_windows_handle *ends,
                                           launch_plan *plan, vj_windows_error *error) {
-    enum { ADDED = 4 };
-    static const char *const names[ADDED] = {"SystemRoot", "LOCALAPPDATA", "TEMP", "TMP"};
+    enum { ADDED = 5, ALWAYS = 4 };
+    static const char *const names[ADDED] = {"SystemRoot", "LOCALAPPDATA", "TEMP", "TMP",
+                                             "VISJAIL_CHANNEL"};
     char data[VJ_WINDOWS_PLACE_SIZE];
     char temp[VJ_WINDOWS_PLACE_SIZE];
-    const char *const values[ADDED] = {context->system_root, data, temp, temp};
+    char channel[64] = "";
+    const char *const values[ADDED] = {context->system_root, data, temp, temp, channel};
     const vj_windows_text *given = &request->environment;
+    size_t added = has_channel(plan) ? ADDED : ALWAYS;
+    if (has_channel(plan) && has_variable(given, names[ALWAYS])) {
+        return vj_windows_fail(
+            error, VJ_WINDOWS_REFUSED, "environment", 0,
+            "VISJAIL_CHANNEL names the handles of the channel that was "
+            "asked for; leave it out");
+    }
+    if (ends) {
+        // A handle has the same number in the process that inherits it.
+        snprintf(channel, sizeof channel, "%llu:%llu",
+                 (unsigned long long)(uintptr_t)ends[TO_GUEST],
+                 (unsigned long long)(uintptr_t)ends[FROM_GUEST]);
+    }
     if (given->size > VJ_WINDOWS_ENVIRONMENT_UNITS_MAX * 3ull) {
         return vj_windows_fail_text(error, "environment", VJ_WINDOWS_TOO_LONG);
     }
@@ -101,7 +131,7 @@ static vj_windows_status plan_environment(const vj_windows_context *context,
     // puts the folders of the package there (windows_context.c makes them), and their
     // paths in place of what these three say: one of the caller's would be lost without a
     // word.
-    for (size_t i = 1; i < ADDED; i++) {
+    for (size_t i = 1; i < ALWAYS; i++) {
         if (!has_variable(given, names[i])) continue;
         return vj_windows_fail(
             error, VJ_WINDOWS_REFUSED, "environment", 0,
@@ -119,7 +149,7 @@ static vj_windows_status plan_environment(const vj_windows_context *context,
     }
     vj_windows_strings entries = {block, (size_t)given->size, request->environment_count};
     if (given->size) memcpy(block, given->bytes, (size_t)given->size);
-    for (size_t i = 0; i < ADDED; i++) {
+    for (size_t i = 0; i < added; i++) {
         if (has_variable(given, names[i])) continue;
         entries.size += 1 + (size_t)snprintf(block + entries.size, room - entries.size,
                                              "%s=%s", names[i], values[i]);
@@ -198,7 +228,7 @@ static vj_windows_status plan_launch(const vj_windows_context *context,
                                      const vj_windows_spawn_request *request,
                                      launch_plan *plan, vj_windows_error *error) {
     const uint32_t flags = VJ_WINDOWS_SPAWN_CONSOLE | VJ_WINDOWS_SPAWN_NO_CHILDREN |
-                           VJ_WINDOWS_SPAWN_NO_INPUT;
+                           VJ_WINDOWS_SPAWN_NO_INPUT | VJ_WINDOWS_SPAWN_CHANNEL;
     char work[VJ_WINDOWS_PLACE_SIZE];
     vj_windows_text directory = request->directory;
     plan->flags = request->flags;
@@ -213,6 +243,11 @@ static vj_windows_status plan_launch(const vj_windows_context *context,
         return vj_windows_fail(error, VJ_WINDOWS_REFUSED, "console", 0,
                                "a console has input, and 1 to 32767 columns and rows");
     }
+    if (has_console(plan) && has_channel(plan)) {
+        return vj_windows_fail(error, VJ_WINDOWS_REFUSED, "channel", 0,
+                               "a program on a console inherits no handles, so it has no "
+                               "channel");
+    }
     // Never none: Windows would put a confined program somewhere else, silently.
     if (!directory.size) {
         int size = snprintf(work, sizeof work, "%s\\work", context->root);
@@ -226,7 +261,7 @@ static vj_windows_status plan_launch(const vj_windows_context *context,
     }
     if (status == VJ_WINDOWS_OK) status = plan_command(request, plan, error);
     if (status == VJ_WINDOWS_OK) {
-        status = plan_environment(context, request, plan, error);
+        status = plan_environment(context, request, NULL, plan, error);
     }
     if (status == VJ_WINDOWS_OK) status = plan_limits(context, request, plan, error);
     if (status == VJ_WINDOWS_OK) {
@@ -273,12 +308,16 @@ static uint32_t pipe_name(const vj_windows_os *os, uint16_t name[64]) {
     return 0;
 }
 
+static vj_windows_direction direction_of(size_t pipe) {
+    return pipe == 0 || pipe == TO_GUEST ? VJ_WINDOWS_PIPE_TO_GUEST
+                                         : VJ_WINDOWS_PIPE_FROM_GUEST;
+}
+
 static vj_windows_status make_pipe(vj_windows_process *process, const launch_plan *plan,
                                    size_t i, vj_windows_error *error) {
     const vj_windows_os *os = process->context->os;
     vj_windows_security security = private_security(process);
-    vj_windows_direction direction =
-        i ? VJ_WINDOWS_PIPE_FROM_GUEST : VJ_WINDOWS_PIPE_TO_GUEST;
+    vj_windows_direction direction = direction_of(i);
     uint16_t name[64];
     uint32_t code = pipe_name(os, name);
     if (!code) {
@@ -294,15 +333,15 @@ static vj_windows_status make_pipe(vj_windows_process *process, const launch_pla
         code = vj_windows_handle_release(os, &process->host_ends[i]);
         if (!code) code = vj_windows_handle_release(os, &process->events[i]);
     }
-    return code ? vj_windows_fail_os(error, standard_names[i], code) : VJ_WINDOWS_OK;
+    return code ? vj_windows_fail_os(error, pipe_names[i], code) : VJ_WINDOWS_OK;
 }
 
 static vj_windows_status release_guest_ends(vj_windows_process *process,
                                             vj_windows_error *error) {
     const vj_windows_os *os = process->context->os;
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < VJ_WINDOWS_PIPES; i++) {
         uint32_t code = vj_windows_handle_release(os, &process->guest_ends[i]);
-        if (code) return vj_windows_fail_os(error, standard_names[i], code);
+        if (code) return vj_windows_fail_os(error, pipe_names[i], code);
     }
     return VJ_WINDOWS_OK;
 }
@@ -359,7 +398,7 @@ static vj_windows_status make_attributes(vj_windows_process *process,
     } else {
         all[count++] = (vj_windows_attribute){.kind = VJ_WINDOWS_ATTRIBUTE_HANDLES,
                                               .handles = process->guest_ends,
-                                              .handle_count = 3};
+                                              .handle_count = count_pipes(plan)};
     }
     if (plan->flags & VJ_WINDOWS_SPAWN_NO_CHILDREN) {
         all[count++] = (vj_windows_attribute){.kind = VJ_WINDOWS_ATTRIBUTE_NO_CHILDREN};
@@ -488,16 +527,16 @@ static vj_windows_status check_process(vj_windows_process *process, launch_plan 
 
 // The streams take the host's ends. One that fails leaves its ends where they are.
 static vj_windows_status make_streams(vj_windows_process *process,
-                                      const launch_plan *plan, vj_windows_id ids[3],
+                                      const launch_plan *plan,
+                                      vj_windows_id ids[VJ_WINDOWS_PIPES],
                                       vj_windows_error *error) {
     vj_windows_context *context = process->context;
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < VJ_WINDOWS_PIPES; i++) {
         if (!process->host_ends[i]) continue;
         vj_stream_rest *rest = i == 1 && has_console(plan) ? &process->rest : NULL;
-        vj_stream *stream =
-            vj_stream_new(&context->streams, VJ_WINDOWS_STREAM_KIND, process,
-                          i ? VJ_WINDOWS_PIPE_FROM_GUEST : VJ_WINDOWS_PIPE_TO_GUEST,
-                          process->host_ends[i], process->events[i], rest);
+        vj_stream *stream = vj_stream_new(&context->streams, VJ_WINDOWS_STREAM_KIND,
+                                          process, direction_of(i), process->host_ends[i],
+                                          process->events[i], rest);
         if (stream) {
             process->host_ends[i] = process->events[i] = NULL;
             if (vj_identifiers_add(vj_windows_numbers(), vj_stream_identified(stream))) {
@@ -505,7 +544,7 @@ static vj_windows_status make_streams(vj_windows_process *process,
                 continue;
             }
         }
-        return vj_windows_fail(error, VJ_WINDOWS_NO_MEMORY, standard_names[i], 0,
+        return vj_windows_fail(error, VJ_WINDOWS_NO_MEMORY, pipe_names[i], 0,
                                "out of memory");
     }
     return VJ_WINDOWS_OK;
@@ -528,12 +567,17 @@ static vj_windows_status resume(vj_windows_process *process, vj_windows_error *e
     return VJ_WINDOWS_OK;
 }
 
-static vj_windows_status launch(vj_windows_process *process, launch_plan *plan,
-                                vj_windows_id ids[3], vj_windows_error *error) {
+static vj_windows_status launch(vj_windows_process *process,
+                                const vj_windows_spawn_request *request,
+                                launch_plan *plan, vj_windows_id ids[VJ_WINDOWS_PIPES],
+                                vj_windows_error *error) {
     vj_windows_status status = make_job(process, plan, error);
-    size_t pipes = has_console(plan) ? 2 : 3;
-    for (size_t i = 0; status == VJ_WINDOWS_OK && i < pipes; i++) {
+    for (size_t i = 0; status == VJ_WINDOWS_OK && i < count_pipes(plan); i++) {
         status = make_pipe(process, plan, i, error);
+    }
+    if (status == VJ_WINDOWS_OK && has_channel(plan)) {
+        status =
+            plan_environment(process->context, request, process->guest_ends, plan, error);
     }
     if (status == VJ_WINDOWS_OK && has_console(plan)) {
         status = make_console(process, plan, error);
@@ -552,7 +596,7 @@ static vj_windows_status launch(vj_windows_process *process, launch_plan *plan,
 }
 
 static void tell(const vj_windows_context *context, const vj_windows_process *process,
-                 const launch_plan *plan, const vj_windows_id ids[3],
+                 const launch_plan *plan, const vj_windows_id ids[VJ_WINDOWS_PIPES],
                  vj_windows_spawn_info *info) {
     *info = (vj_windows_spawn_info){
         .size = sizeof *info,
@@ -561,6 +605,8 @@ static void tell(const vj_windows_context *context, const vj_windows_process *pr
         .input = ids[0],
         .output = ids[1],
         .errors = ids[2],
+        .to_guest = ids[TO_GUEST],
+        .from_guest = ids[FROM_GUEST],
         .pid = plan->pid,
         .ui_limits = plan->limits.ui,
         .created = plan->created,
@@ -574,16 +620,17 @@ static void tell(const vj_windows_context *context, const vj_windows_process *pr
 }
 
 // `*left`: something of the attempt could not be taken back.
-static vj_windows_status spawn(vj_windows_context *context, launch_plan *plan,
+static vj_windows_status spawn(vj_windows_context *context,
+                               const vj_windows_spawn_request *request, launch_plan *plan,
                                vj_windows_spawn_info *info, bool *left,
                                vj_windows_error *error) {
-    vj_windows_id ids[3] = {0};
+    vj_windows_id ids[VJ_WINDOWS_PIPES] = {0};
     vj_windows_process *process = vj_windows_process_new(context);
     if (!process) {
         return vj_windows_fail(error, VJ_WINDOWS_NO_MEMORY, "process", 0,
                                "out of memory");
     }
-    vj_windows_status status = launch(process, plan, ids, error);
+    vj_windows_status status = launch(process, request, plan, ids, error);
     if (status == VJ_WINDOWS_OK) {
         tell(context, process, plan, ids, info);
     } else {
@@ -609,7 +656,7 @@ vj_windows_status vj_windows_spawn(vj_windows_id id,
         if (plan) {
             status = plan_launch(context, request, plan, error);
             if (status == VJ_WINDOWS_OK) {
-                status = spawn(context, plan, info, &left, error);
+                status = spawn(context, request, plan, info, &left, error);
             }
         } else {
             status = vj_windows_fail(error, VJ_WINDOWS_NO_MEMORY, "process", 0,

@@ -4,9 +4,9 @@
 //             --expect VERSION -- ARGUMENTS...
 //   vispython --version
 //
-// VISPYTHON_BOOT in its environment is INPUT:OUTPUT, the numbers of two pipes that it has
-// inherited; no program after it sees that variable. Core and library are absolute paths,
-// and what they need is looked for beside them and in the folder of Windows alone:
+// VISJAIL_CHANNEL in its environment is INPUT:OUTPUT, the numbers of two pipes that it
+// has inherited; no program after it sees that variable. Core and library are absolute
+// paths, and what they need is looked for beside them and in the folder of Windows alone:
 // neither in the working directory nor along PATH. It refuses a library whose
 // Py_GetVersion differs from what the host found. --name becomes sys.executable.
 //
@@ -22,8 +22,8 @@
 #include <string.h>
 #include <wchar.h>
 
-#define SEARCH        (LOAD_LIBRARY_SEARCH_DLL_LOAD_DIR | LOAD_LIBRARY_SEARCH_SYSTEM32)
-#define BOOT_VARIABLE L"VISPYTHON_BOOT"
+#define SEARCH           (LOAD_LIBRARY_SEARCH_DLL_LOAD_DIR | LOAD_LIBRARY_SEARCH_SYSTEM32)
+#define CHANNEL_VARIABLE L"VISJAIL_CHANNEL"
 
 typedef struct {
     vis_windows_boot boot;
@@ -70,10 +70,10 @@ static bool parse(int count, wchar_t **words, options *chosen) {
 
 static bool parse_pipes(vis_windows_boot *boot) {
     wchar_t text[64], *end = NULL;
-    DWORD length = GetEnvironmentVariableW(BOOT_VARIABLE, text, 64);
+    DWORD length = GetEnvironmentVariableW(CHANNEL_VARIABLE, text, 64);
     if (length == 0 || length >= 64) return false;
     // Out of the environment of this run-time library, and of Windows.
-    _wputenv(BOOT_VARIABLE L"=");
+    _wputenv(CHANNEL_VARIABLE L"=");
     unsigned long long input = wcstoull(text, &end, 10);
     if (*end != L':') return false;
     unsigned long long output = wcstoull(end + 1, &end, 10);
@@ -128,7 +128,7 @@ int wmain(int count, wchar_t **words) {
                       "vispython --core CORE --name PYTHON --library LIBRARY "
                       "--expect VERSION -- ARGUMENTS...  (core and library absolute)");
     if (!parse_pipes(&chosen.boot))
-        return refuse(120, "usage", "VISPYTHON_BOOT is INPUT:OUTPUT, two pipes");
+        return refuse(120, "usage", "VISJAIL_CHANNEL is INPUT:OUTPUT, two pipes");
     // Python's argument vector: its name, then what follows "--".
     words[chosen.rest] = chosen.name;
     return run(&chosen, count - chosen.rest, words + chosen.rest);

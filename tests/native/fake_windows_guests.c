@@ -24,6 +24,9 @@ static void drop_ends(fake_program *program) {
         else program->standard[i]->readers--;
         program->standard[i] = NULL;
     }
+    if (program->beside[0]) program->beside[0]->readers--;
+    if (program->beside[1]) program->beside[1]->writers--;
+    program->beside[0] = program->beside[1] = NULL;
 }
 
 void fake_end_program(fake_program *program, uint32_t exit_code) {
@@ -43,8 +46,8 @@ static fake_pipe *input_of(fake_program *program) {
 }
 
 // As a blocking WriteFile of the guest. False: it is over, or nobody reads.
-static bool guest_writes(fake_program *program, const uint8_t *bytes, size_t size) {
-    fake_pipe *to = output_of(program);
+static bool guest_writes_to(fake_pipe *to, const fake_program *program,
+                            const uint8_t *bytes, size_t size) {
     while (size && to && to->readers && !is_over(program)) {
         uint32_t count = fake_put(to, bytes, (uint32_t)size);
         bytes += count;
@@ -55,13 +58,16 @@ static bool guest_writes(fake_program *program, const uint8_t *bytes, size_t siz
     return !size;
 }
 
-static void guest_echoes(fake_program *program) {
+static bool guest_writes(fake_program *program, const uint8_t *bytes, size_t size) {
+    return guest_writes_to(output_of(program), program, bytes, size);
+}
+
+static void guest_copies(const fake_program *program, fake_pipe *from, fake_pipe *to) {
     uint8_t bytes[4096];
-    fake_pipe *from = input_of(program);
     while (from && !is_over(program)) {
         uint32_t count = fake_take(from, bytes, sizeof bytes);
         fake_changed();
-        if (count && !guest_writes(program, bytes, count)) return;
+        if (count && !guest_writes_to(to, program, bytes, count)) return;
         if (count) continue;
         if (!from->writers) return;
         fake_wait(1000);
@@ -95,6 +101,8 @@ static fake_program *add_program(const fake_program *like, const char *script) {
         if (i) program->standard[i]->writers++;
         else program->standard[i]->readers++;
     }
+    if (program->beside[0]) program->beside[0]->readers++;
+    if (program->beside[1]) program->beside[1]->writers++;
     program->next = fake->programs;
     fake->programs = program;
     if (program->job) program->job->ever++;
@@ -124,8 +132,12 @@ static void *guest(void *argument) {
             number = strtoull(space + 1, NULL, 10);
         }
     }
-    if (!strcmp(word, "echo")) guest_echoes(program);
-    else if (!strcmp(word, "flood")) guest_floods(program, number);
+    if (!strcmp(word, "echo")) {
+        guest_copies(program, input_of(program), output_of(program));
+    } else if (!strcmp(word, "relay")) {
+        guest_copies(program, program->beside[0], program->beside[1]);
+    }
+    if (!strcmp(word, "flood")) guest_floods(program, number);
     else if (!strcmp(word, "hang")) guest_hangs(program);
     else if (!strcmp(word, "parent") && !is_over(program)) {
         start(add_program(program, "guest hang"));
@@ -340,6 +352,12 @@ static void note_launch(const vj_windows_launch *launch, const fake_object *list
             own->distinct = false;
         }
     }
+    for (uint32_t i = 3; i < list->handle_count && i < 5; i++) {
+        own->beside[i - 3] = (vj_windows_handle)(void *)list->handles[i];
+        for (uint32_t j = 0; j < i; j++) {
+            if (list->handles[i] == list->handles[j]) own->distinct = false;
+        }
+    }
     own->has_desktop = launch->desktop != NULL;
     fake_utf16(fake_of(launch->desktop, FAKE_DESKTOP)->text, own->desktop_sddl, 1024);
 }
@@ -363,6 +381,9 @@ static uint32_t process_create(const vj_windows_os *os, const vj_windows_launch 
         if (launch->standard[i]) {
             like.standard[i] = fake_of(launch->standard[i], FAKE_CLIENT)->pipe;
         }
+    }
+    for (uint32_t i = 3; i < list->handle_count && i < 5; i++) {
+        like.beside[i - 3] = list->handles[i]->pipe;
     }
     like.container = list->kinds & 1u << VJ_WINDOWS_ATTRIBUTE_CAPABILITIES;
     like.less_privileged = list->kinds & 1u << VJ_WINDOWS_ATTRIBUTE_LPAC;

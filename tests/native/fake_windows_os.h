@@ -84,6 +84,7 @@ typedef struct {
     uint32_t handle_count;
     bool distinct; // handles of the list are, and they are the standard ones
     bool has_standard;
+    vj_windows_handle beside[2]; // of the list, after the standard ones
     bool has_desktop;
     uint16_t desktop_sddl[1024];
 } fake_launch;
@@ -161,6 +162,7 @@ struct fake_program {
     fake_object *job;
     fake_object *console;
     fake_pipe *standard[3];
+    fake_pipe *beside[2]; // what it reads, and what it writes
     pthread_t thread;
     bool started;
     bool joined;

@@ -117,7 +117,8 @@ static bool works(life *life, vj_windows_id context) {
            runs(life, context, "flood 10", 0) &&
            runs(life, context, "flood 10", VJ_WINDOWS_SPAWN_CONSOLE) &&
            leaves_running(life, context, VJ_WINDOWS_SPAWN_CONSOLE) &&
-           leaves_running(life, context, VJ_WINDOWS_SPAWN_NO_INPUT);
+           leaves_running(life, context,
+                          VJ_WINDOWS_SPAWN_NO_INPUT | VJ_WINDOWS_SPAWN_CHANNEL);
 }
 
 static life live(void) {

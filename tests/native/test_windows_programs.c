@@ -133,6 +133,47 @@ static void a_program_is_started(void) {
     case_end();
 }
 
+// W40, W64: a channel is two pipes more in the list of handles, whose numbers the program
+// finds in its environment; its ends at the host are streams like the others, and go with
+// the program. Without one there is neither variable nor handle.
+static void a_program_has_a_channel(void) {
+    case_begin();
+    vj_windows_id context = sealed_context(0);
+    vj_windows_spawn_info info;
+    char text[64], entry[80];
+    uint64_t count = 0;
+    check_status(spawn(context, "echo", 0, &info), VJ_WINDOWS_OK, "spawn");
+    check(!info.to_guest && !info.from_guest && fake_last_launch()->handle_count == 3,
+          "none that was not asked for");
+    check_status(vj_windows_release(info.process, case_error()), VJ_WINDOWS_OK,
+                 "release");
+    check_status(spawn(context, "relay", VJ_WINDOWS_SPAWN_CHANNEL, &info), VJ_WINDOWS_OK,
+                 "spawn");
+    const fake_launch *launch = fake_last_launch();
+    check(launch->handle_count == 5 && launch->distinct && launch->has_standard,
+          "the standard handles and two more");
+    snprintf(entry, sizeof entry, "VISJAIL_CHANNEL=%llu:%llu",
+             (unsigned long long)(uintptr_t)launch->beside[0],
+             (unsigned long long)(uintptr_t)launch->beside[1]);
+    check(has_entry(launch, entry), "their numbers, what it reads first");
+    check_status(vj_windows_write(info.to_guest, "frame", 5, LONG, &count, case_error()),
+                 VJ_WINDOWS_OK, "write");
+    check_status(vj_windows_write(info.from_guest, "x", 1, 0, &count, case_error()),
+                 VJ_WINDOWS_REFUSED, "write where it is read");
+    check_status(vj_windows_close_stream(info.to_guest, case_error()), VJ_WINDOWS_OK,
+                 "close");
+    check(read_all(info.from_guest, text, sizeof text) == 5 && !memcmp(text, "frame", 5),
+          "what came back");
+    check(read_all(info.output, text, sizeof text) == 0, "nothing where others look");
+    check(!await(info.process).exit_code, "its end");
+    check_status(vj_windows_release(info.process, case_error()), VJ_WINDOWS_OK,
+                 "release");
+    check_status(vj_windows_read(info.from_guest, text, 1, 0, &count, case_error()),
+                 VJ_WINDOWS_STALE, "a channel of a program that was released");
+    close_context(context);
+    case_end();
+}
+
 static vj_windows_status request_with(vj_windows_id context,
                                       void (*change)(vj_windows_spawn_request *)) {
     vj_windows_spawn_info info = {.size = sizeof info, .version = VJ_WINDOWS_VERSION};
@@ -210,15 +251,39 @@ static void silent_console(vj_windows_spawn_request *request) {
     request->flags = VJ_WINDOWS_SPAWN_CONSOLE | VJ_WINDOWS_SPAWN_NO_INPUT;
 }
 
+static void console_with_channel(vj_windows_spawn_request *request) {
+    request->flags = VJ_WINDOWS_SPAWN_CONSOLE | VJ_WINDOWS_SPAWN_CHANNEL;
+}
+
+static void channel_of_its_own(vj_windows_spawn_request *request) {
+    static const char environment[] = "visjail_channel=1:2";
+    request->flags = VJ_WINDOWS_SPAWN_CHANNEL;
+    request->environment = (vj_windows_text){environment, sizeof environment};
+    request->environment_count = 1;
+}
+
 // W5, W6, W7, W8, W37, W48: refused before anything is made.
 static void wrong_requests_start_nothing(void) {
     case_begin();
     vj_windows_id context = sealed_context(0);
-    static void (*const changes[])(vj_windows_spawn_request *) = {
-        batch_file,     relative_program, relative_directory, no_argument,
-        other_count,    same_variables,   temp_outside,       no_rows,
-        too_wide,       unknown_flag,     unknown_ui,         too_fast,
-        silent_console, own_local_data,   small_memory,       small_process};
+    static void (*const changes[])(vj_windows_spawn_request *) = {batch_file,
+                                                                  relative_program,
+                                                                  relative_directory,
+                                                                  no_argument,
+                                                                  other_count,
+                                                                  same_variables,
+                                                                  temp_outside,
+                                                                  no_rows,
+                                                                  too_wide,
+                                                                  unknown_flag,
+                                                                  unknown_ui,
+                                                                  too_fast,
+                                                                  silent_console,
+                                                                  own_local_data,
+                                                                  small_memory,
+                                                                  small_process,
+                                                                  console_with_channel,
+                                                                  channel_of_its_own};
     fake_forget();
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
         check_status(request_with(context, changes[i]), VJ_WINDOWS_REFUSED, "a request");
@@ -486,6 +551,7 @@ static void a_close_drains_what_nobody_reads(void) {
 
 int main(void) {
     a_program_is_started();
+    a_program_has_a_channel();
     wrong_requests_start_nothing();
     limits_of_memory_are_whole_pages();
     any_difference_ends_the_process();

@@ -48,7 +48,7 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             startupinfo=subprocess.STARTUPINFO(lpAttributeList={"handle_list": pipes}),
-            env={**os.environ, "VISPYTHON_BOOT": f"{theirs_in}:{theirs_out}"},
+            env={**os.environ, "VISJAIL_CHANNEL": f"{theirs_in}:{theirs_out}"},
         )
         for handle in pipes:
             _winapi.CloseHandle(handle)
@@ -166,7 +166,7 @@ def conversation(worker: Worker) -> None:
     worker.send(CALLBACK_REPLY, encode({"id": call["id"], "value": 42, "error": None}))
     show("answer", said(worker.receive()[1]))
     show("child", said(worker.run(CHILD)))
-    show("variable", said(worker.run("import os; os.environ.get('VISPYTHON_BOOT')")))
+    show("variable", said(worker.run("import os; os.environ.get('VISJAIL_CHANNEL')")))
     show("console", said(worker.run("open('CONIN$')")))
     worker.send(BYE, b"")
     worker.close()
@@ -271,7 +271,7 @@ def start_loaders(folder: str, good: dict[str, str], boot: dict[str, str]) -> No
             stdin=subprocess.DEVNULL,
             close_fds=False,
             timeout=SECONDS,
-            env={**os.environ, "VISPYTHON_BOOT": boot.get(pipes, "")},
+            env={**os.environ, "VISJAIL_CHANNEL": boot.get(pipes, "")},
         )
         show(name, done.returncode, done.stdout.decode() + done.stderr.decode().strip())
 

@@ -117,7 +117,7 @@ def test_the_loader_refuses(wine: Wine, tmp_path: Path) -> None:
     said = dict(line.split(" ", 1) for line in lines[1:])
     assert said.keys() == {"relative", "nothing", "file", "version", "beside", "planted"}
     assert said["relative"].startswith("120 vispython: usage: vispython --core CORE")
-    assert said["nothing"] == "120 vispython: usage: VISPYTHON_BOOT is INPUT:OUTPUT, two pipes"
+    assert said["nothing"] == "120 vispython: usage: VISJAIL_CHANNEL is INPUT:OUTPUT, two pipes"
     assert said["file"].endswith("what should be a pipe of the host is none")
     assert "another version than python: 3.11." in said["version"]
     assert said["beside"].endswith("another version than python: needed")
