@@ -310,11 +310,12 @@ def _refuse_windows(jail: object) -> None:
 
     if isinstance(jail, WindowsJail):
         raise JailUnavailable(
-            "no Python worker runs in a WindowsJail yet: its loader and the channel of its frames "
-            "are built for Linux only",
+            "no Runtime drives the worker of a WindowsJail yet: its own side of the channel is built for "
+            "sockets only",
             stage="worker",
             reason="platform",
-            fix="WindowsJail.spawn starts a Python that was staged, as a program like others",
+            fix="WindowsJail.spawn(channel=True) starts a worker for a host that speaks "
+            "doc/reference/worker.md, and any staged Python as a program like others",
         )
 
 

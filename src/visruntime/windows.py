@@ -198,6 +198,7 @@ class WindowsJail:
         pty: bool = False,
         rows: int = 24,
         cols: int = 80,
+        channel: bool = False,
         limits: WindowsLimits | None = None,
     ) -> WindowsProcess:
         """Start a program; the first one seals the jail, and nothing is staged after it.
@@ -213,6 +214,9 @@ class WindowsJail:
             cwd: an absolute path; ``work`` by default.
             stdin: false for a program that finds its input at its end.
             pty: a console (ConPTY) of this size for all three streams, instead of pipes.
+            channel: two more pipes, beside the standard streams, for what is not output: a worker's
+                frames. ``VISJAIL_CHANNEL`` in the program's environment has the numbers of its two
+                handles. Not with *pty*.
             limits: of the program and what it starts.
 
         Raises:
@@ -229,6 +233,7 @@ class WindowsJail:
             raise ValueError("command: a program is needed")
         check_switch(stdin, "stdin")
         check_switch(pty, "pty")
+        check_switch(channel, "channel")
         check_whole(rows, "rows", 1, MAX_SIZE)
         check_whole(cols, "cols", 1, MAX_SIZE)
         limits = WindowsLimits() if limits is None else limits
@@ -251,6 +256,7 @@ class WindowsJail:
                 directory=directory,
                 console=(cols, rows) if pty else None,
                 has_input=stdin,
+                has_channel=channel,
                 numbers=numbers,
             ),
             program=args[0],

@@ -273,6 +273,7 @@ TABLE: dict[type, dict[str, dict[str, tuple[Any, ...]]]] = {
             "cwd": PATH,
             "stdin": SWITCH,
             "pty": SWITCH,
+            "channel": SWITCH,
             "limits": OBJECT,
             **SIZE,
         },

@@ -71,6 +71,26 @@ def test_create_stage_spawn_and_close(jail: vr.WindowsJail, tmp_path: Path) -> N
         jail.stage(SOURCES)
 
 
+def test_a_channel_is_beside_the_standard_streams(jail: vr.WindowsJail) -> None:
+    """W40: it carries both ways and ends with its program; none is there unasked, or on a console."""
+    with jail.spawn([GUEST, "echo"]) as process:
+        assert (process.to_guest, process.from_guest) == (None, None)
+    with jail.spawn([GUEST, "relay"], channel=True, stdin=False) as process:
+        assert process.to_guest is not None
+        assert process.from_guest is not None
+        assert process.to_guest.write(b"frame") == 5
+        process.to_guest.close()
+        assert process.from_guest.read() == b"frame"
+        assert process.communicate() == (b"", b"")
+    with pytest.raises(vr.JailClosed):
+        process.from_guest.read(1)
+    with pytest.raises(vr.PolicyError, match="console inherits no handles"):
+        jail.spawn([GUEST, "relay"], channel=True, pty=True)
+    with pytest.raises(vr.PolicyError, match="VISJAIL_CHANNEL"):
+        jail.spawn([GUEST], channel=True, env={"VISJAIL_CHANNEL": "1:2"})
+    jail.close()
+
+
 def test_sources_stay_as_they_are(jail: vr.WindowsJail, tmp_path: Path) -> None:
     """W14: no mode, owner, time or content of a source, nor of what is above it, may change."""
 

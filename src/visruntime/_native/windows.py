@@ -21,7 +21,7 @@ STATUSES = (
 STATES = ("open", "sealed", "poisoned", "closing")
 VERSION = 1
 REMOVE_WORK = 1
-SPAWN_CONSOLE, SPAWN_NO_INPUT = 1, 4
+SPAWN_CONSOLE, SPAWN_NO_INPUT, SPAWN_CHANNEL = 1, 4, 8
 FOREVER = -1
 
 
@@ -153,12 +153,14 @@ class WindowsCalls:
         directory: str,
         console: tuple[int, int] | None,
         has_input: bool,
+        has_channel: bool,
         numbers: dict[str, int],
     ) -> dict[str, Any]:
         """Start a program; *console* is (columns, rows), *numbers* the limits by their names in C."""
         held: list[Any] = []
         columns, rows = console or (0, 0)
         flags = (SPAWN_CONSOLE if console else 0) | (0 if has_input else SPAWN_NO_INPUT)
+        flags |= SPAWN_CHANNEL if has_channel else 0
         request = self._structure(
             "vj_windows_spawn_request",
             application=self._text(_bytes(arguments[0]), held),
@@ -179,6 +181,8 @@ class WindowsCalls:
             "input": info.input,
             "output": info.output,
             "errors": info.errors,
+            "to_guest": info.to_guest,
+            "from_guest": info.from_guest,
             "pid": info.pid,
             "created": info.created,
             "integrity": info.integrity,

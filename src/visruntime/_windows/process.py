@@ -134,6 +134,8 @@ class WindowsProcess:
         stdin: where the host writes, or ``None``.
         stdout: where it reads; of a console, too.
         stderr: where it reads, or ``None`` with a console.
+        to_guest: where the host writes to the program's channel, or ``None`` without one.
+        from_guest: where it reads what the program says there.
     """
 
     def __init__(self, calls: WindowsCalls, info: dict[str, Any], args: tuple[str, ...]) -> None:
@@ -145,6 +147,8 @@ class WindowsProcess:
         self.stdin: WindowsStream | None = self._stream(info["input"], writes=True)
         self.stdout: WindowsStream | None = self._stream(info["output"], writes=False)
         self.stderr: WindowsStream | None = self._stream(info["errors"], writes=False)
+        self.to_guest: WindowsStream | None = self._stream(info["to_guest"], writes=True)
+        self.from_guest: WindowsStream | None = self._stream(info["from_guest"], writes=False)
 
     def _stream(self, stream: int, *, writes: bool) -> WindowsStream | None:
         return WindowsStream(self._calls, stream, writes=writes) if stream else None
@@ -209,6 +213,8 @@ class WindowsProcess:
     ) -> tuple[bytes, bytes]:
         """Write *input*, read all output, and wait for the end; return stdout and stderr.
 
+        A channel is nobody's here: read it in a thread of your own.
+
         A console (``pty=True``) has no end of input: a program that reads to its end waits there, as
         at any console, for Ctrl-Z and Enter, which are part of *input*.
 
@@ -242,7 +248,8 @@ class WindowsProcess:
 
     def close(self) -> None:
         """End the program if it runs, close its streams, and forget it. Idempotent."""
-        for stream in (self.stdin, self.stdout, self.stderr):
+        streams = (self.stdin, self.stdout, self.stderr, self.to_guest, self.from_guest)
+        for stream in streams:
             if stream is not None:
                 stream.close()
         try:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
+import struct
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from protocol_values import decode, encode
 from wine_helpers import only_in_the_lane
 
 from visruntime._worker.start import LOAD, bootstrap
@@ -16,6 +19,9 @@ if TYPE_CHECKING:
 only_in_the_lane()
 
 HOST = Path(__file__).parent.parent / "scripts" / "worker_host.py"
+HEADER = struct.Struct("<BBHIQ")
+HELLO, RUN, CALLBACK, CALLBACK_REPLY, RESULT, BYE = 1, 2, 4, 5, 7, 14
+CONFINE = {"rules": [], "closed": [], "processes": True, "ctypes": True, "native": True}
 VALUES = Path(__file__).parents[2] / "protocol_values.py"
 
 
@@ -122,3 +128,77 @@ def test_the_loader_refuses(wine: Wine, tmp_path: Path) -> None:
     assert "another version than python: 3.11." in said["version"]
     assert said["beside"].endswith("another version than python: needed")
     assert said["planted"] == "121 vispython: cannot load the library of Python: error 126"
+
+
+def frame(number: int, kind: int, payload: bytes) -> bytes:
+    """Return the bytes of a frame of the host."""
+    return HEADER.pack(1, kind, 0, len(payload), number) + payload
+
+
+def conversation() -> bytes:
+    """Return all that is said to a worker after its settings, the answer to its call included."""
+
+    def run(number: int, code: str) -> tuple[int, bytes]:
+        asked = {"id": number, "op": "run", "code": code, "inputs": {}, "filename": None}
+        return RUN, encode(asked)
+
+    said = [
+        run(1, "1 + 1"),
+        (RUN, encode({"id": 2, "op": "expose", "names": ["ask"]})),
+        run(3, "ask('x') + 1"),
+        (CALLBACK_REPLY, encode({"id": 1, "value": 41, "error": None})),
+        run(4, "import os, sys; print('printed'); (os.getcwd(), sys.executable)"),
+        (BYE, b""),
+    ]
+    return b"".join(frame(3 + i, *each) for i, each in enumerate(said))
+
+
+def taken_apart(data: bytes) -> list[tuple[int, Any]]:
+    """Return the frames of a worker, each of which has the number that is due."""
+    found: list[tuple[int, Any]] = []
+    while data:
+        version, kind, flags, length, number = HEADER.unpack_from(data)
+        assert (version, flags, number) == (1, 0, len(found) + 1)
+        found.append((kind, decode(data[HEADER.size : HEADER.size + length])))
+        data = data[HEADER.size + length :]
+    return found
+
+
+def test_a_jail_starts_a_worker(wine: Wine, tmp_path: Path) -> None:
+    """W64, W40: staged and started by a WindowsJail, it has its frames on the channel of its jail.
+
+    Its output is apart from them, its working directory is the jail's, and it ends in order.
+    """
+    staged = tmp_path / "python"
+    shutil.copytree(wine.work / "python", staged)
+    shutil.copytree(wine.work / "worker", staged / "worker")
+    # Of the settings all but the last text, which names a file in the jail, and is put in there.
+    settings = frame(2, HELLO, encode({"confine": CONFINE, "console": ""})[:-5])
+    content = {
+        "load": LOAD.encode(),
+        "bootstrap": frame(1, HELLO, bootstrap(same_as_host=False)),
+        "settings": settings,
+        "frames": conversation(),
+    }
+    for name, data in content.items():
+        (staged / name).write_bytes(data)
+    asked = wine.run(str(staged / "python.exe"), "-c", "import sys; print(ascii(sys.version))")
+    (staged / "version").write_text(ast.literal_eval(asked.lines[0]))
+    folder, _ = wine.folder()
+    variables = {"VIS_PROBE_PYTHON": windows(staged)}
+    answer = wine.run("windows_lane.exe", folder, "worker", variables=variables)
+    assert answer.code == 0, "\n".join([*answer.lines, *answer.aside])
+    assert answer.lines == ["printed", "ok worker"]
+    (hello, ready, first, exposed, call, third, last) = taken_apart((staged / "said").read_bytes())
+    assert (hello[0], hello[1]["hook_before_init"], hello[1]["mode"]) == (HELLO, True, "L")
+    assert ready == (RESULT, {"id": 0, "error": None})
+    assert [(kind, said["id"], said["value"]) for kind, said in (first, exposed, third)] == [
+        (RESULT, 1, 2),
+        (RESULT, 2, None),
+        (RESULT, 3, 42),
+    ]
+    assert call == (CALLBACK, {"id": 1, "name": "ask", "args": ["x"], "kwargs": {}})
+    work, program = last[1]["value"]
+    assert work.startswith(folder)
+    assert work.endswith("\\work")
+    assert program == work.removesuffix("work") + r"app\python\python.exe"
