@@ -207,7 +207,7 @@ class Runtime(RuntimeSession):
                 this policy.
             EnvironmentNotBuilt: uv could not make the environment.
             JailUnavailable: this machine cannot enforce the policy; nothing was started. So it is
-                for a `WindowsJail`, too, in which no worker runs yet.
+                for a `WindowsJail`, too, whose worker no runtime drives yet.
         """
         super().__init__()
         self._choose_values(unknown, types)
@@ -305,13 +305,13 @@ class Runtime(RuntimeSession):
 
 
 def _refuse_windows(jail: object) -> None:
-    """Say that no worker runs in a `WindowsJail` yet, if *jail* is one."""
+    """Say that no runtime drives the worker of a `WindowsJail` yet, if *jail* is one."""
     from visruntime.windows import WindowsJail
 
     if isinstance(jail, WindowsJail):
         raise JailUnavailable(
-            "no Runtime drives the worker of a WindowsJail yet: its own side of the channel is built for "
-            "sockets only",
+            "no Runtime drives the worker of a WindowsJail yet: its own side of the channel is built "
+            "for sockets only",
             stage="worker",
             reason="platform",
             fix="WindowsJail.spawn(channel=True) starts a worker for a host that speaks "

@@ -23,7 +23,7 @@ def give(data: bytes) -> Callable[[], None]:
 
     Returns what puts the old ones back.
     """
-    ours = os.memfd_create("stdin")
+    ours = _make_file()
     try:
         rest = memoryview(data)
         while rest:
@@ -50,6 +50,16 @@ def give(data: bytes) -> Callable[[], None]:
             os.close(0)
 
     return undo
+
+
+def _make_file() -> int:
+    """Return the descriptor of an empty file that has no name, or goes with its last user."""
+    if sys.platform != "win32":
+        return os.memfd_create("stdin")
+    import tempfile
+
+    with tempfile.TemporaryFile(buffering=0) as file:
+        return os.dup(file.fileno())
 
 
 def ask_host(session: Session) -> Callable[[], None]:

@@ -35,7 +35,7 @@ class Worker:
     def __init__(self, folder: str, python: str, *, load: str, bootstrap: bytes) -> None:
         theirs_in, self.output = _winapi.CreatePipe(None, 0)
         self.input, theirs_out = _winapi.CreatePipe(None, 0)
-        pipes = [theirs_in, theirs_out]
+        pipes = self.pipes = [theirs_in, theirs_out]
         for handle in pipes:
             os.set_handle_inheritable(handle, True)
         self.process = subprocess.Popen(
@@ -104,16 +104,16 @@ class Worker:
             taken += more
         return taken
 
-    def begin(self, code: str) -> int:
-        """Send a request to run source text; return its number."""
+    def begin(self, code: str, **around: Any) -> int:
+        """Send a request to run source text, with what it has for itself; return its number."""
         self.number += 1
         asked = {"id": self.number, "op": "run", "code": code, "inputs": {}, "filename": None}
-        self.send(RUN, encode(asked))
+        self.send(RUN, encode(asked | ({"around": around} if around else {})))
         return self.number
 
-    def run(self, code: str) -> Any:
+    def run(self, code: str, **around: Any) -> Any:
         """Run source text and return its reply."""
-        self.begin(code)
+        self.begin(code, **around)
         kind, reply = self.receive()
         assert (kind, reply["id"]) == (RESULT, self.number), kind
         return reply
@@ -141,7 +141,7 @@ def said(reply: Any) -> str:
     return f"{error['type']} {error['message']}"
 
 
-def conversation(worker: Worker) -> None:
+def conversation(worker: Worker, python: str) -> None:
     """Values, output, a function of the host, state and errors; then a farewell."""
     show("hook", worker.hello["hook_before_init"], worker.hello["mode"], worker.ready["error"])
     show("value", said(worker.run("1 + 1")))
@@ -165,6 +165,20 @@ def conversation(worker: Worker) -> None:
     show("call", kind == CALLBACK, call["name"], call["args"], call["kwargs"])
     worker.send(CALLBACK_REPLY, encode({"id": call["id"], "value": 42, "error": None}))
     show("answer", said(worker.receive()[1]))
+    worker.begin("display(7); input('name? ')", stdin=True)
+    for _ in range(2):
+        kind, asked = worker.receive()
+        show("asked", kind, asked.get("prompt"), sorted(asked.get("data", {})))
+    worker.send(CALLBACK_REPLY, encode({"id": asked["id"], "value": "häns", "error": None}))
+    show("told", said(worker.receive()[1]))
+    before = worker.run("import os; os.getcwd()")["value"]
+    own = worker.run("import os, sys; (sys.stdin.read(), os.getcwd())", stdin=b"a\nb", cwd=python)
+    show(
+        "own", said(own), said(worker.run("(sys.stdin.read(), os.getcwd())")) == repr(("", before))
+    )
+    inherits = [f"os.get_handle_inheritable({number})" for number in worker.pipes]
+    show("inherits", said(worker.run(", ".join(inherits))))
+    show("awaited", said(worker.run("import asyncio; await asyncio.sleep(0.01, 5)")))
     show("child", said(worker.run(CHILD)))
     show("variable", said(worker.run("import os; os.environ.get('VISJAIL_CHANNEL')")))
     show("console", said(worker.run("open('CONIN$')")))
@@ -182,11 +196,12 @@ CHILD = (
 )
 
 
-def interrupts(worker: Worker) -> None:
+def interrupts(worker: Worker, _python: str) -> None:
     """Each wait that an interrupt has to break, and that the session lives on after it."""
     for name, code in (
         ("loop", "while True: pass"),
         ("sleep", "import time; time.sleep(60)"),
+        ("task", "import asyncio; await asyncio.sleep(60)"),
         ("pattern", "import re; re.match('(a*)*b', 'a' * 60)"),
         ("stubborn", f"import time; n = 0\nwhile n < 2:\n {SWALLOWS} n += 1\nn"),
     ):
@@ -213,7 +228,7 @@ def interrupts(worker: Worker) -> None:
     show("ended", worker.end())
 
 
-def host_goes(worker: Worker) -> None:
+def host_goes(worker: Worker, _python: str) -> None:
     """The end of the host ends a worker that runs code and swallows everything."""
     worker.begin(f"import time\nwhile True:\n {SWALLOWS} pass")
     time.sleep(0.3)
@@ -221,7 +236,7 @@ def host_goes(worker: Worker) -> None:
     show("ended", worker.end())
 
 
-def descriptor(worker: Worker) -> None:
+def descriptor(worker: Worker, _python: str) -> None:
     """A frame that says that a descriptor comes with it ends the worker, and runs nothing."""
     asked = encode({"id": 1, "op": "run", "code": "print('ran')", "inputs": {}, "filename": None})
     worker._write(HEADER.pack(1, RUN, 1, len(asked), worker.sent + 1) + asked)
@@ -276,7 +291,16 @@ def start_loaders(folder: str, good: dict[str, str], boot: dict[str, str]) -> No
         show(name, done.returncode, done.stdout.decode() + done.stderr.decode().strip())
 
 
-ACTS = {act.__name__: act for act in (conversation, interrupts, host_goes, descriptor)}
+def crash(worker: Worker, _python: str) -> None:
+    """A crash leaves the stacks in what the worker wrote to its errors."""
+    worker.begin("import os; os.abort()")
+    code = worker.end()
+    show("ended", code)
+    for line in worker.written["stderr"].decode().splitlines():
+        show("said", line)
+
+
+ACTS = {act.__name__: act for act in (conversation, interrupts, host_goes, descriptor, crash)}
 RESULT_FILE = "result.txt"
 
 
@@ -306,13 +330,13 @@ def main() -> None:
                 refused(worker, wrong[name])
                 continue
             worker.greet(PERMISSIVE, guard)
-            ACTS[name](worker)
+            ACTS[name](worker, python)
         finally:
             worker.watchdog.cancel()
             worker.process.kill()
             for reader in worker.readers:
                 reader.join(SECONDS)
-            sys.stderr.buffer.write(worker.written["stderr"])
+            sys.stderr.buffer.write(worker.written.get("stderr", b""))
 
 
 if __name__ == "__main__":

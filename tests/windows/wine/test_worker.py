@@ -49,8 +49,9 @@ def act(wine: Wine, name: str, folder: Path) -> list[str]:
 def test_a_conversation(wine: Wine, tmp_path: Path) -> None:
     """W64: the hook is there first; values, output, calls of the host, children and errors work.
 
-    The pipes are the worker's alone: no child inherits their numbers by the environment. A console
-    is there for nobody, since the host has none. After a farewell it ends with 0.
+    So do displays, questions, an event loop, and input and directory of one run. No child inherits
+    the pipes, nor their numbers. A console is there for nobody, since the host has none. After a
+    farewell it ends with 0.
     """
     executable = windows(wine.work / "python" / "python.exe")
     assert act(wine, "conversation", tmp_path) == [
@@ -65,6 +66,12 @@ def test_a_conversation(wine: Wine, tmp_path: Path) -> None:
         "exposed None",
         "call True ask [6] {'by': 7}",
         "answer 42",
+        "asked 15 None ['text/plain']",
+        "asked 16 name?  []",
+        "told 'h\xe4ns'",
+        f"own ('a\\nb', {windows(wine.work / 'python')!r}) True",
+        "inherits (False, False)",
+        "awaited 5",
         "child b'5\\r\\n'",
         "variable None",
         "console OSError [WinError 6] Invalid handle: 'CONIN$'",
@@ -75,13 +82,14 @@ def test_a_conversation(wine: Wine, tmp_path: Path) -> None:
 
 
 def test_interrupts(wine: Wine, tmp_path: Path) -> None:
-    """W64: an interrupt breaks code, a sleep, a pattern and a call of the host; the session goes on.
+    """W64: an interrupt breaks code, a sleep, a task, a pattern and a call; the session goes on.
 
     It is repeated where the guest swallows it, and nothing where its run is over or has not begun.
     """
     assert act(wine, "interrupts", tmp_path) == [
         "loop interrupted True",
         "sleep interrupted True",
+        "task interrupted True",
         "pattern interrupted True",
         "stubborn 2 True",
         "call interrupted",
@@ -95,6 +103,13 @@ def test_interrupts(wine: Wine, tmp_path: Path) -> None:
 def test_the_end_of_the_host(wine: Wine, tmp_path: Path) -> None:
     """W64: without its host a worker ends at once, whatever its code catches."""
     assert act(wine, "host_goes", tmp_path) == ["ended 122"]
+
+
+def test_a_crash_leaves_its_stacks(wine: Wine, tmp_path: Path) -> None:
+    """W64: what the host can tell of a crash is in the worker's errors, as elsewhere."""
+    ended, fatal, *stacks = act(wine, "crash", tmp_path)
+    assert (ended, fatal) == ("ended 3", "said Fatal Python error: Aborted")
+    assert 'said   File "<run 1>", line 1 in <module>' in stacks
 
 
 def test_no_descriptor_comes(wine: Wine, tmp_path: Path) -> None:
