@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gates import pe
+from gates.pe_file import PeFile
 
 ROOT = Path(__file__).resolve().parent.parent
 NATIVE = ROOT / "native" / "visjail"
@@ -271,7 +272,17 @@ def worker_problems(target: Target, folder: Path) -> list[str]:
     found += [
         f"{folder.name} lacks {name}" for name in (CORE, LOADER) if not (folder / name).is_file()
     ]
+    if (folder / CORE).is_file():
+        asked = PeFile((folder / CORE).read_bytes()).imports.get(STABLE_ABI, [])
+        unused = python_names() - set(asked)
+        found += [f"{CORE} does not ask for {name}, which python3.def has" for name in unused]
     return [f"{target.name}: {each}" for each in found]
+
+
+def python_names() -> set[str]:
+    """Return what the core may ask of CPython: the names of python3.def."""
+    lines = (WORKER / "python3.def").read_text().split("EXPORTS\n")[1].splitlines()
+    return {line.split()[0] for line in lines}
 
 
 def problems(target: Target, folder: Path) -> list[str]:

@@ -70,6 +70,16 @@ def test_one_thing_wrong(tmp_path: Path, change: dict[str, object], rule: str) -
     assert found(tmp_path, pe_file(**{**whole, **change})) == [rule]  # type: ignore[arg-type]
 
 
+def test_a_worker_may_ask_for_python(tmp_path: Path) -> None:
+    """W69: the worker's core asks CPython's library for what python3.def names; no other does."""
+    data = pe_file(exports=NAMES, imports={**IMPORTS, "python3.dll": ["PyLong_FromLong"]})
+    said = "needs python3.dll, which is not among the libraries of the native code"
+    assert found(tmp_path, data) == [said]
+    assert found(tmp_path, data, also_needs=("python3.dll",)) == []
+    assert found(tmp_path, data, also_needs=("python311.dll",)) == [said]
+    assert "PyErr_SetInterruptEx" in cross_build.python_names()
+
+
 def test_a_program_exports_nothing(tmp_path: Path) -> None:
     """W69: a program with a list of exports is refused, and one without needs none."""
     assert found(tmp_path, pe_file(library=False)) == []
