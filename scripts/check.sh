@@ -53,7 +53,7 @@ lint_windows_c() {
 
 mapfile -t c_files < <(listed 'native/*.c' 'native/*.h' 'tests/native/*.c' 'examples/*.[ch]')
 # What includes windows.h, or headers of macOS, is in no build of this system.
-windows_only='/windows_(os|os_[a-z]+|desktop_helper|monitor|boot|clock|confine|control|link|loader)\.c$'
+windows_only='/windows_(os|os_[a-z]+|desktop_helper|monitor|boot|clock|console_guard|confine|control|link|loader)\.c$'
 macos_only='/macos_(end|files|init|process|seatbelt|spelling|status|try|watch)\.c$'
 mapfile -t compiled < <(listed 'native/*.c' | grep -vE "$windows_only|$macos_only")
 mapfile -t for_windows < <(listed 'native/*.c' | grep -E "$windows_only")

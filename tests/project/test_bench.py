@@ -29,7 +29,7 @@ GROUPS = (
     "17e 17f",
 )
 LONG = ("14a 14b 15 16", "17a 17b", "17c 17d", "17e 17f")
-"""Ten seconds each: real programs beside real rivals. With VIS_FULL=1 .ci/run also runs all of them whole."""
+"""Ten seconds each, with real rivals. With VIS_FULL=1 .ci/run also takes all rows with all rounds."""
 
 
 def test_every_row_is_in_a_group() -> None:
