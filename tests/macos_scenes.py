@@ -327,9 +327,14 @@ class Scenes:
         """Ask for what is refused by name on macOS."""
         with self.jail() as jail:
             process = jail.spawn(["sleep", "60"])
+            worker = [
+                self.refusal(lambda name=name: getattr(self.vr, name)())
+                for name in ("Runtime", "TrustedRuntime", "RuntimePool", "check_confinement")
+            ]
             return [
                 self.refusal(jail.processes),
                 self.refusal(process.suspend),
+                *worker,
             ]
 
     def doctor(self) -> Any:
@@ -379,6 +384,13 @@ class Scenes:
             found["left"] = sorted(os.listdir(top))
             found["gone"] = self.refusal(lambda: jail.remove(top / "file"))
             return found
+
+    def names(self) -> Any:
+        """Ask for every public name, and show those that are not there."""
+        asked = {
+            name: self.refusal(lambda name=name: getattr(self.vr, name)) for name in self.vr.__all__
+        }
+        return {name: found for name, found in asked.items() if found["type"]}
 
     def in_a_sandbox(self) -> Any:
         """Open a jail from within a sandbox: here, below a mark."""

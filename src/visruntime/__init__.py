@@ -176,6 +176,9 @@ _NOT_OF_WINDOWS = (
     "runtime",
 )
 
+# What needs a Python worker, which is not built for macOS.
+_NOT_OF_MACOS = ("confinement.examine", "executor", "packages", "pool", "runtime")
+
 
 def __getattr__(name: str) -> object:
     """Import the module that *name* lives in."""
@@ -188,10 +191,11 @@ def __getattr__(name: str) -> object:
     from importlib import import_module
 
     home = next((module for module, names in _HOMES.items() if name in names), "errors")
-    if sys.platform == "win32" and home in _NOT_OF_WINDOWS:
+    missing = {"win32": _NOT_OF_WINDOWS, "darwin": _NOT_OF_MACOS}.get(sys.platform, ())
+    if home in missing:
         from visruntime._windows.stand_ins import stand_in
 
-        value: object = stand_in(name)
+        value: object = stand_in(name, sys.platform)
     else:
         value = getattr(import_module(f"{__name__}.{home}"), name)
     globals()[name] = value

@@ -220,10 +220,16 @@ def test_files_of_a_jail(played: dict[str, Any]) -> None:
     assert scene["left"] == ["big", "link", "pipe"]
 
 
+def test_every_public_name_is_there(played: dict[str, Any]) -> None:
+    """A host that imports a name must not fail on macOS, whatever that name then refuses."""
+    assert played["names"] == {}
+
+
 def test_what_is_not_built_is_refused_by_name(played: dict[str, Any]) -> None:
-    """Its list of processes and standing still must not fail in another way."""
+    """Processes, standing still and the Python worker must not fail in another way."""
     texts = [refusal["text"] for refusal in played["not_built"]]
-    assert [refusal["type"] for refusal in played["not_built"]] == ["CommandError"] * 2
+    types = [refusal["type"] for refusal in played["not_built"]]
+    assert types == ["CommandError"] * 2 + ["JailUnavailable"] * 4
     assert all("macOS" in text for text in texts)
 
 

@@ -21,6 +21,7 @@ __all__ = [
     "REFUSED",
     "SEATBELT",
     "check_platform",
+    "check_worker",
     "fields",
     "platform_name",
     "refuse_mapping",
@@ -223,6 +224,23 @@ def check_platform(platform: str) -> None:
         reason="platform",
         fix=fix,
     )
+
+
+def check_worker(platform: str) -> None:
+    """Refuse a Python worker, and what rests on one, where this version has none.
+
+    *platform* is spelled as ``sys.platform`` spells it.
+
+    Raises:
+        JailUnavailable: ``reason`` is "platform".
+    """
+    if platform == "darwin":
+        raise JailUnavailable(
+            "the Python worker is not built for macOS",
+            stage="platform",
+            reason="platform",
+            fix="run a Python program by Jail.run",
+        )
 
 
 def refuse_mapping(policy: JailPolicy) -> PolicyUnsupported:

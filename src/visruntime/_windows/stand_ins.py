@@ -1,8 +1,8 @@
-"""What stands on Windows where other systems have the classes of policies: a refusal."""
+"""What stands where a system has none of what Linux has, on Windows and on macOS: a refusal."""
 
 from __future__ import annotations
 
-from visruntime._policy.platforms import check_platform
+from visruntime._policy.platforms import check_platform, check_worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -11,12 +11,17 @@ if TYPE_CHECKING:
 __all__ = ["stand_in"]
 
 
-def stand_in(name: str) -> type:
-    """Return a class *name* that cannot be made: its constructor raises `JailUnavailable`."""
+def stand_in(name: str, platform: str) -> type:
+    """Return a class *name* that cannot be made: its constructor raises `JailUnavailable`.
+
+    *platform* is spelled as ``sys.platform`` spells it.
+    """
 
     def refuse(_self: object, *_arguments: Any, **_options: Any) -> None:
-        check_platform("win32")
+        check_platform(platform)
+        check_worker(platform)
 
     bases = (Exception,) if name.endswith("Broken") else ()  # to be named behind `except`
-    doc = "Not available on Windows: see `WindowsJail`."
+    other, instead = ("Windows", "WindowsJail") if platform == "win32" else ("macOS", "Jail")
+    doc = f"Not available on {other}: see `{instead}`."
     return type(name, bases, {"__init__": refuse, "__doc__": doc, "__module__": "visruntime"})
