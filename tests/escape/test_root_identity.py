@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -196,3 +197,22 @@ def test_the_key_of_the_hosts_connections_is_not_read(workspace: Path) -> None:
     assert identity.startswith("host uid 0")
     assert got == [errno.EACCES, 0]
     assert outside(f"answer(opened({key!r}))") == 0
+
+
+def test_what_a_worker_runs_from_is_roots_or_the_hosts_own(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user's interpreter could bring files of root's along; the host's own has an owner it trusts."""
+    grants = [(str(home / "tree"), "Python installation")]
+    os.chown(home, 0, 0)
+    os.chown(home / "tree", OWNER, OWNER)
+    text = READ.format(path=str(home / "tree" / "inner"))
+    bare = JailPolicy(limits=Limits(processes=None, scratch=None))
+    with Jail(JailPolicy(), implicit_read=grants) as jail:
+        assert inside(jail, text) == errno.EACCES
+    with pytest.raises(PolicyUnsupported, match=f"belongs to uid {OWNER}") as caught:
+        Jail(bare, backend="landlock", implicit_read=grants)
+    assert caught.value.field == "python"
+    monkeypatch.setattr(sys, "prefix", str(home))
+    with Jail(bare, backend="landlock", implicit_read=grants) as jail:
+        assert inside(jail, text) == 0

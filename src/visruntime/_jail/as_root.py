@@ -43,8 +43,8 @@ def not_roots(
 
     Those are the grants that are not root's, for who owns a folder puts files of root's there by
     renaming them, and *strangers*, which says why of each. A single file that gives everybody what
-    is granted is none. What the host's own Python runs from is none unasked: who could change that
-    is root already.
+    is granted is none. What the host's own Python runs from is none because of its owner, who is
+    root already.
 
     Args:
         written: the rules of the policy's own fields, resolved.
@@ -55,13 +55,16 @@ def not_roots(
     prefixes = (sys.prefix, sys.base_prefix) if implicit else ()
     own = {os.path.realpath(prefix) for prefix in prefixes}
     asked = [(rule.origin, rule.path, rule.kind) for rule in written]
-    asked += [("python", path, "read") for path in implicit if path not in own]
+    asked += [("python", path, "read") for path in implicit]
     found = []
     for field, path, kind in asked:
         status = resolver.found.get(path)
         if kind not in ("read", "write") or status is None:
             continue
-        why = strangers.get(path) or (f"belongs to uid {status.st_uid}" if status.st_uid else "")
+        why = strangers.get(path, "")
+        trusted = field == "python" and any(is_within(path, prefix) for prefix in own)
+        if not why and status.st_uid and not trusted:
+            why = f"belongs to uid {status.st_uid}"
         bits = status.st_mode & (READ if kind == "read" else ALL)
         if why and (not stat.S_ISREG(status.st_mode) or keeps_from_others(bits)):
             found.append((field, path, why))
