@@ -164,9 +164,154 @@ def test_a_large_dictionary_of_many_batches_is_refused(monkeypatch: pytest.Monke
     data = stream(*[pyarrow.record_batch([names], ["n"])] * 50)
     assert Table(data).to_arrow().num_rows == 50
     monkeypatch.setattr(arrow_messages, "MAX_LOOKED_AT", 400_000)
-    with pytest.raises(ValueError, match="too many batches"):
+    with pytest.raises(ValueError, match="too many batches or columns"):
         Table(data).to_arrow()
     assert Table(stream(*[pyarrow.record_batch([names], ["n"])] * 30)).to_arrow().num_rows == 30
+
+
+def same_dictionary(header: bytearray, schema: int) -> None:
+    """Have all columns name the dictionary 0."""
+    data = memoryview(header)
+    for field in _entries(data, schema, 1):
+        number = _field(data, _table(data, field, 4), 0)
+        if number:
+            struct.pack_into("<q", header, number, 0)
+
+
+def test_a_large_dictionary_of_many_columns_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pyarrow looks at a dictionary once for each column that names it, and not once for all."""
+    long = pyarrow.array(["x" * 10_000]).dictionary_encode()
+    short = pyarrow.array(["x"]).dictionary_encode()
+
+    def shared(columns: int) -> bytes:
+        batch = pyarrow.record_batch([long] + [short] * (columns - 1), list("abcdefghij"[:columns]))
+        data = changed(stream(batch), SCHEMA, same_dictionary)
+        return without(data, DICTIONARY, first=1)
+
+    with pyarrow.ipc.open_stream(shared(10)) as reader:  # the control
+        assert len(reader.read_all().to_pydict()["j"][0]) == 10_000
+    monkeypatch.setattr(arrow_messages, "MAX_LOOKED_AT", 50_000)
+    assert Table(shared(4)).to_arrow().num_columns == 4
+    with pytest.raises(ValueError, match="too many batches or columns"):
+        Table(shared(10)).to_arrow()
+
+
+def without(data: bytes, kind: int, *, first: int) -> bytes:
+    """Return a stream without its messages of that kind, but the *first* ones."""
+    out, place, seen = b"", 0, 0
+    while (size := struct.unpack_from("<i", data, place + 4)[0]) != 0:
+        header = memoryview(data)[place + 8 : place + 8 + size]
+        message = _follow(header, 0)
+        length = _field(header, message, 3)
+        end = place + 8 + size + (struct.unpack_from("<q", header, length)[0] if length else 0)
+        is_one = header[_field(header, message, 1)] == kind
+        if not is_one or seen < first:
+            out += data[place:end]
+        seen += is_one
+        place = end
+    return out + data[place:]
+
+
+def test_dictionaries_that_no_column_names_are_refused() -> None:
+    """Pyarrow keeps any number of them, and nobody would count how often they are looked at."""
+    data = stream(pyarrow.record_batch([pyarrow.array(["a"]).dictionary_encode()], ["n"]))
+
+    def other(header: bytearray, table: int) -> None:
+        # Its number is 0, and so left out: the place of another field is read instead.
+        header[table - struct.unpack_from("<i", header, table)[0] + 4] = 4
+
+    with pytest.raises(ValueError, match="no column names"):
+        Table(changed(data, DICTIONARY, other)).to_arrow()
+    assert Table(data).to_arrow().num_rows == 1
+
+
+def test_many_columns_and_batches_of_nothing_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What pyarrow keeps about each column of each batch is far more than the bytes that say it."""
+    schema = pyarrow.schema([(str(index), "null") for index in range(100)])
+    batch = pyarrow.record_batch([pyarrow.nulls(1)] * 100, schema=schema)
+    data = stream(*[batch] * 50)
+    assert Table(data).to_arrow().num_rows == 50
+    monkeypatch.setattr(arrow_messages, "BYTES_MADE_AT_LEAST", 1 << 20)
+    with pytest.raises(ValueError, match="combine_chunks"):
+        Table(data).to_arrow()
+    assert Table(stream(*[batch] * 20)).to_arrow().num_rows == 20
+    wide = pyarrow.record_batch([pyarrow.nulls(1)] * 2000, [str(index) for index in range(2000)])
+    with pytest.raises(ValueError, match="combine_chunks"):
+        Table(stream(wide)).to_arrow()
+
+
+def test_a_table_as_it_is_sent_in_small_batches_is_taken() -> None:
+    """The bound is no hindrance: hundreds of batches of a hundred columns, or 20,000 columns."""
+    batch = pyarrow.record_batch([pyarrow.array([1] * 9)] * 100, [str(n) for n in range(100)])
+    arrow_messages.check_stream(memoryview(stream(*[batch] * 300)))
+    wide = pyarrow.record_batch([pyarrow.array([1])] * 20_000, [str(n) for n in range(20_000)])
+    arrow_messages.check_stream(memoryview(stream(wide)))
+
+
+def test_metadata_of_batches_is_refused_before_pyarrow_sees_it() -> None:
+    """Pyarrow copies it when it opens a message: any number of offsets may lead to one text."""
+    batch = pyarrow.record_batch([pyarrow.array([1])], ["a"])
+    sink = pyarrow.BufferOutputStream()
+    with pyarrow.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch, custom_metadata={"key": "value"})
+    data = sink.getvalue().to_pybytes()
+    with pyarrow.ipc.open_stream(data) as reader:  # the control
+        assert reader.read_next_batch_with_custom_metadata().custom_metadata == {b"key": b"value"}
+    with pytest.raises(ValueError, match="metadata beside its schema"):
+        Table(data).to_arrow()
+
+
+def test_fields_that_a_schema_names_often_are_refused() -> None:
+    """Four bytes name a field, of which pyarrow makes hundreds."""
+    data = stream(pyarrow.record_batch([pyarrow.nulls(1)] * 3, ["a", "b", "c"]))
+
+    def all_one(header: bytearray, schema: int) -> None:
+        last = next(_entries(memoryview(header), schema, 1))
+        vector = _follow(memoryview(header), _field(memoryview(header), schema, 1))
+        for entry in range(vector + 4, vector + 16, 4):
+            struct.pack_into("<I", header, entry, last - entry)
+
+    shared = changed(data, SCHEMA, all_one)
+    with pyarrow.ipc.open_stream(shared) as reader:  # the control
+        assert len(set(reader.schema.names)) == 1
+    with pytest.raises(ValueError, match="says the same many times"):
+        Table(shared).to_arrow()
+
+
+def test_no_offset_leads_out_of_a_message() -> None:
+    """A number that was changed is an error with a name, or another table: never anything else."""
+    names = pyarrow.array(["a"]).dictionary_encode()
+    zone = pyarrow.array([1], pyarrow.timestamp("us", "Europe/London"))
+    deep = pyarrow.array([{"x": [1]}])
+    schema = pyarrow.schema([("n", names.type), ("t", zone.type), ("d", deep.type)], {"k": "v"})
+    data = stream(pyarrow.record_batch([names, zone, deep], schema=schema))
+    outcomes = set()
+    for place in range(0, len(data) - 4, 4):
+        for number in (0xFFFFFFF0, 0x7FFFFFFF, len(data) - place - 2, 0):
+            other = bytearray(data)
+            struct.pack_into("<I", other, place, number)
+            try:
+                arrow_messages.check_stream(memoryview(other))
+            except ValueError as error:
+                outcomes.add(str(error))
+    assert {each for each in outcomes if "out of its message" in each}
+    assert len(outcomes) > 5
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda data: data[:-8] + data, "a second schema"),
+        (lambda data: data[:-40], "ends too early"),
+        (lambda data: data[4:], "before 0.15"),
+        (lambda data: data[:2], "out of its message"),
+    ],
+)
+def test_streams_that_are_none_are_refused(change: Callable[[bytes], bytes], words: str) -> None:
+    """What is cut, joined or of another format is no table."""
+    data = stream(pyarrow.record_batch([pyarrow.array([1] * 8)], ["a"]))
+    with pytest.raises(ValueError, match=words):
+        Table(change(data)).to_arrow()
 
 
 def test_views_cross_as_what_they_show() -> None:

@@ -218,10 +218,11 @@ class Table:
 
         Older ones run code that a table brings along (CVE-2023-47248), so they get none.
 
-        What it makes takes no more memory than the bytes that came, and to look at it no more time
-        than these take. So a table is refused whose batches are compressed, in the order of another
-        machine or additions to a dictionary, that uses bytes twice, or that has columns of views; a
-        worker writes none.
+        What it makes takes at most four times the bytes that came, and 64 MiB: the columns show these
+        bytes, and the rest is what pyarrow keeps about columns and batches. To look at it takes time by
+        the bytes too, and by 4 GiB of dictionaries. So a table is refused that has more columns and
+        batches than that, is compressed, in the order of another machine, adds to a dictionary, uses
+        bytes twice, has columns of views, or metadata of single batches; a worker writes none.
 
         Raises:
             ImportError: there is no pyarrow here, or an older one; or it is not imported yet and a
@@ -237,19 +238,15 @@ class Table:
     def _to_arrow(self) -> Any:
         import pyarrow
 
-        from .arrow_messages import Messages
+        from .arrow_messages import check_stream
 
         if _release(pyarrow.__version__) < _SAFE_ARROW:
             raise ImportError(
                 f"pyarrow {pyarrow.__version__} unpickles what a table brings along "
                 "(CVE-2023-47248); install pyarrow 14.0.1 or newer"
             )
-        data = pyarrow.py_buffer(self.data)
-        messages = Messages()
-        for message in pyarrow.ipc.MessageReader.open_stream(data):
-            body = 0 if message.body is None else message.body.size
-            messages.check(memoryview(message.metadata).cast("B"), body)
-        with pyarrow.ipc.open_stream(data) as stream:
+        check_stream(self.data)
+        with pyarrow.ipc.open_stream(pyarrow.py_buffer(self.data)) as stream:
             table = stream.read_all()
         table.validate(full=True)
         return table

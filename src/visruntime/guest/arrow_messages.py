@@ -1,12 +1,12 @@
-"""What the headers of an Arrow IPC stream say, before pyarrow makes a table of it.
+"""What the headers of an Arrow IPC stream say, before pyarrow sees it.
 
-A table that a guest wrote must take no more memory than the bytes that came, and no more time than
-these. pyarrow reads offsets as they are: in FlatBuffers many offsets may lead to one text or one
-field, and in a batch many columns may name the same bytes. So each is counted as often as it is
-named, and there may be no more of them than there are bytes.
+A table that a guest wrote must take memory and time by the bytes that came, and pyarrow makes what
+a header says: in FlatBuffers many offsets may lead to one text or one field, in a batch many columns
+may name the same bytes, and a column of no rows takes 16 bytes but some hundred when it is made. So
+all of it is walked here first, with each offset held to the header that it is in, and what pyarrow
+would make of it is counted.
 
-The numbers are those of Message.fbs and Schema.fbs of Arrow (format version 5). pyarrow has verified
-a header before we see it, so no offset leads out of it, and has no name for what we ask.
+The numbers are those of Message.fbs and Schema.fbs of Arrow (format version 5).
 
 Standard library only.
 """
@@ -17,119 +17,221 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Messages"]
+__all__ = ["BYTES_MADE", "BYTES_MADE_AT_LEAST", "MAX_LOOKED_AT", "check_stream"]
 
+BYTES_MADE = 4
+"""Bytes that pyarrow may make of the headers of a table, for each byte of the table."""
+BYTES_MADE_AT_LEAST = 64 << 20
+"""Bytes that it may make of any table, however small."""
 MAX_LOOKED_AT = 4 << 30
-"""Bytes of dictionaries that pyarrow looks at in one table: it does so again for each batch."""
+"""Bytes of dictionaries that pyarrow looks at in one table: it does so for each column that names
+one, again for each batch."""
 
+_CONTINUES = 0xFFFFFFFF
 _SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3
-_OLD_COMPRESSION = b"ARROW:experimental_compression"
-"""The key by which Arrow 0.17 said it, which all later ones understand."""
-_COMPRESSED = "a table that is compressed: a few bytes of it could fill the memory"
-_TIMESTAMP = 10
+_TIMESTAMP, _UNION = 10, 14
+_RUN_END_ENCODED = 22
+"""The last type of Schema.fbs that is no view."""
 _VIEWS = range(23, 27)
 """BinaryView, Utf8View, ListView and LargeListView: many items may show the same bytes, and to look
 whether a text is UTF-8 is to read it as often as it is shown."""
-_FIELD_BYTES = 16
-"""A field that is written once takes more: three offsets, a type and a vector."""
+
+# What pyarrow makes of each, in bytes: measured for columns of each type, and rounded up.
+_MESSAGE_BYTES = 600
+_FIELD_BYTES = 600
+_UNION_BYTES = 700
+_NODE_BYTES = 450
+_BUFFER_BYTES = 160
+_PAIR_BYTES = 200
+_TEXT_COPIES = 4
+
+_BROKEN = "no table: an offset leads out of its message"
+_OFTEN = "a table whose schema says the same many times"
+
+
+def check_stream(data: memoryview) -> None:
+    """Refuse a stream of which pyarrow would make much more than the bytes that came.
+
+    Raises:
+        ValueError: it is such a one, or none; the message says why.
+    """
+    messages = Messages(len(data))
+    place = 0
+    while place < len(data):
+        mark = _read(data, place, 4)
+        if mark == 0:
+            return
+        if mark != _CONTINUES:
+            raise ValueError("no table, or one as Arrow wrote them before 0.15")
+        size = _read(data, place + 4, 4)
+        if size == 0:
+            return
+        place += 8
+        if place + size > len(data):
+            raise ValueError("a table that ends too early")
+        place += size
+        body = messages.check(data[place - size : place])
+        if place + body > len(data):
+            raise ValueError("a table that ends too early")
+        place += body
 
 
 class Messages:
     """The messages of one stream, one after the other."""
 
-    __slots__ = ("_dictionaries", "_looked_at")
+    __slots__ = ("_looked_at", "_named", "_room", "_sizes", "_uses")
 
-    def __init__(self) -> None:
-        self._dictionaries: dict[int, int] = {}  # bytes of each, by its number
-        self._looked_at = 0
-
-    def check(self, header: memoryview, body: int) -> None:
-        """Refuse a message of which pyarrow would make more than the bytes that came.
+    def __init__(self, size: int) -> None:
+        """Begin.
 
         Args:
-            header: the metadata of the message.
-            body: how many bytes follow it.
+            size: how many bytes the stream has.
+        """
+        self._room = BYTES_MADE * size + BYTES_MADE_AT_LEAST
+        self._uses: dict[int, int] | None = None  # how many columns name each dictionary
+        self._sizes: dict[int, int] = {}  # bytes of each, as it is now
+        self._named = 0  # bytes of all, counted for each column that names them
+        self._looked_at = 0
+
+    def check(self, header: memoryview) -> int:
+        """Return how many bytes follow the message with that header.
 
         Raises:
-            ValueError: it is such a one; the message says why.
+            ValueError: pyarrow would make too much of it, or it is none; the message says why.
         """
         message = _follow(header, 0)
         kind = _number(header, _field(header, message, 1), 1)
         table = _table(header, message, 2)
+        body = _number(header, _field(header, message, 3), 8)
+        if next(_entries(header, message, 4), None) is not None:
+            raise ValueError("a table with metadata beside its schema")
+        self._make(_MESSAGE_BYTES)
         if kind == _SCHEMA:
-            _check_schema(header, message, table)
+            self._check_schema(header, table)
         elif kind == _DICTIONARY:
-            if _number(header, _field(header, table, 2), 1):
-                raise ValueError("a table that adds to a dictionary: each addition is a copy of it")
-            self._dictionaries[_number(header, _field(header, table, 0), 8)] = body
-            table = _table(header, table, 1)
+            self._check_dictionary(header, table, body)
         elif kind == _BATCH:
-            self._looked_at += sum(self._dictionaries.values())
+            self._looked_at += self._named
             if self._looked_at > MAX_LOOKED_AT:
-                raise ValueError("a table with a large dictionary and too many batches")
-        if kind in (_DICTIONARY, _BATCH):
-            _check_compression(header, table)
-            _check_buffers(header, table, body)
-        if _OLD_COMPRESSION in bytes(header):
-            raise ValueError(_COMPRESSED)
+                raise ValueError("a table with a large dictionary, and too many batches or columns")
+            self._check_batch(header, table, body)
+        else:
+            raise ValueError("a table with a message that is no part of one")
+        return body
+
+    def _make(self, size: int) -> None:
+        self._room -= size
+        if self._room < 0:
+            raise ValueError(
+                "a table with many columns or batches and little in them: it would take more than "
+                f"{BYTES_MADE} times its bytes and {BYTES_MADE_AT_LEAST >> 20} MiB (combine_chunks "
+                "makes fewer batches)"
+            )
+
+    def _check_schema(self, header: memoryview, schema: int) -> None:
+        if self._uses is not None:
+            raise ValueError("a table with a second schema")
+        if _number(header, _field(header, schema, 0), 2):
+            raise ValueError("a table whose numbers are not little-endian")
+        uses = self._uses = {}
+        tables = _Tables(header)
+        self._pairs(tables, schema, 2)
+        levels = [tables.entries(schema, 1)]
+        while levels:
+            field = next(levels[-1], None)
+            if field is None:
+                levels.pop()
+                continue
+            kind = _number(header, _field(header, field, 2), 1)
+            if kind in _VIEWS:
+                raise ValueError("a table with a column of views: cast it to texts, bytes or lists")
+            if kind > _RUN_END_ENCODED:
+                raise ValueError("a table with a column of an unknown type")
+            self._make(_FIELD_BYTES + (_UNION_BYTES if kind == _UNION else 0))
+            self._text(tables, field, 0)
+            self._pairs(tables, field, 6)
+            if _field(header, field, 3):
+                of_kind = tables.table(field, 3)
+                if kind == _TIMESTAMP:
+                    self._text(tables, of_kind, 1)
+            if _field(header, field, 4):
+                encoding = tables.table(field, 4)
+                if _field(header, encoding, 1):
+                    tables.table(encoding, 1)
+                number = _number(header, _field(header, encoding, 0), 8)
+                uses[number] = uses.get(number, 0) + 1
+            levels.append(tables.entries(field, 5))
+
+    def _pairs(self, tables: _Tables, table: int, index: int) -> None:
+        for pair in tables.entries(table, index):
+            self._make(_PAIR_BYTES)
+            self._text(tables, pair, 0)
+            self._text(tables, pair, 1)
+
+    def _text(self, tables: _Tables, table: int, index: int) -> None:
+        self._make(_TEXT_COPIES * tables.text(table, index))
+
+    def _check_dictionary(self, header: memoryview, table: int, body: int) -> None:
+        if _number(header, _field(header, table, 2), 1):
+            raise ValueError("a table that adds to a dictionary: each addition is a copy of it")
+        number = _number(header, _field(header, table, 0), 8)
+        uses = 0 if self._uses is None else self._uses.get(number, 0)
+        if not uses:
+            raise ValueError("a table with a dictionary that no column names")
+        size = len(header) + body
+        self._named += uses * (size - self._sizes.get(number, 0))
+        self._sizes[number] = size
+        self._check_batch(header, _table(header, table, 1), body)
+
+    def _check_batch(self, header: memoryview, batch: int, body: int) -> None:
+        if _field(header, batch, 3):
+            raise ValueError("a table that is compressed: a few bytes of it could fill the memory")
+        _, nodes = _vector(header, batch, 1, 16)
+        first, buffers = _vector(header, batch, 2, 16)
+        self._make(nodes * _NODE_BYTES + buffers * _BUFFER_BYTES)
+        words = memoryview(header[first : first + 16 * buffers].tobytes()).cast("q").tolist()
+        end = 0
+        for start, size in sorted(zip(words[::2], words[1::2], strict=True)):
+            if size == 0:
+                continue
+            if size < 0 or start < end:
+                raise ValueError("a table that uses bytes for more than one column")
+            end = start + size
+        if end > body:
+            raise ValueError("a table with fewer bytes than it says")
 
 
-def _check_compression(header: memoryview, batch: int) -> None:
-    if _field(header, batch, 3):
-        raise ValueError(_COMPRESSED)
+class _Tables:
+    """The tables and texts of one schema: none is reached by two ways."""
 
+    __slots__ = ("_header", "_reached", "_texts")
 
-def _check_schema(header: memoryview, message: int, schema: int) -> None:
-    if _number(header, _field(header, schema, 0), 2):
-        raise ValueError("a table whose numbers are not little-endian")
-    room = len(header) - _pairs(header, message, 4) - _pairs(header, schema, 2)
-    levels = [_entries(header, schema, 1)]
-    while levels and room >= 0:
-        field = next(levels[-1], None)
-        if field is None:
-            levels.pop()
-            continue
-        kind = _number(header, _field(header, field, 2), 1)
-        if kind in _VIEWS:
-            raise ValueError("a table with a column of views: cast it to texts, bytes or lists")
-        room -= _FIELD_BYTES + _text(header, field, 0) + _pairs(header, field, 6)
-        if kind == _TIMESTAMP:
-            room -= _text(header, _table(header, field, 3), 1)
-        levels.append(_entries(header, field, 5))
-    if room < 0:
-        raise ValueError("a table whose schema says the same many times")
+    def __init__(self, header: memoryview) -> None:
+        self._header = header
+        self._reached: set[int] = set()
+        self._texts = len(header)  # bytes that all texts together may have
 
+    def _reach(self, table: int) -> int:
+        if table in self._reached:
+            raise ValueError(_OFTEN)
+        self._reached.add(table)
+        return table
 
-def _check_buffers(header: memoryview, batch: int, body: int) -> None:
-    place = _field(header, batch, 2)
-    if not place:
-        return
-    vector = _follow(header, place)
-    count = _number(header, vector, 4)
-    numbers = header[vector + 4 : vector + 4 + 16 * count].tobytes()
-    words = memoryview(numbers).cast("q").tolist()
-    end = 0
-    for start, size in sorted(zip(words[::2], words[1::2], strict=True)):
-        if size == 0:
-            continue
-        if size < 0 or start < end:
-            raise ValueError("a table that uses bytes for more than one column")
-        end = start + size
-    if end > body:
-        raise ValueError("a table with fewer bytes than it says")
+    def table(self, table: int, index: int) -> int:
+        """Where the table in that field is."""
+        return self._reach(_table(self._header, table, index))
 
+    def entries(self, table: int, index: int) -> Iterator[int]:
+        """Where the tables of the vector in that field are."""
+        return map(self._reach, _entries(self._header, table, index))
 
-def _pairs(data: memoryview, table: int, index: int) -> int:
-    """Bytes of the pairs of texts in that field, each counted as often as it is named."""
-    return sum(
-        8 + _text(data, pair, 0) + _text(data, pair, 1) for pair in _entries(data, table, index)
-    )
-
-
-def _text(data: memoryview, table: int, index: int) -> int:
-    """Bytes of the text in that field."""
-    place = _field(data, table, index)
-    return _number(data, _follow(data, place), 4) if place else 0
+    def text(self, table: int, index: int) -> int:
+        """Bytes of the text in that field."""
+        _, size = _vector(self._header, table, index, 1)
+        self._texts -= size
+        if self._texts < 0:
+            raise ValueError(_OFTEN)
+        return size
 
 
 def _table(data: memoryview, table: int, index: int) -> int:
@@ -146,29 +248,47 @@ def _table(data: memoryview, table: int, index: int) -> int:
 
 def _entries(data: memoryview, table: int, index: int) -> Iterator[int]:
     """Where the tables of the vector in that field are."""
-    place = _field(data, table, index)
-    if not place:
-        return
-    vector = _follow(data, place)
-    for entry in range(vector + 4, vector + 4 + 4 * _number(data, vector, 4), 4):
+    first, count = _vector(data, table, index, 4)
+    for entry in range(first, first + 4 * count, 4):
         yield _follow(data, entry)
 
 
-def _number(data: memoryview, place: int, size: int) -> int:
-    """The unsigned number at *place*; 0, as FlatBuffers has it, for a field that is not there."""
-    return int.from_bytes(data[place : place + size], "little") if place else 0
+def _vector(data: memoryview, table: int, index: int, size: int) -> tuple[int, int]:
+    """Where the first item of the vector in that field is, each of *size* bytes, and how many."""
+    place = _field(data, table, index)
+    if not place:
+        return 0, 0
+    vector = _follow(data, place)
+    count = _read(data, vector, 4)
+    if vector + 4 + size * count > len(data):
+        raise ValueError(_BROKEN)
+    return vector + 4, count
 
 
 def _follow(data: memoryview, place: int) -> int:
     """Where the offset at *place* leads."""
-    return place + int.from_bytes(data[place : place + 4], "little")
+    return place + _read(data, place, 4)
 
 
 def _field(data: memoryview, table: int, index: int) -> int:
     """Where the field of a table is; 0 if it has none."""
-    layout = table - int.from_bytes(data[table : table + 4], "little", signed=True)
+    back = _read(data, table, 4)
+    layout = table - (back - (back >> 31 << 32))  # signed
+    if layout < 0:
+        raise ValueError(_BROKEN)
     entry = 4 + 2 * index
-    if layout < 0 or entry >= int.from_bytes(data[layout : layout + 2], "little"):
+    if entry >= _read(data, layout, 2):
         return 0
-    offset = int.from_bytes(data[layout + entry : layout + entry + 2], "little")
+    offset = _read(data, layout + entry, 2)
     return table + offset if offset else 0
+
+
+def _number(data: memoryview, place: int, size: int) -> int:
+    """The unsigned number at *place*; 0, as FlatBuffers has it, for a field that is not there."""
+    return _read(data, place, size) if place else 0
+
+
+def _read(data: memoryview, place: int, size: int) -> int:
+    if place + size > len(data):
+        raise ValueError(_BROKEN)
+    return int.from_bytes(data[place : place + size], "little")
