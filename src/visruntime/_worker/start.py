@@ -31,6 +31,7 @@ _LATE_MODULES = (
         "framed",
         "functions",
         "inputs",
+        "pandas_metadata",
         "program",
         "sources",
         "surroundings",

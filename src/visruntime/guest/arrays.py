@@ -231,11 +231,12 @@ class Table:
             OSError, pyarrow.ArrowException: it ends too early, or has what pyarrow does not know.
         """
         if self.importing is None:
-            return self._to_arrow()
+            return self._read()[0]
         with self.importing("pyarrow"):
-            return self._to_arrow()
+            return self._read()[0]
 
-    def _to_arrow(self) -> Any:
+    def _read(self) -> tuple[Any, set[bytes]]:
+        """Return the table, and the time zones of its columns."""
         import pyarrow
 
         from .arrow_messages import check_stream
@@ -245,11 +246,11 @@ class Table:
                 f"pyarrow {pyarrow.__version__} unpickles what a table brings along "
                 "(CVE-2023-47248); install pyarrow 14.0.1 or newer"
             )
-        check_stream(self.data)
+        zones = check_stream(self.data)
         with pyarrow.ipc.open_stream(pyarrow.py_buffer(self.data)) as stream:
             table = stream.read_all()
         table.validate(full=True)
-        return table
+        return table, zones
 
     def to_pandas(self) -> Any:
         """Return it as a ``pandas.DataFrame``; needs pandas, and pyarrow as :meth:`to_arrow`.
@@ -257,14 +258,34 @@ class Table:
         How much memory that takes is up to whoever wrote the table: a column of nulls has any number
         of rows in no bytes. Look at ``to_arrow().num_rows`` and the types first.
 
+        A table may say of which types of pandas it was. pandas would make some of them from files that
+        the table names, so such a table is refused, and one with a time zone that is no name of one;
+        ``to_arrow().to_pandas(ignore_metadata=True)`` reads it without what it says.
+
         Raises:
             ImportError, ValueError, OSError, pyarrow.ArrowException: as :meth:`to_arrow`.
+            ValueError: it names a type or a time zone that is not of the list.
         """
         if self.importing is None:
-            return self.to_arrow().to_pandas()
+            return self._frame(use_threads=True)
         # A time zone is looked for among modules, and where it is nested, by a thread of pyarrow.
         with self.importing("pandas") as alone:
-            return self.to_arrow().to_pandas(use_threads=not alone)
+            return self._frame(use_threads=not alone)
+
+    def _frame(self, *, use_threads: bool) -> Any:
+        from .pandas_metadata import check_types, check_zone
+
+        if self.importing is None:
+            table, zones = self._read()
+        else:
+            with self.importing("pyarrow"):
+                table, zones = self._read()
+        told = (table.schema.metadata or {}).get(b"pandas")
+        if told is not None:
+            check_types(told)
+        for zone in zones:
+            check_zone(zone.decode("utf-8", "replace"))
+        return table.to_pandas(use_threads=use_threads)
 
 
 _SAFE_ARROW = (14, 0, 1)

@@ -49,8 +49,11 @@ _BROKEN = "no table: an offset leads out of its message"
 _OFTEN = "a table whose schema says the same many times"
 
 
-def check_stream(data: memoryview) -> None:
+def check_stream(data: memoryview) -> set[bytes]:
     """Refuse a stream of which pyarrow would make much more than the bytes that came.
+
+    Returns:
+        The time zones of its columns.
 
     Raises:
         ValueError: it is such a one, or none; the message says why.
@@ -60,12 +63,12 @@ def check_stream(data: memoryview) -> None:
     while place < len(data):
         mark = _read(data, place, 4)
         if mark == 0:
-            return
+            break
         if mark != _CONTINUES:
             raise ValueError("no table, or one as Arrow wrote them before 0.15")
         size = _read(data, place + 4, 4)
         if size == 0:
-            return
+            break
         place += 8
         if place + size > len(data):
             raise ValueError("a table that ends too early")
@@ -74,12 +77,13 @@ def check_stream(data: memoryview) -> None:
         if place + body > len(data):
             raise ValueError("a table that ends too early")
         place += body
+    return messages.zones
 
 
 class Messages:
     """The messages of one stream, one after the other."""
 
-    __slots__ = ("_looked_at", "_named", "_room", "_sizes", "_uses")
+    __slots__ = ("_looked_at", "_named", "_room", "_sizes", "_uses", "zones")
 
     def __init__(self, size: int) -> None:
         """Begin.
@@ -87,6 +91,7 @@ class Messages:
         Args:
             size: how many bytes the stream has.
         """
+        self.zones: set[bytes] = set()
         self._room = BYTES_MADE * size + BYTES_MADE_AT_LEAST
         self._uses: dict[int, int] | None = None  # how many columns name each dictionary
         self._sizes: dict[int, int] = {}  # bytes of each, as it is now
@@ -154,6 +159,8 @@ class Messages:
                 of_kind = tables.table(field, 3)
                 if kind == _TIMESTAMP:
                     self._text(tables, of_kind, 1)
+                    first, size = _vector(header, of_kind, 1, 1)
+                    self.zones.update([header[first : first + size].tobytes()] if size else [])
             if _field(header, field, 4):
                 encoding = tables.table(field, 4)
                 if _field(header, encoding, 1):
