@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import socket
-import tempfile
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
 from visruntime._jail.diagnose import apparmor_profile
+from visruntime._packages.trial_folder import make_file, make_folder, trial_folder
 from visruntime._policy.fields import MAX_SOCKET_BYTES
 from visruntime.doctor import Finding
-from visruntime.errors import VisRuntimeError
+from visruntime.errors import JailUnavailable, VisRuntimeError
 from visruntime.jail import Jail
 from visruntime.policy import Egress, JailPolicy, Limits
 
@@ -30,9 +30,6 @@ PROGRAM_TIMEOUT_SECONDS = 10
 MEMORY_LIMIT = 64 * 1024**2
 MEMORY_TRIED = 256 * 1024**2
 """What a program tries to hold under `MEMORY_LIMIT`, in bytes."""
-
-SOCKET_NAME_BYTES = 40
-"""Room for the name of a socket below the folder for temporary files."""
 
 LOAD_PROFILE = "visruntime doctor --apparmor | sudo apparmor_parser --replace"
 
@@ -132,54 +129,67 @@ def _canaries(jail: Jail) -> Iterator[Finding]:
 # ---- files -------------------------------------------------------------------
 
 
-def _files() -> Iterator[Finding]:
+FILE_ACTS: tuple[tuple[str, str, str, Callable[[Jail, str], object]], ...] = (
+    ("files.not_granted", "files that are not granted", "read a file beside the grants",
+     lambda jail, top: jail.read_bytes(f"{top}/elsewhere/file")),
+    ("files.read", "a read grant is not changed", "write to a file of a read grant",
+     lambda jail, top: jail.write_bytes(f"{top}/grant/file", b"x")),
+    ("files.deny", "a deny inside a grant", "read a denied file in a write grant",
+     lambda jail, top: jail.read_bytes(f"{top}/work/secret")),
+    ("files.deny_write", "a deny of writing", "write to a kept file in a write grant",
+     lambda jail, top: jail.write_bytes(f"{top}/work/kept", b"x")),
+    ("files.deny_exec", "a deny of execution", "execute a program in a write grant",
+     lambda jail, top: jail.run([f"{top}/work/tool"], timeout=PROGRAM_TIMEOUT_SECONDS)),
+)  # fmt: skip
+"""What must be refused: key, name, what it is, and the act in the folder that was made for it."""
+
+
+def _files() -> tuple[Finding, ...]:
     """Try the file clauses on files that this process itself can read, change and run."""
-    with tempfile.TemporaryDirectory(prefix="visruntime-doctor-") as made:
-        folder = os.path.realpath(made)
-        names = {n: os.path.join(folder, n) for n in ("grant", "work", "elsewhere")}
-        for path in names.values():
-            os.mkdir(path)
-            for name in ("file", "secret", "kept", "tool"):
-                with open(os.path.join(path, name), "w", encoding="ascii") as file:
-                    file.write("#!/bin/sh\n")
-                os.chmod(file.name, 0o700)
-        grant, work, elsewhere = names.values()
-        policy = JailPolicy(
-            read=[grant],
-            write=[work],
-            deny=[f"{work}/secret"],
-            deny_write=[f"{work}/kept"],
-            deny_exec=[f"{work}/tool"],
-        )
-        acts: list[tuple[str, str, str, Callable[[Jail], object]]] = [
-            ("files.not_granted", "files that are not granted", "read a file beside the grants",
-             lambda jail: jail.read_bytes(f"{elsewhere}/file")),
-            ("files.read", "a read grant is not changed", "write to a file of a read grant",
-             lambda jail: jail.write_bytes(f"{grant}/file", b"x")),
-            ("files.deny", "a deny inside a grant", "read a denied file in a write grant",
-             lambda jail: jail.read_bytes(f"{work}/secret")),
-            ("files.deny_write", "a deny of writing", "write to a kept file in a write grant",
-             lambda jail: jail.write_bytes(f"{work}/kept", b"x")),
-            ("files.deny_exec", "a deny of execution", "execute a program in a write grant",
-             lambda jail: jail.run([f"{work}/tool"], timeout=PROGRAM_TIMEOUT_SECONDS)),
-        ]  # fmt: skip
-        try:
-            jail = Jail(policy)
-        except VisRuntimeError as error:
-            for key, name, probe, _ in acts:
-                yield _refused(key, name, probe, error, folder)
-            return
-        with jail:
-            for key, name, probe, act in acts:
-                yield _forbidden(key, name, probe, act, jail)
+    try:
+        with trial_folder() as top:
+            _make_files(top)
+            return tuple(_try_files(top))
+    except JailUnavailable as error:
+        return tuple(_refused(key, name, probe, error) for key, name, probe, _ in FILE_ACTS)
+
+
+def _make_files(top: str) -> None:
+    with ExitStack() as end:
+        outer = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        end.callback(os.close, outer)
+        for name in ("grant", "work", "elsewhere"):
+            inner = make_folder(name, outer)
+            end.callback(os.close, inner)
+            for file in ("file", "secret", "kept", "tool"):
+                make_file(file, inner, b"#!/bin/sh\n", 0o700)
+
+
+def _try_files(top: str) -> Iterator[Finding]:
+    policy = JailPolicy(
+        read=[f"{top}/grant"],
+        write=[f"{top}/work"],
+        deny=[f"{top}/work/secret"],
+        deny_write=[f"{top}/work/kept"],
+        deny_exec=[f"{top}/work/tool"],
+    )
+    try:
+        jail = Jail(policy)
+    except VisRuntimeError as error:
+        for key, name, probe, _ in FILE_ACTS:
+            yield _refused(key, name, probe, error, top)
+        return
+    with jail:
+        for key, name, probe, act in FILE_ACTS:
+            yield _forbidden(key, name, probe, act, jail, top)
 
 
 def _forbidden(
-    key: str, name: str, probe: str, act: Callable[[Jail], object], jail: Jail
+    key: str, name: str, probe: str, act: Callable[[Jail, str], object], jail: Jail, top: str
 ) -> Finding:
     """Try an act that must be refused."""
     try:
-        act(jail)
+        act(jail, top)
     except OSError as error:
         detail = os.strerror(error.errno) if error.errno else str(error)
         return Finding(key, name, "enforced", detail=detail, probe=probe, errno=error.errno)
@@ -280,49 +290,80 @@ def _memory(way: Any, name: str) -> Finding:
 # ---- clauses that some machines and versions cannot enforce --------------------
 
 
+CLAUSES: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
+    ("egress.open", "the host's network", {"egress": Egress.OPEN}),
+    ("egress.proxy", "egress through a proxy",
+     {"egress": Egress.proxy(allow=["service.test:443"])}),
+    ("inbound", "a port of the jail on the host's loopback", {"inbound": {8000: 0}}),
+    ("host_ports", "one port of the host's loopback", {"host_ports": [9]}),
+    ("system.host", "the whole host, read-only", {"system": "host"}),
+    ("caches", "private tool caches", {"caches": ["/home/user/.cache/doctor"]}),
+    ("services", "credential and system services", {"services": ["ssh"]}),
+)  # fmt: skip
+"""Key, name and fields of what is tried without a file."""
+
+
+def _clauses_on_files(top: str) -> tuple[tuple[str, str, Mapping[str, Any]], ...]:
+    """Return the same of what is tried in a folder that `_things` has filled."""
+    folder = f"{top}/folder"
+    return (
+        ("sockets", "one AF_UNIX socket of the host", {"sockets": [f"{top}/socket"]}),
+        ("sockets.folder", "the same beside a granted folder",
+         {"sockets": [f"{top}/socket"], "write": [folder]}),
+        ("deny_write.absent", "a denied name that does not exist yet",
+         {"write": [folder], "deny_write": [f"{folder}/absent"]}),
+        ("deny.pattern", "a deny by pattern",
+         {"write": [folder], "deny": [f"{folder}/*.absent"]}),
+        ("reveal", "secret paths lifted one by one", {"reveal": [f"{folder}/file"]}),
+    )  # fmt: skip
+
+
 def _clauses() -> Iterator[Finding]:
-    with _things() as top:
-        folder = f"{top}/folder"
-        rows: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
-            ("egress.open", "the host's network", {"egress": Egress.OPEN}),
-            ("egress.proxy", "egress through a proxy",
-             {"egress": Egress.proxy(allow=["service.test:443"])}),
-            ("inbound", "a port of the jail on the host's loopback", {"inbound": {8000: 0}}),
-            ("host_ports", "one port of the host's loopback", {"host_ports": [9]}),
-            ("sockets", "one AF_UNIX socket of the host", {"sockets": [f"{top}/socket"]}),
-            ("sockets.folder", "the same beside a granted folder",
-             {"sockets": [f"{top}/socket"], "write": [folder]}),
-            ("system.host", "the whole host, read-only", {"system": "host"}),
-            ("deny_write.absent", "a denied name that does not exist yet",
-             {"write": [folder], "deny_write": [f"{folder}/absent"]}),
-            ("deny.pattern", "a deny by pattern",
-             {"write": [folder], "deny": [f"{folder}/*.absent"]}),
-            ("reveal", "secret paths lifted one by one", {"reveal": [f"{folder}/file"]}),
-            ("caches", "private tool caches", {"caches": [folder]}),
-            ("services", "credential and system services", {"services": ["ssh"]}),
-        )  # fmt: skip
-        for key, name, fields in rows:
-            yield _clause(key, name, fields, top)
+    for key, name, fields in CLAUSES:
+        yield _clause(key, name, fields)
+    try:
+        with _things() as top:
+            for key, name, fields in _clauses_on_files(top):
+                if "sockets" in fields and len(os.fsencode(f"{top}/socket")) > MAX_SOCKET_BYTES:
+                    yield _refused(key, name, _probe_of(key), _too_long_for_a_socket())
+                else:
+                    yield _clause(key, name, fields, top)
+    except JailUnavailable as error:
+        for key, name, _ in _clauses_on_files("/"):
+            yield _refused(key, name, _probe_of(key), error)
 
 
 @contextmanager
 def _things() -> Iterator[str]:
     """Make a folder that holds a ``folder`` with a file, and a ``socket`` that listens."""
-    room = MAX_SOCKET_BYTES - len(os.fsencode(os.path.realpath(tempfile.gettempdir())))
-    with (
-        tempfile.TemporaryDirectory(
-            prefix="visruntime-doctor-",
-            dir=None if room > SOCKET_NAME_BYTES else "/tmp",  # noqa: S108 - made fresh, mode 0700
-        ) as made,
-        closing(socket.socket(socket.AF_UNIX)) as listener,
-    ):
-        top = os.path.realpath(made)
-        os.mkdir(f"{top}/folder")
-        with open(f"{top}/folder/file", "wb"):
-            pass
-        listener.bind(f"{top}/socket")
+    with trial_folder() as top, closing(socket.socket(socket.AF_UNIX)) as listener:
+        outer = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            inner = make_folder("folder", outer)
+            try:
+                make_file("file", inner, b"")
+            finally:
+                os.close(inner)
+            # The address of a socket has room for a short path only.
+            listener.bind(f"/proc/self/fd/{outer}/socket")
+        finally:
+            os.close(outer)
         listener.listen()
         yield top
+
+
+def _too_long_for_a_socket() -> JailUnavailable:
+    return JailUnavailable(
+        f"the address of a socket has {MAX_SOCKET_BYTES} bytes, fewer than its path in the state "
+        "folder would need",
+        stage="state folder",
+        fix="set XDG_CACHE_HOME to a shorter path",
+    )
+
+
+def _probe_of(key: str) -> str:
+    clause = key.partition(".")[0] if key != "limits.cpus" else key
+    return f"open a jail with {clause}= and run a program"
 
 
 def _clause(key: str, name: str, fields: Mapping[str, Any], folder: str = "") -> Finding:
@@ -337,7 +378,7 @@ def _clause(key: str, name: str, fields: Mapping[str, Any], folder: str = "") ->
 
 def _try_clause(key: str, name: str, fields: Mapping[str, Any], folder: str) -> Finding:
     clause = key.partition(".")[0] if key != "limits.cpus" else key
-    probe = f"open a jail with {clause}= and run a program"
+    probe = _probe_of(key)
     try:
         with Jail(JailPolicy(**fields)) as jail:
             result = jail.run(["true"], timeout=PROGRAM_TIMEOUT_SECONDS)

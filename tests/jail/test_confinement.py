@@ -93,7 +93,9 @@ def test_an_open_jail_is_said_to_be_open(workspace: Path) -> None:
     assert {"processes.trace", "privileges.mount", "starting.fork", "files.denied"} <= stopped
 
 
-def test_damage_that_the_host_sees_counts_as_open(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damage_that_the_host_sees_counts_as_open(
+    monkeypatch: pytest.MonkeyPatch, workspace: Path
+) -> None:
     """An attempt that says it failed must not be believed when the host sees its effect."""
     liar = Attempt(
         "files.liar",
@@ -119,7 +121,7 @@ def test_damage_that_the_host_sees_counts_as_open(monkeypatch: pytest.MonkeyPatc
             self.jailed._before[self.jailed.secret] = None
 
     monkeypatch.setattr("visruntime.confinement.examine.Scene", Watching)
-    report = vr.check_confinement()
+    report = vr.check_confinement(folder=workspace)
     by_key = {one.key: one for one in report.outcomes}
     assert by_key["files.liar"].state == "open"
     assert by_key["files.dead"].state == "open"

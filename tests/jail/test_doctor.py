@@ -7,13 +7,13 @@ import html.parser
 import json
 import os
 import sys
-import tempfile
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
 
 import visruntime as vr
+from visruntime import _doctor_probes
 from visruntime.cli import main
 from visruntime.cli.page import render
 from visruntime.config import schema
@@ -86,11 +86,35 @@ def test_a_clause_is_called_enforced_only_if_a_jail_takes_it(
 
 
 def test_nothing_of_the_probes_is_left(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The files that the probes make must be gone, and no path of them be in the report."""
-    monkeypatch.setattr(tempfile, "tempdir", str(workspace))
-    text = str(vr.doctor())
-    assert os.listdir(workspace) == []
-    assert str(workspace) not in text
+    """The files that the probes make must be gone, and no path of them be in the report.
+
+    They are made in the state folder, and it alone may have what they leave: names of its parts.
+    """
+    monkeypatch.setenv("XDG_CACHE_HOME", str(workspace))
+    monkeypatch.setattr(_doctor_probes, "CLAUSES", ())
+    findings = (*_doctor_probes._files(), *_doctor_probes._clauses())
+    for finding in findings:
+        if finding.key in ("sockets", "sockets.folder") and finding.state != "enforced":
+            assert finding.fix == "set XDG_CACHE_HOME to a shorter path"
+        else:
+            assert finding.state == "enforced", finding
+    assert os.listdir(workspace) == ["visruntime"]
+    for name in ("building", "locks"):
+        assert os.listdir(workspace / "visruntime" / name) == []
+    assert str(workspace) not in str(findings)
+
+
+def test_without_a_state_folder_the_doctor_says_what_was_not_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What needs files must not be tried where a guest could change them, and be named."""
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/absent")
+    monkeypatch.setattr(_doctor_probes, "CLAUSES", ())
+    findings = {f.key: f for f in (*_doctor_probes._files(), *_doctor_probes._clauses())}
+    for key in ("files.read", "files.deny_exec", "sockets", "deny_write.absent"):
+        assert findings[key].state == "unavailable"
+        assert "/proc/absent/visruntime" in findings[key].detail
+        assert "XDG_CACHE_HOME" in findings[key].fix
 
 
 def test_where_no_jail_opens_the_doctor_says_what_helps() -> None:

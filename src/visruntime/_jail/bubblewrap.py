@@ -21,6 +21,12 @@ PLACES = ("/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap")
 
 ALLOWED_TO_OTHERS = 0o022
 PROBE_TIMEOUT_SECONDS = 20
+SCENE = "/dev"
+"""Where the probe mounts a file system, inside of bwrap only: a folder that every system has."""
+REFUSED = 1
+"""The exit code of a bwrap that could not make what it was asked for."""
+REFUSALS = ("Too many levels of symbolic links", "Not a directory")
+"""How the messages end of a bwrap that does not go through a link (ELOOP, ENOTDIR)."""
 
 
 def find_bubblewrap(places: Sequence[str] = PLACES) -> str:
@@ -76,42 +82,38 @@ def follows_links(path: str) -> bool:
     """Tell whether the bwrap at *path* follows a link on the way to a mount point.
 
     One that does can be made to create names outside of a grant by a link that a guest left
-    in it (the class of CVE-2026-87766). It is tried on a folder of our own.
+    in it (the class of CVE-2026-87766). It is tried in a file system that bwrap makes for it,
+    in which nobody else can change anything meanwhile. Whatever fails in another way than by
+    a refusal of the link counts as following.
 
     Raises:
         JailUnavailable: it mounts nothing at all.
     """
-    import shutil
-    import tempfile
-
-    top = os.path.realpath(tempfile.mkdtemp(prefix="visruntime-probe-"))
-    try:
-        for name in ("real", "aside"):
-            os.mkdir(f"{top}/{name}")
-        os.symlink("aside", f"{top}/link")
-        code, said = _mount(path, top, "real")
-        if code != 0:
-            raise JailUnavailable(
-                f"bubblewrap does not work here: {said}",
-                stage="bubblewrap",
-                fix="see `visruntime doctor`",
-            )
-        code, _ = _mount(path, top, "link")
-        return code == 0 or os.path.lexists(f"{top}/aside/made")
-    finally:
-        shutil.rmtree(top)
+    code, said = _mount(path, "real")
+    if code != 0:
+        raise JailUnavailable(
+            f"bubblewrap does not work here: {said}",
+            stage="bubblewrap",
+            fix="see `visruntime doctor`",
+        )
+    code, said = _mount(path, "link")
+    return code != REFUSED or not said.endswith(REFUSALS)
 
 
-def _mount(path: str, top: str, name: str) -> tuple[int, str]:
+def _mount(path: str, name: str) -> tuple[int, str]:
+    """Let bwrap mount something below ``real`` or ``link`` in a place of its own."""
     import subprocess
 
-    arguments = ["--unshare-user", "--ro-bind", "/", "/", "--bind", top, top]
+    arguments = ["--unshare-user", "--ro-bind", "/", "/", "--tmpfs", SCENE]
+    for folder in ("real", "aside"):
+        arguments += ["--dir", f"{SCENE}/{folder}"]
+    arguments += ["--symlink", "aside", f"{SCENE}/link", "--tmpfs", f"{SCENE}/{name}/made"]
     done = subprocess.run(
-        [path, *arguments, "--tmpfs", f"{top}/{name}/made", "--", path, "--version"],
+        [path, *arguments, "--", path, "--version"],
         capture_output=True,
         check=False,
-        env={},
+        env={},  # and so its messages are in English
         stdin=subprocess.DEVNULL,
         timeout=PROBE_TIMEOUT_SECONDS,
     )
-    return done.returncode, done.stderr.decode("ascii", "replace").strip()[:200]
+    return done.returncode, done.stderr.decode("ascii", "replace").strip()[-200:]

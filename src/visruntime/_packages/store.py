@@ -93,6 +93,16 @@ class Store:
             finally:
                 remove_tree(key, building)
 
+    @contextmanager
+    def trial(self, key: str) -> Iterator[str]:
+        """Return a new folder that no build uses, under the random name *key*; it is gone after."""
+        try:
+            with self.locked(key, 0), self.staging(key) as path:
+                yield path
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(os.path.join(self._locks, key))
+
     def keep(self, tree: str, key: str) -> str:
         """Make the complete *tree* the environment *key*; return its path."""
         around, name = os.path.split(tree)

@@ -188,11 +188,12 @@ def _read(place: str) -> Answer | None:
 
 def _keep(place: str, output: bytes) -> None:
     """Write the answer whole or not at all; several may do so at a time."""
-    import tempfile
     from contextlib import suppress
 
     with suppress(OSError):
-        descriptor, temporary = tempfile.mkstemp(dir=os.path.dirname(place))
+        temporary = f"{place}.{os.urandom(8).hex()}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(temporary, flags, 0o600)
         try:
             with open(descriptor, "wb") as file:
                 file.write(output)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+from visruntime._packages.trial_folder import trial_folder
 from visruntime._runtime.traceback import printable
 from visruntime.confinement import (
     files,
@@ -25,8 +25,6 @@ from visruntime.policy import JailPolicy
 from visruntime.runtime import Runtime, TrustedRuntime
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from visruntime.confinement.attempt import Attempt
     from visruntime.denials import Denial
 
@@ -61,16 +59,18 @@ def check_confinement(
         python: interpreter of the worker; the host's own by default. The control of each attempt is
             made with it in a worker without a jail, so it must be one that you trust.
         backend: what builds the jail, as in `Jail`.
-        folder: where the files for it are made, in a folder that is removed afterwards; by
-            default where temporary files are.
+        folder: where the files for it are made, in a folder that is removed afterwards: one that
+            the guest of no other jail may write to, since the controls act there by path, without
+            a jail. By default the state folder, which no guest may write to.
 
     Raises:
-        VisRuntimeError: no jail opens here, or the interpreter cannot be a worker.
+        VisRuntimeError: no jail opens here, the interpreter cannot be a worker, or the state
+            folder cannot be made.
     """
     if policy is not None and not isinstance(policy, JailPolicy):
         raise TypeError(f"policy: a JailPolicy is needed, not {type(policy).__name__}")
     with ExitStack() as end:
-        made = end.enter_context(_folder(folder))
+        made = end.enter_context(trial_folder(None if folder is None else os.fspath(folder)))
         scene = end.enter_context(Scene(made))
         jailed = Runtime(
             scene.jailed.policy(JailPolicy() if policy is None else policy),
@@ -84,12 +84,6 @@ def check_confinement(
         trial = _Trial(scene, jailed, free)
         outcomes = tuple(trial.judge(attempt) for attempt in ATTEMPTS)
         return ConfinementReport(backend=trial.backend, python=trial.python, outcomes=outcomes)
-
-
-@contextmanager
-def _folder(folder: str | os.PathLike[str] | None) -> Iterator[str]:
-    with tempfile.TemporaryDirectory(prefix="visruntime-doctor-", dir=folder) as made:
-        yield os.path.realpath(made)
 
 
 class _Trial:

@@ -15,6 +15,7 @@ import threading
 from contextlib import ExitStack, closing, suppress
 from typing import TYPE_CHECKING, Any, Self
 
+from visruntime._packages.trial_folder import make_file, make_folder
 from visruntime.policy import JailPolicy
 
 if TYPE_CHECKING:
@@ -46,15 +47,17 @@ class Tree:
         self.work: str = f"{top}/work"
         self.secret: str = f"{top}/secret"
         self.database: str = f"{top}/database"
-        for folder in (self.read, self.work, f"{self.work}/folder"):
-            os.makedirs(folder)
         kept = [f"{self.work}/{name}" for name in ("denied", "kept", "folder/denied")]
-        for path in (self.secret, *kept, *(f"{self.read}/{name}" for name in _CHANGES_IN_READ)):
-            with open(path, "wb") as file:
-                file.write(CONTENT)
-        with closing(sqlite3.connect(self.database)) as base:
-            base.execute("create table t (x)")
-            base.commit()
+        with ExitStack() as end:
+            made = _Maker(os.path.dirname(top), end)
+            own = made.folder(os.path.basename(top))
+            read, work = own.folder("read"), own.folder("work")
+            inner = work.folder("folder")
+            own.files("secret")
+            read.files(*_CHANGES_IN_READ)
+            work.files("denied", "kept")
+            inner.files("denied")
+            make_file("database", own.descriptor, _database())
         self._kept = kept
         self._before = {path: self._state(path) for path in self._watched()}
         self._names = set(os.listdir(self.read))
@@ -88,6 +91,31 @@ class Tree:
                 return status.st_ino, status.st_mode, status.st_mtime_ns, file.read()
         except OSError:
             return None
+
+
+class _Maker:
+    """A folder in which things are made by its descriptor, so that no link is followed."""
+
+    def __init__(self, path: str | int, end: ExitStack) -> None:
+        """Open the folder *path* until *end* closes it, or take the descriptor of one."""
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        self.descriptor: int = os.open(path, flags) if isinstance(path, str) else path
+        self._end = end
+        end.callback(os.close, self.descriptor)
+
+    def folder(self, name: str) -> _Maker:
+        return _Maker(make_folder(name, self.descriptor), self._end)
+
+    def files(self, *names: str) -> None:
+        for name in names:
+            make_file(name, self.descriptor, CONTENT)
+
+
+def _database() -> bytes:
+    with closing(sqlite3.connect(":memory:")) as base:
+        base.execute("create table t (x)")
+        base.commit()
+        return base.serialize()
 
 
 class Scene:
