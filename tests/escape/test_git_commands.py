@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import errno
 import subprocess
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 from jail_helpers import Jail, JailPolicy, inside, outside
 
+<<<<<<< HEAD
 from visruntime._policy.git_names import further_names
+=======
+from visruntime._policy.git_names import further_names
+from visruntime.errors import PolicyError, PolicyUnsupported
+>>>>>>> 56c8c3cb (Read a bounded part of git's settings for a workspace, and refuse more by name)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,3 +99,54 @@ def test_programs_of_large_files_and_spelled_by_variables_are_named(
         "tools/my own",
         "tools/clean1",
     ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "unit"),
+    [
+        ("[pager]\n\ta = tools/x\n" * 60_000, "bytes"),
+        ('[difftool "x"]\n\tcmd = "%s"\n' % ("${" * 2000) * 10, "characters of commands"),
+        (f'[core]\n\tpager = "cd a; cd b; cd c; {" ".join(map(str, range(3000)))}"\n',
+         "paths in commands"),
+        ("".join(f"[include]\n\tpath = more{number}\n" for number in range(40)), "files"),
+    ],
+    ids=["bytes", "characters", "paths", "files"],
+)  # fmt: skip
+def test_settings_that_would_take_long_to_read_are_refused(
+    settings: str, unit: str, tmp_path: Path
+) -> None:
+    """Whoever wrote a repository must not keep the host busy, nor hide a program behind much."""
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "config").write_text(settings)
+    started = time.process_time()
+    with pytest.raises(PolicyError, match=f"more than [0-9]+ {unit}") as caught:
+        JailPolicy.workspace(tmp_path)
+    assert caught.value.field == "workspace"
+    assert time.process_time() - started < 5  # it took 20 s for 100 KiB, and hours for all
+
+
+def test_many_submodules_are_refused_by_the_name_of_their_file(tmp_path: Path) -> None:
+    """What .gitmodules asks for must not read as a fault of the policy."""
+    modules = tmp_path / ".gitmodules"
+    modules.write_text("".join(f'[submodule "{n}"]\npath = m{n}\n' for n in range(600)))
+    with pytest.raises(PolicyUnsupported, match=r"600 of them \.git .*\.gitmodules.*wall"):
+        Jail(JailPolicy.workspace(tmp_path))
+    modules.write_text("".join(f'[submodule "{n}"]\npath = m{n}\n' for n in range(9000)))
+    with pytest.raises(PolicyError, match=r"more than 8192 submodules in \.gitmodules"):
+        JailPolicy.workspace(tmp_path)
+
+
+def test_a_file_of_settings_that_includes_itself_is_read_once(repository: Path) -> None:
+    """What git itself refuses later must not look like too many files."""
+    with (repository / ".git" / "config").open("a") as file:
+        file.write("[include]\n\tpath = config\n")
+    assert "tools/clean0" in further_names(str(repository))
+
+
+def test_a_command_that_goes_to_folder_after_folder_is_followed(repository: Path) -> None:
+    """Each folder to which it goes starts in the one before."""
+    program = repository / "tools" / "inner" / "run"
+    program.parent.mkdir()
+    program.write_text("")
+    (repository / ".git" / "config").write_text('[core]\n\tpager = "cd tools; cd inner; ./run"\n')
+    assert further_names(str(repository)) == ["tools/inner/run"]

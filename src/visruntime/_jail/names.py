@@ -34,9 +34,11 @@ def check_names(wall: Wall, spellings: Spellings) -> None:
     """
     origin, path = wall.names[0]
     if len(wall.names) > MOST_NAMES:
+        modules = sum(os.path.basename(name) == ".git" for _, name in wall.names)
+        which = f" ({modules} of them .git of submodules that .gitmodules names)"
         raise PolicyUnsupported(
-            f"{origin}: {len(wall.names)} denied names do not exist, at most {MOST_NAMES} can be "
-            'held; deny folders, or use absent_deny="wall"',
+            f"{origin}: {len(wall.names)} denied names{which if modules > 1 else ''} do not exist, at "
+            f'most {MOST_NAMES} can be held; deny folders, or use absent_deny="wall"',
             field=origin,
             value=path,
         )

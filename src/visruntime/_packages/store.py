@@ -100,8 +100,8 @@ class Store:
             with self.locked(key, 0), self.staging(key) as path:
                 yield path
         finally:
-            with suppress(FileNotFoundError):
-                os.unlink(os.path.join(self._locks, key))
+            with folder_at(self._locks) as locks, suppress(FileNotFoundError):
+                os.unlink(key, dir_fd=locks)
 
     def keep(self, tree: str, key: str) -> str:
         """Make the complete *tree* the environment *key*; return its path."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 
-from visruntime._jail.state_folder import remove_tree, state_folder
+from visruntime._jail.state_folder import folder_at, remove_tree, state_folder
 from visruntime._packages.store import Store
 from visruntime._policy.paths import visible
 from visruntime.errors import JailUnavailable, PolicyError
@@ -37,12 +37,13 @@ def trial_folder(folder: str | None = None) -> Iterator[str]:
     """
     name = f"t{os.urandom(4).hex()}"  # short: sockets are made in it
     if folder is not None:
-        path = os.path.join(os.path.realpath(folder), f"visruntime-{name}")
-        os.mkdir(path, _PRIVATE)
-        try:
-            yield path
-        finally:
-            remove_tree(path)
+        above, name = os.path.realpath(folder), f"visruntime-{name}"
+        with folder_at(above) as parent:
+            os.mkdir(name, _PRIVATE, dir_fd=parent)
+            try:
+                yield os.path.join(above, name)
+            finally:
+                remove_tree(name, parent)
         return
     try:
         store = Store()

@@ -8,17 +8,13 @@ import re
 from visruntime._policy.command_paths import command_paths
 from visruntime._policy.paths import is_within
 from visruntime._policy.protected_names import PROTECTED_NAMES
+from visruntime._policy.settings_budget import MOST_BYTES, Budget
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = ["further_names"]
-
-MOST_BYTES = 1 << 20
-"""Largest configuration of git that is read."""
-MOST_FILES = 32
-"""Most of them, with those that they include."""
 
 HOOKS = tuple(
     (
@@ -60,19 +56,22 @@ def further_names(folder: str) -> list[str]:
     configuration or as programs; the administration of linked worktrees, where there are some;
     where the submodules' repositories are; and of a folder that is a repository itself (a bare
     one) what `PROTECTED_NAMES` keeps in ``.git``.
+
+    Raises:
+        PolicyError: it has more settings than are read.
     """
+    budget = Budget(folder)
     found = [".git/worktrees"] if os.path.lexists(f"{folder}/.git/worktrees") else []
     git = _git_folder(folder)
     if all(os.path.exists(f"{folder}/{name}") for name in ("HEAD", "objects", "refs")):
         inner = [name.removeprefix(".git/") for name in PROTECTED_NAMES if name.startswith(".git/")]
         found += [*inner, "worktrees"]
         git = git or folder
-    found += [
-        os.path.join(path, ".git")
-        for name, path in _settings(f"{folder}/.gitmodules")
-        if name == "submodule.path"
-    ]
-    for path in _named(folder, git):
+    for name, path in _settings(f"{folder}/.gitmodules", budget):
+        if name == "submodule.path":
+            budget.spend("submodules")
+            found.append(os.path.join(path, ".git"))
+    for path in _named(folder, git, budget):
         found.append(os.path.relpath(path, folder))
     return [
         name
@@ -94,14 +93,17 @@ def _git_folder(folder: str) -> str:
     return os.path.normpath(git)
 
 
-def _named(folder: str, git: str) -> Iterator[str]:
+def _named(folder: str, git: str, budget: Budget) -> Iterator[str]:
     """Yield the paths inside of *folder* that the settings in *git*, and the user's own, name."""
     waiting = [f"{git}/config", f"{git}/config.worktree"] if git else []
     waiting += _settings_of_all()
-    for count, file in enumerate(waiting):
-        if count >= MOST_FILES:
-            return
-        for name, value in _settings(file):
+    seen: set[str] = set()
+    for file in waiting:
+        if file in seen:
+            continue
+        seen.add(file)
+        budget.spend("files")
+        for name, value in _settings(file, budget):
             if name in FILES:
                 path = os.path.normpath(
                     os.path.join(os.path.dirname(file), os.path.expanduser(value))
@@ -115,7 +117,7 @@ def _named(folder: str, git: str) -> Iterator[str]:
                 words = [value]  # its hooks are copied to each new repository
             elif name in COMMANDS or name.startswith("pager."):
                 # A program that is only a word comes from PATH; its arguments may not.
-                words = [word for word in command_paths(value) if _is_file(folder, word)]
+                words = [word for word in command_paths(value, budget) if _is_file(folder, word)]
             else:
                 continue
             for word in words:
@@ -141,9 +143,11 @@ def _is_file(folder: str, word: str) -> bool:
     return "\0" not in word and len(word) < 4096 and os.path.isfile(path)
 
 
-def _settings(path: str) -> Iterator[tuple[str, str]]:
+def _settings(path: str, budget: Budget) -> Iterator[tuple[str, str]]:
     """Yield the settings of a configuration of git (git-config(1)), with names in lower case."""
-    text = _read(path).removeprefix("\ufeff").replace("\r\n", "\n")
+    text = _read(path, MOST_BYTES + 1)
+    budget.spend("bytes", len(text))
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     section = ""
     at = 0
     while at < len(text):
@@ -196,7 +200,7 @@ def _value(text: str, at: int) -> tuple[str, int]:
     return "".join(said[:end]), min(at, len(text))
 
 
-def _read(path: str) -> str:
+def _read(path: str, most: int = 4096) -> str:
     from visruntime._host.files import open_regular  # with flags that Windows has not
 
     try:
@@ -204,4 +208,4 @@ def _read(path: str) -> str:
     except OSError:
         return ""  # git reads nothing there either, or by a link that a jail refuses
     with os.fdopen(descriptor, "rb") as file:
-        return os.fsdecode(file.read(MOST_BYTES))
+        return os.fsdecode(file.read(most))

@@ -190,14 +190,17 @@ def _keep(place: str, output: bytes) -> None:
     """Write the answer whole or not at all; several may do so at a time."""
     from contextlib import suppress
 
-    with suppress(OSError):
-        temporary = f"{place}.{os.urandom(8).hex()}"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(temporary, flags, 0o600)
+    from visruntime._jail.state_folder import folder_at
+
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    around, name = os.path.split(place)
+    with suppress(OSError), folder_at(around) as folder:
+        temporary = f"{name}.{os.urandom(8).hex()}"
+        descriptor = os.open(temporary, flags, 0o600, dir_fd=folder)
         try:
             with open(descriptor, "wb") as file:
                 file.write(output)
-            os.rename(temporary, place)
+            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         except OSError:
-            os.unlink(temporary)
+            os.unlink(temporary, dir_fd=folder)
             raise
