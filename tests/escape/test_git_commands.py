@@ -10,12 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from jail_helpers import Jail, JailPolicy, inside, outside
 
-<<<<<<< HEAD
-from visruntime._policy.git_names import further_names
-=======
 from visruntime._policy.git_names import further_names
 from visruntime.errors import PolicyError, PolicyUnsupported
->>>>>>> 56c8c3cb (Read a bounded part of git's settings for a workspace, and refuse more by name)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

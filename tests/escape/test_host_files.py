@@ -24,6 +24,9 @@ NAMED_FOR_A_REASON = {
     ("guest/copying.py", "tempfile"),  # runs in the jail
     ("jail.py", "TMPDIR"),  # a variable of the guest
     ("_jail/report.py", "TMPDIR"),  # what a note says of it
+    ("_jail/macos_open.py", "TMPDIR"),  # a variable of the guest
+    # The guest's own HOME on macOS, which has no mounts, in the user's folder of mode 0700.
+    *(("_jail/macos_folder.py", name) for name in ("tempfile", "gettempdir", "mkdtemp")),
 }
 WATCHED = """
 import json, os, sys
@@ -42,7 +45,8 @@ def watch(event, details):
     # An open does not say in which folder a name is looked up: what has no slash was made by one.
     if at not in (-1, None):
         path = os.path.join(os.readlink(f"/proc/self/fd/{at}"), os.fsdecode(path))
-    made.append([event, os.fsdecode(path)])
+    if event != "os.mkdir" or not os.path.exists(path):
+        made.append([event, os.fsdecode(path)])
     busy.clear()
 
 sys.addaudithook(watch)
