@@ -116,7 +116,7 @@ static uint32_t remove_place(vj_windows_context *context, vj_windows_place place
     uint32_t code = vj_windows_handle_release(context->os, &context->places[place]);
     if (!code) {
         code = vj_windows_remove_tree(context->os, parent, name,
-                                      context->security[VJ_WINDOWS_PRIVATE],
+                                      context->security[VJ_WINDOWS_RECLAIMED],
                                       &context->remains);
     }
     if (!code) context->made[place] = false;

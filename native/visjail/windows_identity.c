@@ -108,7 +108,8 @@ vj_windows_fault vj_windows_sddl(vj_windows_object object, const char *owner,
     if (!size) return VJ_WINDOWS_TOO_LONG;
     sddl[0] = 0;
     if (!is_sid(owner)) return VJ_WINDOWS_NOT_A_SID;
-    if (object != VJ_WINDOWS_PRIVATE && !is_sid(package)) return VJ_WINDOWS_NOT_A_SID;
+    bool is_hosts = object == VJ_WINDOWS_PRIVATE || object == VJ_WINDOWS_RECLAIMED;
+    if (!is_hosts && !is_sid(package)) return VJ_WINDOWS_NOT_A_SID;
     switch (object) {
     case VJ_WINDOWS_ROOT:
         length =
@@ -141,6 +142,9 @@ vj_windows_fault vj_windows_sddl(vj_windows_object object, const char *owner,
         break;
     case VJ_WINDOWS_PRIVATE:
         length = snprintf(sddl, size, "O:%sD:P(A;;GA;;;SY)(A;;GA;;;%s)", owner, owner);
+        break;
+    case VJ_WINDOWS_RECLAIMED:
+        length = snprintf(sddl, size, "O:%sD:P(A;;FA;;;SY)(A;;FA;;;%s)", owner, owner);
         break;
     case VJ_WINDOWS_OBJECT_END: break;
     }

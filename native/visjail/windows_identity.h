@@ -40,6 +40,10 @@ typedef enum {
     VJ_WINDOWS_DESKTOP,
     VJ_WINDOWS_PROGRAM, // a process and its thread: others of the guest's may open them
     VJ_WINDOWS_PRIVATE, // pipes, jobs, events: of the host alone; guests inherit handles
+    // A guest's folder that is being removed. With the rights of a file by number:
+    // generic ones are mapped when an object is made, and not said to be when it gets
+    // others.
+    VJ_WINDOWS_RECLAIMED,
     VJ_WINDOWS_OBJECT_END,
 } vj_windows_object;
 

@@ -195,7 +195,7 @@ static vj_windows_status remove_all(stale_search *search, uint64_t *removed,
     const vj_windows_os *os = search->os;
     vj_windows_status status = vj_windows_learn_user(os, search->owner, error);
     if (status == VJ_WINDOWS_OK) {
-        status = vj_windows_describe(os, VJ_WINDOWS_PRIVATE, search->owner, "",
+        status = vj_windows_describe(os, VJ_WINDOWS_RECLAIMED, search->owner, "",
                                      &search->security, error);
     }
     if (status != VJ_WINDOWS_OK) return status;

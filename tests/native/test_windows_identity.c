@@ -102,6 +102,7 @@ static void describe(void) {
         [VJ_WINDOWS_PROGRAM] =
             "O:" OWNER "D:P(A;;GA;;;SY)(A;;GA;;;" OWNER ")(A;;0x12ffff;;;" PACKAGE ")",
         [VJ_WINDOWS_PRIVATE] = "O:" OWNER "D:P(A;;GA;;;SY)(A;;GA;;;" OWNER ")",
+        [VJ_WINDOWS_RECLAIMED] = "O:" OWNER "D:P(A;;FA;;;SY)(A;;FA;;;" OWNER ")",
     };
     for (int object = 0; object < VJ_WINDOWS_OBJECT_END; object++) {
         char sddl[VJ_WINDOWS_SDDL_SIZE];
