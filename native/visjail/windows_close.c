@@ -165,6 +165,19 @@ static uint32_t close_securities(vj_windows_context *context) {
     return code;
 }
 
+static vj_windows_status fail_at(const vj_windows_context *context, const char *step,
+                                 uint32_t code, vj_windows_error *error) {
+    const char *obstacle = context->remains.obstacle;
+    vj_windows_status status = vj_windows_fail_os(error, step, code);
+    size_t length = strlen(error->text), more = strlen(obstacle);
+    // Whole, or not at all: half a path is another one.
+    if (more && length + 2 + more < sizeof error->text) {
+        memcpy(error->text + length, ": ", 2);
+        memcpy(error->text + length + 2, obstacle, more + 1);
+    }
+    return status;
+}
+
 vj_windows_status vj_windows_context_undo(vj_windows_context *context,
                                           vj_windows_error *error) {
     static const struct {
@@ -179,8 +192,9 @@ vj_windows_status vj_windows_context_undo(vj_windows_context *context,
     if (status == VJ_WINDOWS_OK) status = close_streams(context, error);
     if (status != VJ_WINDOWS_OK) return status;
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        context->remains.obstacle[0] = 0;
         uint32_t code = steps[i].undo(context);
-        if (code) return vj_windows_fail_os(error, steps[i].step, code);
+        if (code) return fail_at(context, steps[i].step, code, error);
     }
     uint32_t code = vj_windows_handle_release(context->os, &context->parent);
     return code ? vj_windows_fail_os(error, "parent", code) : VJ_WINDOWS_OK;

@@ -50,12 +50,14 @@ typedef enum {
 
 typedef struct vj_windows_process vj_windows_process;
 
-// Handles that were needed for the length of a call only, and did not let themselves be
-// closed at its end. The way back begins with them. Of the one call that is alone.
+// What calls could not finish, of the one that is alone: handles that were needed for its
+// length only, and did not let themselves be closed at its end, with which the way back
+// begins; and where a removal has stopped, for people. Empty: nowhere, or not known.
 typedef struct {
     vj_windows_handle *handles;
     size_t count;
     size_t room;
+    char obstacle[VJ_WINDOWS_PLACE_SIZE];
 } vj_windows_remains;
 
 typedef struct {

@@ -189,6 +189,29 @@ static uint32_t empty(tree_walk *walk) {
     return 0;
 }
 
+// So that somebody with more rights can remove it by hand.
+static void note_obstacle(tree_walk *walk) {
+    const vj_windows_os *os = walk->os;
+    const uint16_t *name = walk->entry.name;
+    char *to = walk->remains->obstacle;
+    const size_t room = sizeof walk->remains->obstacle;
+    uint16_t path[VJ_WINDOWS_PLACE_SIZE];
+    size_t length = 0, at = 0, more = 0;
+    to[0] = 0;
+    if (!walk->depth ||
+        os->final_path(os, deepest(walk)->handle, path, VJ_WINDOWS_PLACE_SIZE)) {
+        return;
+    }
+    while (path[length]) length++;
+    if (vj_windows_utf8(path, length, to, room, &at) != VJ_WINDOWS_FINE) return;
+    for (length = 0; name[length];) length++;
+    if (at + 1 < room && length &&
+        vj_windows_utf8(name, length, to + at + 1, room - at - 1, &more) ==
+            VJ_WINDOWS_FINE) {
+        to[at] = '\\';
+    }
+}
+
 uint32_t vj_windows_remove_tree(const vj_windows_os *os, vj_windows_handle parent,
                                 const uint16_t *name, vj_windows_security security,
                                 vj_windows_remains *remains) {
@@ -203,6 +226,7 @@ uint32_t vj_windows_remove_tree(const vj_windows_os *os, vj_windows_handle paren
         error = remove_or_enter(walk, parent, name, &gone);
         if (!error && !gone) error = empty(walk);
     }
+    if (error && remains) note_obstacle(walk);
     vj_windows_listing_done(os, &walk->listing);
     while (walk->depth) {
         (void)vj_windows_handle_done(os, &walk->levels[--walk->depth].handle, remains);

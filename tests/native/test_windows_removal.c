@@ -109,6 +109,8 @@ static void what_has_no_owner_is_told(void) {
     vj_windows_error *error = case_error();
     check_status(vj_windows_close(context, error), VJ_WINDOWS_SYSTEM, "close");
     check(error->os_error == VJ_WINDOWS_ERROR_ACCESS_DENIED, "says why");
+    check(strstr(error->text, "\\temp\\lost") && strstr(error->text, ": C:\\jails\\vj-"),
+          "and where");
     check(!unlink(case_path(below_jails(&info, "temp/lost/file"))), "by hand");
     close_context(context);
     check(!case_exists(below_jails(&info, "temp")), "and the rest goes");
