@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 import traceback
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -328,7 +329,7 @@ class Scenes:
         with self.jail() as jail:
             process = jail.spawn(["sleep", "60"])
             worker = [
-                self.refusal(lambda name=name: getattr(self.vr, name)())
+                self.refusal(getattr(self.vr, name))
                 for name in ("Runtime", "TrustedRuntime", "RuntimePool", "check_confinement")
             ]
             return [
@@ -387,9 +388,7 @@ class Scenes:
 
     def names(self) -> Any:
         """Ask for every public name, and show those that are not there."""
-        asked = {
-            name: self.refusal(lambda name=name: getattr(self.vr, name)) for name in self.vr.__all__
-        }
+        asked = {name: self.refusal(partial(getattr, self.vr, name)) for name in self.vr.__all__}
         return {name: found for name, found in asked.items() if found["type"]}
 
     def in_a_sandbox(self) -> Any:
