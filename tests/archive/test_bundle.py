@@ -141,6 +141,8 @@ def test_a_member_that_does_not_belong_there(
         (lambda m: m["files"][0].update(path="a//b"), "leads out of it"),
         (lambda m: m["files"][0].update(path="manifest.json"), "is no name of a file"),
         (lambda m: m["files"][0].update(path="a\nb"), "is no name of a file"),
+        (lambda m: m["files"][0].update(path="a/" * 41 + "a"), "is no name of a file"),
+        (lambda m: m["files"][0].update(path="a" * 1001), "is no name of a file"),
         (lambda m: m["files"].append({"path": "l", "link": "/etc/passwd"}), "is a link to"),
         (lambda m: m["files"].append({"path": "l", "link": "../../../x"}), "is a link to"),
         (lambda m: m["files"].append({"path": "l", "link": "python/bin/python3"}), "is a link to"),

@@ -299,6 +299,30 @@ def test_the_password_of_a_requirement_stays_out_of_the_environment(
     assert [who for who in asked if who.endswith(WHO)]
 
 
+def test_the_query_of_a_requirement_stays_out_of_the_environment(
+    tmp_path: Path, other: tuple[Path, str, list[str]]
+) -> None:
+    """No guest reads a token behind the ? of an address, and no line of progress shows it."""
+    folder, address, asked = other
+    serve_wheel(folder, "plain")
+    wanted = f"plain @ {address}/plain-1.0-py3-none-any.whl?token=QUERY22#FRAGMENT33"
+    said: list[str] = []
+    environment = vr.Environment.from_requirements(
+        [wanted], hashes="resolve", index=f"{address}/simple", progress=said.append
+    )
+    built = environment.build()
+    for text in ("QUERY22", "FRAGMENT33"):
+        assert holding(tmp_path / "cache", text) == []
+        assert text not in "\n".join([built.locked, *said])
+    (noted,) = (tmp_path / "cache").rglob("direct_url.json")
+    assert f'"{address}/plain-1.0-py3-none-any.whl"' in noted.read_text()
+    lines = (noted.parent / "RECORD").read_text().splitlines()
+    assert "plain-1.0.dist-info/direct_url.json,," in lines
+    assert len([line for line in lines if ",sha256=" in line]) > 2
+    # The control: the server is told.
+    assert [line for line in asked if "token=QUERY22" in line]
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -386,6 +410,8 @@ def test_the_query_of_a_quoted_address_is_known_without_the_quote() -> None:
     line = 'sdist = { url = "https://x.test/a.zip?token=abc", hash = "sha256:0" }'
     assert "token=abc" in credentials_in(line)
     assert "abc" not in without_credentials(line)
+    assert "token=abc" in credentials_in("a @ https://x.test/a.zip#token=abc")
+    assert credentials_in("a @ https://x.test/a.zip#sha256=00") == set()
     assert without_credentials('a @ https://x.test/a.zip?tok"abc') == "a @ https://x.test/a.zip"
 
 

@@ -195,6 +195,27 @@ def test_texts_without_secrets() -> None:
     assert shown(b"x\x1b a\xffb", ["a\udcffb"]) == "x\ufffd ***"
 
 
+def test_a_secret_as_python_escapes_its_bytes() -> None:
+    """The bytes of a secret that is not ASCII are not shown as Python writes bytes."""
+    for secret in ("pässwörd", "tökén'quoted", "line\nö"):
+        for shape in (secret.encode(), [secret.encode()], {"a": secret.encode() + b'"'}):
+            shown_text = redact(f"Invalid header value {shape!r}", (secret,))
+            assert "***" in shown_text
+            assert "\\x" not in shown_text
+
+
+def test_a_secret_that_a_worker_cuts() -> None:
+    """What is left of it where a long message ends is not shown either."""
+    assert redact(f"x{TEXT[:-1]}... (1 more characters)", (TEXT,)) == "x***... (1 more characters)"
+    assert redact("x... (1 more characters)", (TEXT,)) == "x... (1 more characters)"
+    assert redact(f"{TEXT[:9]} and", (TEXT,)) == f"{TEXT[:9]} and"  # the control
+    code = "import os\nraise ValueError('x' * 16364 + os.environ['TOKEN'])"
+    with vr.Runtime(POLICY) as runtime:
+        error = runtime.run(code).error
+    assert error is not None
+    assert error.message.endswith("x***... (13 more characters)")
+
+
 def test_a_secret_that_the_limit_of_output_cuts() -> None:
     """Its halves beside what was left out are not shown either."""
     for ahead in range(46, 51):  # of which 50 bytes are kept

@@ -20,6 +20,8 @@ MOST_MEMBERS = 2 * MOST_FILES
 MOST_BYTES = 1024**3
 """Of all files together, unpacked."""
 _MOST_WORD = 1000
+_MOST_FOLDERS = 40
+"""Folders in the path of a file; each is looked for among all files."""
 """Of a text, in characters."""
 _MODES = (0o644, 0o755)
 _PROGRAMS = ("bin/uv", "bin/visjail-init", "bin/vispython")
@@ -125,7 +127,7 @@ def _path(path: object) -> str:
         raise BundleRefused(f"{path!a:.100} is no name of a file in it")
     if path.startswith("/") or ".." in path.split("/") or posixpath.normpath(path) != path:
         raise BundleRefused(f"{path!a:.100} leads out of it, or has another spelling")
-    if path in (".", NAME):
+    if path in (".", NAME) or len(path) > _MOST_WORD or path.count("/") > _MOST_FOLDERS:
         raise BundleRefused(f"{path!a:.100} is no name of a file in it")
     return path
 

@@ -55,6 +55,9 @@ def credentials_in(*texts: str) -> set[str]:
         if match["slashes"]:
             query = (match["query"] or "")[1:]
             found |= {query, query.partition('"')[0]}  # a lock writes addresses in quotes
+            fragment = match["fragment"] or ""
+            if not _HASH.match(fragment):
+                found |= {fragment[1:], fragment[1:].partition('"')[0]}
         if len(found) > MOST_CREDENTIALS + 1:
             raise ValueError(
                 f"more than {MOST_CREDENTIALS} different users, passwords and queries in addresses"

@@ -14,10 +14,17 @@ from contextlib import suppress
 
 from visruntime._jail.state_folder import folder_at, remove_tree
 from visruntime._packages.addresses import credentials, credentials_in, without_credentials
+from visruntime._packages.direct_urls import remove_credentials
 from visruntime._packages.lock import VARIABLE
 from visruntime._packages.uv import certificates, host_cache, settings, variables
 from visruntime._policy.redact import secrets_of, shown
-from visruntime.errors import CommandTimeout, EnvironmentNotBuilt, PolicyError, PolicyUnsupported
+from visruntime.errors import (
+    CommandTimeout,
+    EnvironmentNotBuilt,
+    PolicyError,
+    PolicyUnsupported,
+    VisRuntimeError,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -210,6 +217,13 @@ class Build:
         install = ["pip", "install", "--python", "venv/bin/python", "--require-hashes"]
         install += [*self._sources.arguments(), "--no-compile-bytecode", "--requirements", locked]
         self._call(jail, install, asks=True)
+        if self._asked:
+            try:
+                remove_credentials(jail, os.path.join(self._folder, "venv"))
+            except (VisRuntimeError, OSError, ValueError, KeyError, TypeError) as problem:
+                raise EnvironmentNotBuilt(
+                    f"the addresses in what {self._request.label} installs: {type(problem).__name__}"
+                ) from None
 
     def _compile(self) -> None:
         """Compile the modules, by the interpreter itself and not by the environment's.

@@ -7,6 +7,8 @@ not found any more.
 
 from __future__ import annotations
 
+import re
+
 from visruntime._policy.printable import printable
 from visruntime._policy.values import Secret
 
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["redact", "secrets_of", "shown"]
 
 MARK = b"***"
+_CUT = re.compile(r"\.\.\. \([0-9]{1,12} more characters\)\Z")
+"""How a worker ends a text that it has cut, perhaps in the middle of a secret."""
 _SHORT = 3
 """Bytes of a secret at a cut that are taken for it; fewer are found in any text."""
 
@@ -30,13 +34,21 @@ def redact(text: str, secrets: Iterable[str]) -> str:
     """Return *text* with ``***`` in place of each of *secrets*."""
     forms = set()
     for secret in secrets:
+        raw = secret.encode("utf-8", "surrogateescape")
         forms |= {secret, printable(secret), repr(secret)[1:-1], ascii(secret)[1:-1]}
+        forms.add(repr(raw)[2:-1])
         if "'" in secret:  # which is escaped where the text around it has both quotes
-            forms |= {repr(f'{secret}"')[1:-2], ascii(f'{secret}"')[1:-2]}
+            forms |= {repr(f'{secret}"')[1:-2], ascii(f'{secret}"')[1:-2], repr(raw + b'"')[2:-2]}
     # The longest first: one secret may begin with another.
-    for form in sorted(forms - {""}, key=len, reverse=True):
+    known = sorted(forms - {""}, key=len, reverse=True)
+    for form in known:
         text = text.replace(form, MARK.decode())
-    return text
+    cut = _CUT.search(text) if known else None
+    if cut is None:
+        return text
+    rest = text[: cut.start()]
+    most = max((n for f in known for n in range(_SHORT, len(f)) if rest.endswith(f[:n])), default=0)
+    return f"{rest[: len(rest) - most]}{MARK.decode()}{cut[0]}" if most else text
 
 
 def shown(output: bytes, secrets: Iterable[str], seam: int | None = None) -> str:
