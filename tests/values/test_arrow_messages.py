@@ -243,9 +243,11 @@ def test_many_columns_and_batches_of_nothing_are_refused(monkeypatch: pytest.Mon
 def test_a_table_as_it_is_sent_in_small_batches_is_taken() -> None:
     """The bound is no hindrance: hundreds of batches of a hundred columns, or 20,000 columns."""
     batch = pyarrow.record_batch([pyarrow.array([1] * 9)] * 100, [str(n) for n in range(100)])
-    arrow_messages.check_stream(memoryview(stream(*[batch] * 300)))
     wide = pyarrow.record_batch([pyarrow.array([1])] * 20_000, [str(n) for n in range(20_000)])
-    arrow_messages.check_stream(memoryview(stream(wide)))
+    for sent, rows in ([batch] * 300, 2700), ([wide], 1):
+        data = stream(*sent)
+        arrow_messages.check_stream(memoryview(data))
+        assert pyarrow.ipc.open_stream(data).read_all().num_rows == rows
 
 
 def test_metadata_of_batches_is_refused_before_pyarrow_sees_it() -> None:

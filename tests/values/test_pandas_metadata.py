@@ -150,3 +150,4 @@ def test_names_of_zones() -> None:
     """Names of the zone database and distances pass."""
     for zone in ("UTC", "Europe/London", "America/Argentina/Buenos_Aires", "Etc/GMT+5", "-03:30"):
         check_zone(zone)
+        assert pandas.Timestamp(0, tz=zone).tzinfo is not None
