@@ -473,3 +473,50 @@ def test_a_host_that_ends_without_closing_leaves_no_empty_cache(state: Path) -> 
     )
     assert (done.stdout, done.stderr) == ("1\n", "")
     assert [path.name for path in state.iterdir()] == ["key"]
+
+
+def test_the_places_of_the_account_are_kept_whatever_variables_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What another process of this user keeps by default must be covered for this one's guests too."""
+    home = tmp_path.resolve() / "home"
+    for name in ("uv", "pip", "visruntime/bundles"):
+        (home / ".cache" / name).mkdir(parents=True, mode=0o700)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home / ".cache"))
+    with Jail(JailPolicy(caches=[CACHE])) as jail:
+        assert inside(jail, at(CACHE, LEAVE))[0] == [0, 0]
+    other = tmp_path / "other"
+    for name in ("uv", "pip"):
+        (other / name).mkdir(parents=True)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(other))
+    for name in ("UV_CACHE_DIR", "PIP_CACHE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    text = f"""
+c = {str(home / ".cache")!r}
+new = [c + "/uv/x", c + "/pip/x", c + "/visruntime/bundles/x"]
+answer([attempt(os.listdir, c + "/visruntime/caches"), *(attempt(os.mkdir, p) for p in new)])
+"""
+    for policy in (JailPolicy(write=[home]), JailPolicy(write=[tmp_path.resolve()])):
+        with Jail(policy) as jail:
+            assert inside(jail, text) == [errno.EACCES, *[errno.EROFS] * 3]
+    with Jail(JailPolicy(read=[home])) as jail:
+        assert inside(jail, text)[0] == errno.EACCES
+    with pytest.raises(vr.PolicyError, match="where visruntime keeps"):
+        Jail(JailPolicy(write=[home / ".cache/visruntime/bundles"]))
+    assert outside(text) == [0] * 4
+
+
+def test_a_cache_of_the_account_that_is_missing_is_made_by_no_guest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A guest must not make what an installer with other variables would link files from."""
+    home = tmp_path.resolve() / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    with Jail(JailPolicy(write=[home])) as jail:
+        text = (
+            f"answer([attempt(os.mkdir, {str(home)!r} + n) for n in ('/.cache/uv', '/.cache/own')])"
+        )
+        assert inside(jail, text) == [errno.EACCES, 0]
+    assert outside(text) == [0, errno.EEXIST]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import stat
 
-from visruntime._jail.state_folder import CACHES, state_folder
+from visruntime._jail.state_folder import CACHES, state_folder, state_folders
 from visruntime._policy.caches import cache_rules
 from visruntime._policy.decider import Decider
 from visruntime._policy.links import real_path
@@ -170,17 +170,22 @@ def hidden_caches(
     granted = {
         path for kind, path, private, _ in rules if kind in ("read", "write") and not private
     }
-    asked = os.path.join(state_folder(), CACHES)
-    if not written and not any(top in granted for top in ancestors(asked)):
-        return []  # what the system's folders hold is not reached through a link of the user's
-    from visruntime._jail.caches import caches_folder
+    folders = []
+    for state in state_folders():
+        asked = os.path.join(state, CACHES)
+        # What the system's folders hold is not reached through a link of the user's.
+        if written or any(top in granted for top in ancestors(asked)):
+            from visruntime._jail.caches import caches_folder
 
-    folder = caches_folder(asked, looks)
-    if folder is None:
+            folder = caches_folder(asked, looks)
+            if folder is not None and folder not in folders:
+                folders.append(folder)
+    if not folders:
         return []
+    names = [name for folder in folders for name in (folder, *aliases.second_mounts(folder))]
     decide = Decider([rule[:2] for rule in rules])
     found = []
-    for name in (folder, *aliases.second_mounts(folder)):
+    for name in names:
         for rule in written:
             if rule.kind not in ("read", "write") or not is_within(rule.path, name):
                 continue

@@ -19,8 +19,9 @@ from visruntime._jail.state_folder import (
     BUNDLES,
     CACHES,
     ENVIRONMENTS,
+    default_caches,
     make_state_folder,
-    state_folder,
+    state_folders,
 )
 from visruntime._policy.decider import Decider
 from visruntime._policy.links import Resolver
@@ -33,13 +34,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Protection", "protect"]
 
-PROTECTED, IMPORTED, CACHE, STATE = "protected", "imported", "cache", "state"
+PROTECTED, IMPORTED, CACHE, DEFAULT, STATE = "protected", "imported", "cache", "default", "state"
 """What becomes of a path in a write grant: read-only; read-only unless it is granted itself;
-read-only, and not to be made where it is missing; the same, though a build of an environment has
-a grant in it."""
-_HOLDS = {CACHE: ("wall",), STATE: ("wall", "broker")}
+read-only, and not to be made where it is missing; the same of a cache that only processes with
+other variables use; the same, though a build of an environment has a grant in it."""
+_HOLDS = {CACHE: ("wall",), DEFAULT: ("wall", "broker"), STATE: ("wall", "broker")}
 """Which ways to keep a missing name from being made are taken unasked: a state folder that is
-missing even now cannot be made by this user, and a grant of the home must not need one."""
+missing even now cannot be made by this user, and a grant of the home must not need one, nor a
+cache that is not in use here."""
 
 
 class Protection:
@@ -118,7 +120,7 @@ def protect(
                 found.existing.append(real)
         elif absent_deny in _HOLDS.get(kind, ()):
             found.to_come.append(real)
-        elif kind in (CACHE, STATE):
+        elif kind in (CACHE, DEFAULT, STATE):
             raise PolicyError(
                 f"write: {visible(real)} does not exist and could be made by a guest; it is "
                 f"{what}: make it (mkdir -p {visible(real)}), so that it can be kept read-only, or "
@@ -231,10 +233,10 @@ def _candidates(
             yield PROTECTED, entry, "packages that the host imports"
     yield PROTECTED, os.path.dirname(os.path.abspath(visruntime.__file__)), "the package visruntime"
     yield PROTECTED, _native.BINARY_DIRECTORY, "the executables of visruntime"
-    for cache in _caches():
-        yield CACHE, cache, "a cache from which installers link files into other environments"
-    if os.path.isabs(state_folder()):
-        yield STATE, state_folder(), "where visruntime keeps environments, which other guests run"
+    for kind, cache in _caches():
+        yield kind, cache, "a cache from which installers link files into other environments"
+    for folder in state_folders():
+        yield STATE, folder, "where visruntime keeps environments, which other guests run"
     if sys.pycache_prefix:
         yield CACHE, sys.pycache_prefix, "the place of the code that the host has compiled"
     for path in config_files:
@@ -253,10 +255,13 @@ def _running() -> str:
         return ""
 
 
-def _caches() -> Iterator[str]:
+def _caches() -> Iterator[tuple[str, str]]:
     home = os.path.expanduser("~")  # stays as it is where neither HOME nor an account says more
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(home, ".cache")
     for name, default in (("UV_CACHE_DIR", "uv"), ("PIP_CACHE_DIR", "pip")):
         path = os.environ.get(name) or os.path.join(cache, default)
         if not path.startswith("~"):
-            yield path
+            yield CACHE, path
+    for folder in default_caches():
+        for name in ("uv", "pip"):
+            yield DEFAULT, os.path.join(folder, name)

@@ -29,12 +29,14 @@ __all__ = [
     "ENVIRONMENTS",
     "MOST_PENDING_BYTES",
     "check_own",
+    "default_caches",
     "folder_at",
     "make_state_folder",
     "open_closed",
     "private_folder",
     "remove_tree",
     "state_folder",
+    "state_folders",
     "try_lock",
 ]
 
@@ -59,6 +61,27 @@ def state_folder() -> str:
     if not os.path.isabs(cache):  # as the XDG specification has it
         cache = os.path.join(os.path.expanduser("~"), ".cache")
     return os.path.join(cache, "visruntime")
+
+
+def default_caches() -> list[str]:
+    """Return the folders for caches of this account, whatever other variables say here.
+
+    Another process of this user, with other variables, keeps and trusts things in them.
+    """
+    import pwd
+
+    homes = [os.environ.get("HOME", "")]
+    with suppress(KeyError):
+        homes.append(pwd.getpwuid(os.getuid()).pw_dir)
+    return list(
+        dict.fromkeys(os.path.join(home, ".cache") for home in homes if os.path.isabs(home))
+    )
+
+
+def state_folders() -> list[str]:
+    """Return the path of `state_folder` if it is absolute, and those that it has by default."""
+    every = (state_folder(), *(os.path.join(cache, "visruntime") for cache in default_caches()))
+    return list(dict.fromkeys(filter(os.path.isabs, every)))
 
 
 def private_folder(path: str, field: str) -> str:
