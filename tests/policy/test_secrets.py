@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -447,3 +448,24 @@ def test_a_secret_that_goes_away_meanwhile_is_looked_for_again(
     with pytest.raises(PolicyUnsupported, match="went away while the jail opened") as caught:
         Jail(policy)
     assert caught.value.value == str(workspace / ".env")
+
+
+@pytest.mark.parametrize("prefix", [".", "inner"])
+def test_only_the_interpreter_itself_is_exempt_of_its_prefix(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, prefix: str
+) -> None:
+    """A prefix may be ~/.local or a project's own folder: what else it holds must stay hidden."""
+    top = (workspace / prefix).resolve()
+    monkeypatch.setattr(sys, "prefix", str(top))
+    secrets = [".env", "share/keyrings/login.keyring", "project/.env", ".aws/credentials"]
+    installed = ["bin/.env", "include/.env", "lib/python3.11/.env", "lib64/python3.11/test/id_rsa"]
+    for name in (*secrets, *installed):
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / name).write_text("x")
+    policy = JailPolicy(read=[workspace])
+    with Jail(policy) as jail:
+        for names, allowed in ((secrets, False), (installed, True)):
+            paths = [str(top / name) for name in names]
+            got = inside(jail, f"answer([opened(p) == 0 for p in {paths!r}])")
+            assert got == [allowed] * len(names)
+            assert [policy.why("read", path).allowed for path in paths] == got

@@ -147,6 +147,9 @@ NAMES = (
 )
 """(kind, name, reason): what is compared, with what, and what such a file holds."""
 
+_PARTS = ("bin", "include")
+"""What the prefix of an interpreter has of installed code, beside its libraries."""
+
 LETTERS = {
     "folder": b"d",
     "file": b"n",
@@ -165,12 +168,12 @@ NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR, errno.EINVAL)
 
 
 def table() -> bytes:
-    """Return the names as C takes them, and the prefixes of the host's interpreter."""
-    # As a prefix /usr holds far more than an interpreter; its libraries are known by name.
+    """Return the names as C takes them, and the folders of the host's interpreter."""
+    # A prefix may be ~/.local or a project and hold far more; libraries are known by name.
     prefixes = {os.path.realpath(prefix) for prefix in (sys.prefix, sys.base_prefix)}
     prefixes -= {"/", "/usr", "/usr/local"}
     entries = [(kind, name) for kind, name, _ in NAMES]
-    entries += [("tree", prefix) for prefix in sorted(prefixes)]
+    entries += [("tree", f"{prefix}/{name}") for prefix in sorted(prefixes) for name in _PARTS]
     return b"".join(LETTERS[kind] + os.fsencode(name) + b"\0" for kind, name in entries)
 
 
