@@ -21,6 +21,8 @@ _MAX_SEGMENTS = 256
 _MAX_ENTRIES = 4096
 """Most entries of the dynamic section; a large program has a hundred."""
 _MAX_NEEDED = 512
+_MAX_OFFSET = (1 << 63) - 1
+"""Highest that the kernel takes."""
 _MAX_TEXT = 4096
 """Longest name of a library or list of folders to search, in bytes."""
 
@@ -58,8 +60,13 @@ class Program:
             self.search: list[str]
             self.needed, self.search = self._read_dynamic()
 
+    def _read_at(self, offset: int, size: int) -> bytes:
+        if offset + size > _MAX_OFFSET:
+            raise ValueError("it is cut short")
+        return os.pread(self._descriptor, size, offset)
+
     def _read(self, offset: int, size: int) -> bytes:
-        data = os.pread(self._descriptor, min(size, _MAX_TABLE), offset)
+        data = self._read_at(offset, min(size, _MAX_TABLE))
         if len(data) < min(size, _HEADER.size):
             raise ValueError("it is cut short")
         return data
@@ -79,7 +86,7 @@ class Program:
     def _read_loader(self) -> str | None:
         for kind, start, _, size in self._segments:
             if kind == _INTERPRETER:
-                text = os.pread(self._descriptor, min(size, _MAX_TEXT), start)
+                text = self._read_at(start, min(size, _MAX_TEXT))
                 return os.fsdecode(text.partition(b"\0")[0])
         return None
 

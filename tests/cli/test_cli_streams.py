@@ -152,6 +152,32 @@ def test_signals_are_passed_on_and_the_third_kills() -> None:
         assert one.wait(timeout=30) == 128 + signal.SIGKILL
 
 
+@pytest.mark.parametrize(
+    ("script", "ended_by"),
+    [
+        ("echo up; kill -STOP $$; sleep 60", signal.SIGTERM),
+        ("trap '' TERM HUP; echo up; sleep 60", signal.SIGKILL),
+    ],
+    ids=["stopped", "ignored"],
+)
+def test_one_signal_ends_a_guest_that_does_not_take_it(script: str, ended_by: int) -> None:
+    """Whoever sends SIGTERM once, as timeout(1) does, must not wait for ever."""
+    text = RELAY.replace("class Process", "streams.GRACE_SECONDS = 0.5\nclass Process", 1)
+    text = f"from visruntime.cli import streams\n{text}"
+    with subprocess.Popen(
+        [sys.executable, "-c", text, "sh", "-c", script], stdout=subprocess.PIPE
+    ) as one:
+        assert one.stdout is not None
+        assert one.stdout.readline() == b"up\n"
+        if ended_by == signal.SIGTERM:
+            deadline = time.monotonic() + 20
+            while "T" not in children_of(one.pid)().values():
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+        one.send_signal(signal.SIGTERM)
+        assert one.wait(timeout=20) == 128 + ended_by
+
+
 @pytest.mark.parametrize("heir", ["sleep 30", "yes"])
 def test_a_stream_that_somebody_else_holds_is_not_waited_for(heir: str) -> None:
     """Whoever got hold of the program's stdout, silent or flooding, may not keep us."""

@@ -51,6 +51,9 @@ ANSWER_MILLISECONDS = 20
 DROPPED_PIECES = 64
 """Most pieces of such input that are dropped; a piece of a terminal is up to 4 KiB."""
 
+GRACE_SECONDS = 5.0
+"""How long a guest may take to end when we are asked to."""
+
 TAIL_BYTES = 65536
 """How much of the end of a stream is kept for the report."""
 
@@ -98,10 +101,16 @@ def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]
 def forwarded_signals(process: JailProcess) -> Iterator[None]:
     """Pass on to the guest the signals that would end us; the third one kills it.
 
+    So do `GRACE_SECONDS` after the first that asks to end (SIGTERM, SIGHUP): whoever sends only
+    one waits for us, and a guest may ignore it. A guest that is stopped is woken for it.
+
     Raises:
         Stopped: a signal came when the guest had ended.
     """
     count = 0
+
+    def end(*_: object) -> None:
+        process.kill()
 
     def forward(number: int, _: FrameType | None) -> None:
         nonlocal count
@@ -112,9 +121,18 @@ def forwarded_signals(process: JailProcess) -> Iterator[None]:
             process.kill()
         else:
             process.send_signal(number)
+            if number in (signal.SIGTERM, signal.SIGHUP):
+                process.send_signal(signal.SIGCONT)
+                if not signal.getitimer(signal.ITIMER_REAL)[0]:
+                    signal.setitimer(signal.ITIMER_REAL, GRACE_SECONDS)
 
-    with _handled(forward):
-        yield
+    before = signal.signal(signal.SIGALRM, end)
+    try:
+        with _handled(forward):
+            yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @contextmanager
