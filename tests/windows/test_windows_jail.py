@@ -241,6 +241,21 @@ def test_each_failing_call_leaves_nothing_or_can_be_closed_again(
     assert list((tmp_path / "c/jails").iterdir()) == []
 
 
+@pytest.mark.parametrize("call", ["pipe_write", "handle_close"])
+def test_input_that_cannot_be_given_is_an_error(
+    machine: TestedWindows, jail: vr.WindowsJail, call: str
+) -> None:
+    """W46: a program may not wait for input whose writing, or whose end, has failed."""
+    name = machine.ffi.new("char[]", call.encode())
+    with jail, jail.spawn([GUEST, "echo"]) as process:
+        machine.lib.fake_fail_named(name, 1450)
+        try:
+            with pytest.raises(vr.VisRuntimeError, match="1450"):
+                process.communicate(b"x", timeout=20)
+        finally:
+            machine.lib.fake_fail_named(machine.ffi.NULL, 0)
+
+
 def test_time_is_bounded(jail: vr.WindowsJail) -> None:
     """No wait may be longer than asked; the program goes on, and kill ends all of it."""
     with jail.spawn([GUEST, "hang"]) as process:

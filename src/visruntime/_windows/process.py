@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import threading
 import time
+from contextlib import suppress
 
 from visruntime._arguments import check_data, check_seconds, check_whole
 from visruntime._native.windows import WindowsError
@@ -230,8 +231,9 @@ class WindowsProcess:
         check_whole(max_bytes, "max_bytes", 0)
         seconds = check_seconds(timeout, "timeout")
         readers = [_Reader(s, max_bytes, self.kill) for s in (self.stdout, self.stderr)]
-        writer = threading.Thread(target=_feed, args=(self.stdin, input), daemon=True)
-        for thread in (writer, *readers):
+        writer = _Writer(self.stdin, input, self.kill)
+        threads: tuple[_Writer | _Reader, ...] = (writer, *readers)
+        for thread in threads:
             thread.start()
         try:
             self.wait(seconds)
@@ -239,11 +241,11 @@ class WindowsProcess:
             self.kill()
             raise
         finally:
-            for thread in (writer, *readers):
+            for thread in threads:
                 thread.join()
-        for reader in readers:
-            if reader.error is not None:
-                raise reader.error
+        for thread in threads:
+            if thread.error is not None:
+                raise thread.error
         return bytes(readers[0].data), bytes(readers[1].data)
 
     def close(self) -> None:
@@ -295,14 +297,30 @@ class _Reader(threading.Thread):
             self.error = self.error or error
 
 
-def _feed(stream: WindowsStream | None, data: bytes) -> None:
-    if stream is None:
-        return
-    try:
-        stream.write(data)
-        stream.close()
-    except (BrokenPipeError, JailClosed):
-        return  # it has ended without reading all of it, which is its affair
+class _Writer(threading.Thread):
+    """Gives all input; what keeps it from that ends the program, which would wait for its end."""
+
+    def __init__(
+        self, stream: WindowsStream | None, data: bytes, failed: Callable[[], None]
+    ) -> None:
+        super().__init__(daemon=True)
+        self.stream = stream
+        self.data = data
+        self.failed = failed
+        self.error: Exception | None = None
+
+    def run(self) -> None:
+        if self.stream is None:
+            return
+        try:
+            self.stream.write(self.data)
+            self.stream.close()
+        except (BrokenPipeError, JailClosed):
+            return  # it has ended without reading all of it, which is its affair
+        except Exception as error:  # noqa: BLE001 - raised by whoever waits
+            self.error = error
+            with suppress(Exception):  # who waits finds out, too
+                self.failed()
 
 
 def _done(call: Callable[..., None], *arguments: Any) -> None:
