@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow
 import pytest
@@ -337,3 +337,63 @@ def test_what_pyarrow_does_not_take_stays_a_table() -> None:
     assert convert_table(table) is table
     with pytest.raises(ValueError, match=r".+"):
         table.to_arrow()
+
+
+class Bringing(pyarrow.ExtensionType):  # type: ignore[misc]
+    """A type of a library of the host's, which runs what its metadata says."""
+
+    seen: ClassVar[list[bytes]] = []
+
+    def __init__(self) -> None:
+        super().__init__(pyarrow.int32(), "test.bringing")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b"of the guest"
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, _storage: object, serialized: bytes) -> Bringing:
+        cls.seen.append(serialized)
+        return cls()
+
+
+def test_no_library_of_the_host_is_asked_about_a_column() -> None:
+    """What a guest says of a column must reach no parser of an extension type of the host's."""
+    plain = pyarrow.record_batch([pyarrow.array([1], pyarrow.int32())], ["a"])
+    column = pyarrow.ExtensionArray.from_storage(Bringing(), plain.column(0))
+    data = stream(pyarrow.record_batch([column], ["a"]))
+    pyarrow.register_extension_type(Bringing())
+    try:
+        pyarrow.ipc.open_stream(data).read_all()
+        assert Bringing.seen.pop() == b"of the guest"  # the control
+        Bringing.seen.clear()
+        with pytest.raises(ValueError, match=r"'test\.bringing'.*storage"):
+            Table(data).to_arrow()
+        assert Bringing.seen == []
+    finally:
+        pyarrow.unregister_extension_type("test.bringing")
+
+
+@pytest.mark.parametrize("name", ["arrow.fixed_shape_tensor", "arrow.opaque", "pandas.period", ""])
+def test_an_extension_type_with_something_to_parse_is_refused(name: str) -> None:
+    """A million brackets would end the host in pyarrow's parser of JSON, spaces keep pandas busy."""
+    metadata = {"ARROW:extension:name": name, "ARROW:extension:metadata": "[" * 1_000_000}
+    field = pyarrow.field("a", pyarrow.int32(), metadata=metadata)
+    batch = pyarrow.RecordBatch.from_arrays(
+        [pyarrow.array([1], pyarrow.int32())], schema=pyarrow.schema([field])
+    )
+    with pytest.raises(ValueError, match="extension type"):
+        Table(stream(batch)).to_arrow()
+
+
+@pytest.mark.parametrize("size", [0, 2, 100, 101])
+def test_an_extension_type_of_pyarrows_own_is_taken_with_little(size: int) -> None:
+    """Identifiers, texts of JSON and bytes of truth pass as they are written."""
+    metadata = "{}".ljust(size)[:size]
+    named = {"ARROW:extension:name": "arrow.json", "ARROW:extension:metadata": metadata}
+    field = pyarrow.field("a", pyarrow.string(), metadata=named)
+    batch = pyarrow.RecordBatch.from_arrays([pyarrow.array(["{}"])], schema=pyarrow.schema([field]))
+    if size <= 100:
+        assert Table(stream(batch)).to_arrow().num_rows == 1
+    else:
+        with pytest.raises(ValueError, match="more than 100 bytes"):
+            Table(stream(batch)).to_arrow()

@@ -36,6 +36,15 @@ _VIEWS = range(23, 27)
 """BinaryView, Utf8View, ListView and LargeListView: many items may show the same bytes, and to look
 whether a text is UTF-8 is to read it as often as it is shown."""
 
+_EXTENSION = b"ARROW:extension:name"
+_EXTENSION_DATA = b"ARROW:extension:metadata"
+_EXTENSIONS = frozenset(
+    b"arrow.bool8 arrow.json arrow.uuid pandas.interval pandas.period".split()  # as pyarrow knows them
+)
+"""Another name brings the parser of a library of the host's to what the guest wrote there, and some of
+those unpickle."""
+_EXTENSION_DATA_BYTES = 100
+
 # What pyarrow makes of each, in bytes: measured for columns of each type, and rounded up.
 _MESSAGE_BYTES = 600
 _FIELD_BYTES = 600
@@ -159,8 +168,8 @@ class Messages:
                 of_kind = tables.table(field, 3)
                 if kind == _TIMESTAMP:
                     self._text(tables, of_kind, 1)
-                    first, size = _vector(header, of_kind, 1, 1)
-                    self.zones.update([header[first : first + size].tobytes()] if size else [])
+                    zone = _bytes(header, of_kind, 1)
+                    self.zones.update([zone] if zone else [])
             if _field(header, field, 4):
                 encoding = tables.table(field, 4)
                 if _field(header, encoding, 1):
@@ -174,6 +183,20 @@ class Messages:
             self._make(_PAIR_BYTES)
             self._text(tables, pair, 0)
             self._text(tables, pair, 1)
+            key = _bytes(tables.header, pair, 0, len(_EXTENSION_DATA))
+            if key == _EXTENSION:
+                name = _bytes(tables.header, pair, 1, 100)
+                if name not in _EXTENSIONS:
+                    raise ValueError(
+                        "a table with a column of the extension type "
+                        f"{name.decode(errors='replace')!r}: send what it stores (its .storage)"
+                    )
+            size = _vector(tables.header, pair, 1, 1)[1]
+            if key == _EXTENSION_DATA and size > _EXTENSION_DATA_BYTES:
+                raise ValueError(
+                    "a table with a column of an extension type with more than "
+                    f"{_EXTENSION_DATA_BYTES} bytes of parameters"
+                )
 
     def _text(self, tables: _Tables, table: int, index: int) -> None:
         self._make(_TEXT_COPIES * tables.text(table, index))
@@ -211,10 +234,10 @@ class Messages:
 class _Tables:
     """The tables and texts of one schema: none is reached by two ways."""
 
-    __slots__ = ("_header", "_reached", "_texts")
+    __slots__ = ("_reached", "_texts", "header")
 
     def __init__(self, header: memoryview) -> None:
-        self._header = header
+        self.header = header
         self._reached: set[int] = set()
         self._texts = len(header)  # bytes that all texts together may have
 
@@ -226,15 +249,15 @@ class _Tables:
 
     def table(self, table: int, index: int) -> int:
         """Where the table in that field is."""
-        return self._reach(_table(self._header, table, index))
+        return self._reach(_table(self.header, table, index))
 
     def entries(self, table: int, index: int) -> Iterator[int]:
         """Where the tables of the vector in that field are."""
-        return map(self._reach, _entries(self._header, table, index))
+        return map(self._reach, _entries(self.header, table, index))
 
     def text(self, table: int, index: int) -> int:
         """Bytes of the text in that field."""
-        _, size = _vector(self._header, table, index, 1)
+        _, size = _vector(self.header, table, index, 1)
         self._texts -= size
         if self._texts < 0:
             raise ValueError(_OFTEN)
@@ -270,6 +293,12 @@ def _vector(data: memoryview, table: int, index: int, size: int) -> tuple[int, i
     if vector + 4 + size * count > len(data):
         raise ValueError(_BROKEN)
     return vector + 4, count
+
+
+def _bytes(data: memoryview, table: int, index: int, most: int | None = None) -> bytes:
+    """Return the text in that field, or its first *most* bytes."""
+    first, size = _vector(data, table, index, 1)
+    return data[first : first + (size if most is None else min(size, most))].tobytes()
 
 
 def _follow(data: memoryview, place: int) -> int:
