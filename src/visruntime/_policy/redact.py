@@ -7,8 +7,6 @@ not found any more.
 
 from __future__ import annotations
 
-import re
-
 from visruntime._policy.printable import printable
 from visruntime._policy.values import Secret
 
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["redact", "secrets_of", "shown"]
 
 MARK = b"***"
-_CUT = re.compile(r"\.\.\. \([0-9]{1,12} more characters\)\Z")
+_CUT = r"\.\.\. \([0-9]{1,12} more characters\)\Z"
 """How a worker ends a text that it has cut, perhaps in the middle of a secret."""
 _SHORT = 3
 """Bytes of a secret at a cut that are taken for it; fewer are found in any text."""
@@ -43,7 +41,11 @@ def redact(text: str, secrets: Iterable[str]) -> str:
     known = sorted(forms - {""}, key=len, reverse=True)
     for form in known:
         text = text.replace(form, MARK.decode())
-    cut = _CUT.search(text) if known else None
+    if not known:
+        return text
+    import re  # which a policy without secrets does not need
+
+    cut = re.search(_CUT, text)
     if cut is None:
         return text
     rest = text[: cut.start()]
