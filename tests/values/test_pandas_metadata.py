@@ -151,3 +151,28 @@ def test_names_of_zones() -> None:
     for zone in ("UTC", "Europe/London", "America/Argentina/Buenos_Aires", "Etc/GMT+5", "-03:30"):
         check_zone(zone)
         assert pandas.Timestamp(0, tz=zone).tzinfo is not None
+
+
+def leveled(names: list[str]) -> bytes:
+    """Return a table that says of its columns that their names have two levels."""
+    frame = pandas.DataFrame([[1] * len(names)], columns=names)
+    table = pyarrow.Table.from_pandas(frame)
+    told_of = json.loads(table.schema.metadata[b"pandas"])
+    told_of["column_indexes"] *= 2
+    return stream(table.replace_schema_metadata({"pandas": json.dumps(told_of)}))
+
+
+def test_names_of_levels_are_short() -> None:
+    """Pyarrow reads each such name as an expression: a large one fills the memory or never ends."""
+    names = ["('a', 'b')", "('a', 'c')"]
+    assert Table(leveled(names)).to_pandas().columns.nlevels == 2
+    for many in (["(" + "1," * 500 + ")" + " " * 30], [f"({n}, {n:>500})" for n in range(200)]):
+        with pytest.raises(ValueError, match="levels of columns"):
+            Table(leveled(many)).to_pandas()
+
+
+def test_metadata_that_pandas_cannot_read_is_a_named_error() -> None:
+    """A host that catches what is documented must not end by what a guest has written there."""
+    table = pyarrow.table({"a": [1]}).replace_schema_metadata({"pandas": '{"columns": []}'})
+    with pytest.raises(ValueError, match="metadata for pandas that is none"):
+        Table(stream(table)).to_pandas()

@@ -282,10 +282,14 @@ class Table:
                 table, zones = self._read()
         told = (table.schema.metadata or {}).get(b"pandas")
         if told is not None:
-            check_types(told)
+            check_types(told, table.column_names)
         for zone in zones:
             check_zone(zone.decode("utf-8", "replace"))
-        return table.to_pandas(use_threads=use_threads)
+        try:
+            return table.to_pandas(use_threads=use_threads)
+        except (ArithmeticError, AttributeError, LookupError, SyntaxError, TypeError) as error:
+            # What it says of the frame that it was is not what pyarrow and pandas write.
+            raise ValueError(f"metadata for pandas that is none: {error!r:.200}") from None
 
 
 _SAFE_ARROW = (14, 0, 1)

@@ -14,12 +14,17 @@ import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
 __all__ = ["check_types", "check_zone"]
 
 MAX_BYTES = 16 << 20
 """Bytes of such metadata, which takes some twenty times as much when it is read: 100,000 columns."""
+
+MAX_LEVEL_NAME, MAX_LEVEL_NAMES = 1 << 10, 1 << 16
+"""Characters of the name of a column, and of all together, where names have levels: pyarrow reads each
+of them as an expression of Python then, which takes some 500 times as much."""
 
 _NAME = "[A-Za-z0-9_+-]{1,64}"
 _ZONE = rf"(?:{_NAME}(?:/{_NAME}){{0,4}}|[+-][0-9]{{2}}:[0-9]{{2}})"
@@ -52,8 +57,12 @@ def check_zone(zone: object) -> None:
         raise ValueError(f"a table with a time zone that is no name of one: {zone!r:.80}")
 
 
-def check_types(metadata: bytes) -> None:
+def check_types(metadata: bytes, names: Sequence[str] = ()) -> None:
     """Refuse metadata by which pandas would make a type that is not of the list.
+
+    Args:
+        metadata: what the schema says.
+        names: of its columns.
 
     Raises:
         ValueError: it is such, or none; the message says how the table can be read without.
@@ -67,7 +76,15 @@ def check_types(metadata: bytes) -> None:
     (told,) = _listed([told])
     _check_columns(told.get("columns", []), ("numpy_type",))
     # Of the names of columns pandas makes the other type too.
-    _check_columns(told.get("column_indexes", []), ("numpy_type", "pandas_type"))
+    levels = told.get("column_indexes", [])
+    _check_columns(levels, ("numpy_type", "pandas_type"))
+    if len(levels) > 1:
+        sizes = [len(name) for name in names]
+        if sum(sizes) > MAX_LEVEL_NAMES or max(sizes, default=0) > MAX_LEVEL_NAME:
+            raise ValueError(
+                f"a table with levels of columns and names of more than {MAX_LEVEL_NAME} characters, "
+                f"or {MAX_LEVEL_NAMES} together"
+            )
 
 
 def _check_columns(columns: object, keys: tuple[str, ...]) -> None:
