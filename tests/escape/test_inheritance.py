@@ -108,7 +108,10 @@ FAVOURED = """
 import json, os, resource, sys
 sys.path[:0] = json.loads(sys.argv[1])
 os.setpriority(os.PRIO_PROCESS, 0, -5)
-os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(3))
+try:
+    os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(3))
+except PermissionError:  # as in a cgroup of processors that has no real time of its own
+    sys.exit("this root may not raise its own priority")
 open("/proc/self/oom_score_adj", "w").write("-500")
 from jail_helpers import *
 with Jail(JailPolicy()) as jail:
@@ -127,8 +130,8 @@ def test_a_guest_is_not_favoured_because_its_host_is() -> None:
         text=True,
         check=False,
     )
-    if "sched_setscheduler" in result.stderr:
-        pytest.skip("this root may not raise its own priority")
+    if result.stderr == "this root may not raise its own priority\n":
+        pytest.skip(result.stderr)
     assert result.returncode == 0, result.stderr
     guest = json.loads(result.stdout)
     assert (guest["nice"], guest["policy"], guest["oom"]) == (0, os.SCHED_OTHER, 0)
@@ -140,7 +143,7 @@ def test_a_host_that_stands_back_keeps_its_guests_back() -> None:
     import json
 
     code = FAVOURED.replace("-5)", "7)").replace("-500", "300")
-    code = code.replace("os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(3))", "")
+    code = code.replace("os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(3))", "pass")
     result = subprocess.run(
         [sys.executable, "-c", code, json.dumps(sys.path), SELF],
         capture_output=True,
