@@ -49,6 +49,19 @@ def test_a_link_that_comes_later_leads_nowhere(tmp_path: Path, level: str) -> No
     assert sorted(outside.rglob("*")) == before
 
 
+@pytest.mark.parametrize("home", ["home", "~"])
+def test_a_home_that_is_no_place_keeps_nothing(
+    home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A relative home must be refused by name, and be taken for no folder of the root's."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", home)
+    with pytest.raises(PolicyError, match="no absolute path"):
+        Store()
+    assert os.listdir(tmp_path) == []
+
+
 def test_a_deep_and_closed_tree_is_removed(tmp_path: Path) -> None:
     """What a build left must go, however deep it is and whatever its modes are."""
     top = tmp_path / "top"

@@ -94,6 +94,12 @@ def private_folder(path: str, field: str) -> str:
     Raises:
         PolicyError: it is not this user's alone, or reached through a link of somebody else's.
     """
+    if not os.path.isabs(path):
+        raise PolicyError(
+            f"{field}: nothing is kept in {path}, which is no absolute path; set XDG_CACHE_HOME or "
+            "HOME to one",
+            field=field,
+        )
     with Resolver() as resolver:
         real = resolver(path)
     link = untrusted_link(resolver.links[path])
