@@ -171,6 +171,30 @@ def test_names_of_levels_are_short() -> None:
             Table(leveled(many)).to_pandas()
 
 
+@pytest.mark.parametrize("where", ["name", "field_name", "index"])
+@pytest.mark.parametrize("level", ["unicode", "datetime", "int64"])
+def test_names_in_the_metadata_are_short_as_well(where: str, level: str) -> None:
+    """What is read is the name that the metadata has, which need not be that of the column."""
+    index = {"name": None, "field_name": None, "pandas_type": level, "numpy_type": "object"}
+    column = {"name": "a", "field_name": "a", "pandas_type": "int64", "numpy_type": "int64"}
+    told_of: dict[str, Any] = {"columns": [column], "column_indexes": [index], "index_columns": []}
+    if level == "unicode":
+        told_of["column_indexes"] *= 2
+    for name, refused in ("1" * 1024, False), ("1." * 600, True), (["a"], True):
+        if where == "index":
+            told_of["index_columns"] = [name]
+        else:
+            column[where] = name  # type: ignore[assignment]
+        if refused:
+            with pytest.raises(ValueError, match=r"levels of columns|no text"):
+                check_types(json.dumps(told_of).encode(), ["a"])
+        else:
+            check_types(json.dumps(told_of).encode(), ["a"])
+    told_of["index_columns"] = 5
+    with pytest.raises(ValueError, match="that is none"):
+        check_types(json.dumps(told_of).encode(), ["a"])
+
+
 def test_metadata_that_pandas_cannot_read_is_a_named_error() -> None:
     """A host that catches what is documented must not end by what a guest has written there."""
     table = pyarrow.table({"a": [1]}).replace_schema_metadata({"pandas": '{"columns": []}'})

@@ -23,8 +23,9 @@ MAX_BYTES = 16 << 20
 """Bytes of such metadata, which takes some twenty times as much when it is read: 100,000 columns."""
 
 MAX_LEVEL_NAME, MAX_LEVEL_NAMES = 1 << 10, 1 << 16
-"""Characters of the name of a column, and of all together, where names have levels: pyarrow reads each
-of them as an expression of Python then, which takes some 500 times as much."""
+"""Characters of the name of a column, and of all together, where names have levels, which pyarrow reads
+as expressions of Python, with some 500 times as much memory, or are times or numbers."""
+_TEXTS = (None, "unicode", "string", "empty")
 
 _NAME = "[A-Za-z0-9_+-]{1,64}"
 _ZONE = rf"(?:{_NAME}(?:/{_NAME}){{0,4}}|[+-][0-9]{{2}}:[0-9]{{2}})"
@@ -78,13 +79,30 @@ def check_types(metadata: bytes, names: Sequence[str] = ()) -> None:
     # Of the names of columns pandas makes the other type too.
     levels = told.get("column_indexes", [])
     _check_columns(levels, ("numpy_type", "pandas_type"))
-    if len(levels) > 1:
-        sizes = [len(name) for name in names]
-        if sum(sizes) > MAX_LEVEL_NAMES or max(sizes, default=0) > MAX_LEVEL_NAME:
-            raise ValueError(
-                f"a table with levels of columns and names of more than {MAX_LEVEL_NAME} characters, "
-                f"or {MAX_LEVEL_NAMES} together"
-            )
+    if len(levels) > 1 or any(level.get("pandas_type") not in _TEXTS for level in levels):
+        _check_names(told, names)
+
+
+def _check_names(told: dict[str, Any], names: Sequence[str]) -> None:
+    """Bound the names of columns, where pyarrow and pandas make something else than a text of them."""
+    read: list[Any] = [*names]
+    for column in _listed(told.get("columns", [])):
+        read += [column.get("name"), column.get("field_name")]
+    indexes = told.get("index_columns", [])
+    if not isinstance(indexes, list):
+        raise ValueError("metadata for pandas that is none")
+    read += [each for each in indexes if not isinstance(each, dict)]
+    for each in indexes:
+        if isinstance(each, dict):  # a range
+            read.append(each.get("name"))
+    if not all(isinstance(name, str | None) for name in read):
+        raise ValueError("metadata for pandas with a name that is no text")
+    sizes = [len(name) for name in read if name is not None]
+    if sum(sizes) > MAX_LEVEL_NAMES or max(sizes, default=0) > MAX_LEVEL_NAME:
+        raise ValueError(
+            "a table with levels of columns, or names that are no texts, and more than "
+            f"{MAX_LEVEL_NAME} characters in one of them, or {MAX_LEVEL_NAMES} together"
+        )
 
 
 def _check_columns(columns: object, keys: tuple[str, ...]) -> None:
