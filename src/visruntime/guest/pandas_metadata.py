@@ -89,7 +89,7 @@ def _check_names(told: dict[str, Any], names: Sequence[str]) -> None:
     for column in _listed(told.get("columns", [])):
         read += [column.get("name"), column.get("field_name")]
     indexes = told.get("index_columns", [])
-    if not isinstance(indexes, list):
+    if type(indexes) is not list:
         raise ValueError("metadata for pandas that is none")
     read += [each for each in indexes if not isinstance(each, dict)]
     for each in indexes:
