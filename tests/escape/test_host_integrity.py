@@ -6,11 +6,11 @@ import os
 import subprocess
 import sys
 import sysconfig
-import textwrap
 from pathlib import Path
 
 import pytest
 from jail_helpers import Jail, JailPolicy, errno, inside, is_root, outside
+from mount_helpers import in_mount_namespace
 
 import visruntime
 from visruntime._native import BINARY_DIRECTORY
@@ -166,29 +166,8 @@ def test_later_mounts_of_the_host_do_not_come_in(tmp_path: Path) -> None:
     """
     import json
 
-    result = subprocess.run(
-        [
-            "unshare",
-            "--mount",
-            "--propagation",
-            "private",
-            "sh",
-            "-ec",
-            'mount --make-rshared /; exec "$@"',
-            "sh",
-            sys.executable,
-            "-c",
-            textwrap.dedent(program),
-            str(grant),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)},
-        timeout=50,
-    )
-    assert result.returncode == 0, result.stderr
-    got, control = json.loads(result.stdout.splitlines()[-1])
+    output = in_mount_namespace("mount --make-rshared /", program, arguments=(str(grant),))
+    got, control = json.loads(output.splitlines()[-1])
     assert got == [[errno.ENOENT, 0], [errno.ENOENT, 0], [0]]
     assert control == "late\n"
 

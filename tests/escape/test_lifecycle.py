@@ -381,8 +381,7 @@ def hosts() -> Iterator[list[subprocess.Popen[bytes]]]:
         process.wait()
         if process.stdout is not None:
             process.stdout.close()
-    # What the killed ones left came to be children of this process: hundreds, in which later tests,
-    # which look through all processes, would have to look.
+    # What they left are children of this process now: hundreds, through which later tests would look.
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

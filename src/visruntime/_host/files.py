@@ -19,6 +19,7 @@ from visruntime._policy.planted import READ, is_planted
 __all__ = [
     "is_folder",
     "names_in",
+    "open_folder",
     "open_followed",
     "open_passed",
     "open_regular",
@@ -139,23 +140,38 @@ def names_in(folder: str) -> list[str]:
     Raises:
         OSError: as `os.listdir`; ELOOP for every link.
     """
-    descriptor = _walk(folder, os.O_RDONLY | os.O_DIRECTORY)
+    descriptor = open_folder(folder)
     try:
         return os.listdir(descriptor)
     finally:
         os.close(descriptor)
 
 
-def _walk(path: str, flags: int, mode: int = 0o644) -> int:
+def open_folder(path: str, *, make: bool = False) -> int:
+    """Open the folder at absolute *path* for reading, through no link; return the descriptor.
+
+    With *make* a folder that is missing is made, with mode 0700, and those above it.
+
+    Raises:
+        OSError: as `os.open`; ELOOP for every link.
+    """
+    return _walk(path, os.O_RDONLY | os.O_DIRECTORY, make=make)
+
+
+def _walk(path: str, flags: int, mode: int = 0o644, *, make: bool = False) -> int:
     """Open *path* by one folder after the other, so that no link is followed anywhere."""
     # Without links, the text alone says what `..` means; a guest cannot move it.
     *folders, last = os.path.abspath(path).strip("/").split("/")
     folder = os.open("/", FOLDER | os.O_CLOEXEC)
     try:
         for part in folders:
+            if make:
+                _make(part, 0o777, folder, path)
             following = _step(part, FOLDER, folder, path)
             os.close(folder)
             folder = following
+        if make:
+            _make(last, 0o700, folder, path)
         return _step(last or ".", flags, folder, path, mode)
     finally:
         os.close(folder)
@@ -168,6 +184,15 @@ def _step(part: str, flags: int, folder: int, name: str, mode: int = 0o644) -> i
         if error.errno in (errno.ELOOP, errno.ENOTDIR) and _is_link(part, folder):
             text = f"{part!r} is a link, and none is followed; give the path that it leads to"
             raise OSError(errno.ELOOP, text, name) from None
+        raise OSError(error.errno, os.strerror(error.errno or 0), name) from None
+
+
+def _make(part: str, mode: int, folder: int, name: str) -> None:
+    try:
+        os.mkdir(part, mode, dir_fd=folder)
+    except FileExistsError:
+        pass
+    except OSError as error:
         raise OSError(error.errno, os.strerror(error.errno or 0), name) from None
 
 

@@ -14,7 +14,8 @@ import stat
 import sys
 from contextlib import contextmanager, suppress
 
-from visruntime._host.descriptors import FOLDER, path_of
+from visruntime._host.descriptors import path_of
+from visruntime._host.files import open_folder
 from visruntime._policy.links import Resolver, untrusted_link
 from visruntime.errors import PolicyError
 
@@ -116,23 +117,13 @@ def private_folder(path: str, field: str) -> str:
 
 @contextmanager
 def folder_at(real: str, *, make: bool = False) -> Iterator[int]:
-    """Open the folder at the real path *real*, through no link; with *make* make what is missing.
+    """Open the folder at the real path *real*, as `open_folder`, and close it at the end.
 
     Raises:
-        OSError: a level of the path is missing, or is no folder.
+        OSError: as there.
     """
-    flags = os.O_NOFOLLOW | os.O_CLOEXEC
-    folder = os.open("/", FOLDER | flags)
+    folder = open_folder(real, make=make)
     try:
-        *above, last = real.strip("/").split("/")
-        for name in (*above, last):
-            if make:
-                with suppress(FileExistsError):
-                    os.mkdir(name, _PRIVATE if name is last else 0o777, dir_fd=folder)
-            access = os.O_RDONLY | os.O_DIRECTORY if name is last else FOLDER
-            below = os.open(name, access | flags, dir_fd=folder)
-            os.close(folder)
-            folder = below
         yield folder
     finally:
         os.close(folder)
