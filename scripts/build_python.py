@@ -173,12 +173,13 @@ class Build:
             last = log.read_text(errors="replace").splitlines()[-20:]
             raise NotBuiltError("\n".join([*last, f"{command[0]} failed; see {log}"]))
 
-    @staticmethod
-    def _check_modules(installed: Path) -> None:
+    def _check_modules(self, installed: Path) -> None:
         """A library that was not found costs CPython a module, and make no error."""
         (folder,) = installed.glob("lib/python3.*/lib-dynload")
         there = {path.name.partition(".")[0] for path in folder.glob("*.so")}
         missing, more = sorted(set(MODULES) - there), sorted(there - set(MODULES))
+        if missing or more:
+            (self.work / "key").unlink()  # the next try begins anew, by what is installed then
         if missing:
             raise NotBuiltError(
                 f"this CPython has no {', '.join(missing)}: it needs what these packages of "

@@ -94,6 +94,10 @@ WINDOWS = (
 )
 """The probes of WindowsJail, as its workflow runs them."""
 _MACOS = 'python scripts/build_macos.py build/macos --compiler cc --machine "$(uname -m)"'
+_ON_A_MAC = " ".join(
+    f"tests/macos/test_{name}.py"
+    for name in ("profile", "seatbelt_model", "seatbelt_backend", "macho_gate")
+)
 _TESTED = "uv run --frozen --no-default-groups --group test"
 RUNS = {
     ("windows", "jail"): [f"{_ON_WINDOWS} {words}" for words in WINDOWS],
@@ -102,6 +106,7 @@ RUNS = {
         _MACOS,
         f"{_MACOS} --test",
         "python tests/seatbelt_on_macos.py build/macos",
+        f"{_TESTED} pytest {_ON_A_MAC}",
         f"{_TESTED} python tests/seatbelt_jail_on_macos.py build/macos",
     ],
     ("docs", "site"): [

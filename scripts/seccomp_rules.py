@@ -241,7 +241,7 @@ def access_mode_rules() -> list[Rule]:
     one already acts on some, and extended attributes are read by such a descriptor.
     """
     return [
-        Rule(name, errno.EINVAL, (has_bits(flags, O_ACCMODE),))
+        Rule(name, errno.EPERM, (has_bits(flags, O_ACCMODE),))
         for name, (flags, _) in OPEN_ARGUMENTS.items()
     ]
 

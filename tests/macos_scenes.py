@@ -154,7 +154,7 @@ class Scenes:
                 "report": jail.report.to_dict(),
                 "rules": rules,
                 "top": str(top),
-                "own": jail._held.folder.top,
+                "own": jail._held.folder.around,
                 "held": sorted(handle.profile["held"]),
             }
 

@@ -298,7 +298,10 @@ static void reap(vj_macos_run *run) {
         reaped = wait4(run->child, &status, 0, &usage);
     } while (reaped < 0 && errno == EINTR);
     run->has_ended = true;
-    if (reaped != run->child) return;
+    if (reaped != run->child) {
+        run->result.status = SIGKILL; // somebody else took its end: that is no success
+        return;
+    }
     run->result = (vj_macos_exit){
         .status = status,
         .user_us =
@@ -385,6 +388,12 @@ static vj_status check_spawn(const vj_macos_spawn *spawn, vj_error *error) {
         return vj_fail(
             error, VJ_REFUSED, VJ_STAGE_HOST, 0,
             "a guest of root would be root on macOS; call as an ordinary user");
+    struct sigaction ends;
+    if (sigaction(SIGCHLD, NULL, &ends) || ends.sa_handler == SIG_IGN ||
+        ends.sa_flags & SA_NOCLDWAIT)
+        return vj_fail(error, VJ_REFUSED, VJ_STAGE_HOST, 0,
+                       "this process ignores SIGCHLD, so the kernel would not say how a "
+                       "program ended; give SIGCHLD its default");
     if (vj_macos_is_sandboxed())
         return vj_fail(error, VJ_REFUSED, VJ_STAGE_NESTED, 0,
                        "this process is in a sandbox already, and a second one cannot be "

@@ -107,9 +107,10 @@ static int32_t share_memory(const char *name) {
 }
 
 static int32_t ask_kernel(const char *operation, int kind, const char *what) {
-    return sandbox_check(getpid(), operation, kind | SANDBOX_CHECK_NO_REPORT, what)
-               ? EPERM
-               : 0;
+    // 1 is a denial; anything else but 0 says that the kernel does not know the question.
+    int said = sandbox_check(getpid(), operation, kind | SANDBOX_CHECK_NO_REPORT, what);
+    if (said == 1) return EPERM;
+    return said ? EINVAL : 0;
 }
 
 static int32_t ask_about_path(const char *operands) {

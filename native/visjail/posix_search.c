@@ -3,12 +3,14 @@
 //   s  a socket: a read-only mount does not stop connect(2)
 //   f  a FIFO: a read-only mount does not stop writing to it
 //   v  a device node: only a mount without devices keeps from what is behind it
-//   i  a set-id file, or one with capabilities: writing through a shared mapping keeps
-//   both n  a folder of installed code with a file of several names in it; they are
-//   numbered h  a name of a file that was asked for u  a directory that cannot be listed,
-//   but that a guest could enter k  what the list of secret names (secret_names.h) names,
-//   a link too; of a folder
+// clang-format off
+//   i  a set-id file, or one with capabilities: a write by a shared mapping keeps both
+//   n  a folder of installed code with a file of several names in it; they are numbered
+//   h  a name of a file that was asked for
+//   u  a directory that cannot be listed, but that a guest could enter
+//   k  what the list of secret names (secret_names.h) names, a link too; of a folder
 //      nothing more is looked at
+// clang-format on
 //
 // Names of files with several names (one may lie outside of the grant) are no findings
 // but entries of a table without paths: a guest can make millions of them.

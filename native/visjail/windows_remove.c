@@ -155,10 +155,15 @@ static uint32_t next_entry(tree_walk *walk) {
     const vj_windows_os *os = walk->os;
     if (!walk->listing) {
         uint32_t error = os->listing_open(os, deepest(walk)->handle, &walk->listing);
-        if (error) return error;
+        if (error) {
+            walk->entry.name[0] = 0; // it is the folder itself
+            return error;
+        }
         deepest(walk)->changed = false;
     }
-    return os->listing_next(os, walk->listing, &walk->entry);
+    uint32_t error = os->listing_next(os, walk->listing, &walk->entry);
+    if (error && error != VJ_WINDOWS_ERROR_NO_MORE_FILES) walk->entry.name[0] = 0;
+    return error;
 }
 
 // All entries of the deepest directory were seen. A list that was read while entries went

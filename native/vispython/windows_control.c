@@ -67,7 +67,9 @@ PyObject *vis_start_control(PyObject *module, PyObject *unused) {
 }
 
 void vis_open_to_interrupts(void) {
-    // Nothing that a guest can do to a signal stands in the way of one that is only told.
+    // No mask and no action of C stands in the way. A guest that gets around `reserve`
+    // (guest/interrupts.py) and takes the handler away is not interrupted: the host ends
+    // it.
 }
 
 PyObject *vis_own_facts(void) {

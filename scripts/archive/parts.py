@@ -113,4 +113,5 @@ def _compiled(path: Path, name: str) -> Iterator[str]:
                     yield f"{entry.name}: {rule}"
     elif archive_gate.system(name) == "windows":
         others = [entry.name for entry in entries(path) if entry.name not in ours]
-        yield from pe.problems(path, machine=machine, ignored=others)
+        # The core asks for the stable ABI of whatever Python it is in.
+        yield from pe.problems(path, machine=machine, ignored=others, also_needs=("python3.dll",))

@@ -29,6 +29,9 @@ def problems(tree: Path, programs: dict[str, str]) -> list[str]:
                 check=False,
                 timeout=_SECONDS,
             )
+        except subprocess.TimeoutExpired:
+            found.append(f"{place}: says nothing in {_SECONDS} s")
+            continue
         except OSError as error:
             found.append(f"{place}: cannot be started ({error.strerror})")
             continue

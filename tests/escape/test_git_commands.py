@@ -101,12 +101,13 @@ def test_programs_of_large_files_and_spelled_by_variables_are_named(
     ("settings", "unit"),
     [
         ("[pager]\n\ta = tools/x\n" * 60_000, "bytes"),
+        ("# \U0001f600\n" * 160_000 + "[pager]\n\ta = tools/x\n", "bytes"),
         ('[difftool "x"]\n\tcmd = "%s"\n' % ("${" * 2000) * 10, "characters of commands"),
         (f'[core]\n\tpager = "cd a; cd b; cd c; {" ".join(map(str, range(3000)))}"\n',
          "paths in commands"),
         ("".join(f"[include]\n\tpath = more{number}\n" for number in range(40)), "files"),
     ],
-    ids=["bytes", "characters", "paths", "files"],
+    ids=["bytes", "wide", "characters", "paths", "files"],
 )  # fmt: skip
 def test_settings_that_would_take_long_to_read_are_refused(
     settings: str, unit: str, tmp_path: Path

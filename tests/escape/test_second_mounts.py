@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from jail_helpers import is_root
+from mount_helpers import in_mount_namespace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -165,3 +166,32 @@ def test_nothing_that_a_mount_covers_is_shown(tree: Path, kind: str) -> None:
     assert isinstance(message, str), message
     assert f"mount --make-private {tree}/alias" in message
     assert (tree / "alias/covered").read_text() == "genuine\n"
+
+
+COVERED = """
+import json
+import visruntime as vr
+try:
+    with vr.Jail(vr.JailPolicy(system="host")) as jail:
+        done = jail.run(["cat", "/mnt/point/covered"])
+    print(json.dumps([done.stdout_text, done.stderr_text]))
+except vr.PolicyUnsupported as error:
+    print(json.dumps([error.field, str(error)]))
+"""
+
+
+@pytest.mark.skipif(
+    not is_root(), reason="an ordinary user has no mount in a place of the system's"
+)
+def test_nothing_that_a_mount_covers_is_shown_with_the_hosts_root() -> None:
+    """Without any grant such a mount must be as closed as another one."""
+    below = "mount -t tmpfs none /mnt; mkdir /mnt/point; echo genuine > /mnt/point/covered\n"
+    cover = below + "mount -t tmpfs none /mnt/point; mount --make-{} /mnt/point"
+    shown, _ = json.loads(in_mount_namespace(below, COVERED))
+    assert shown == "genuine\n"  # the control: where nothing covers it, it is seen
+    shown, errors = json.loads(in_mount_namespace(cover.format("private"), COVERED))
+    assert shown == ""
+    assert "No such file" in errors
+    field, errors = json.loads(in_mount_namespace(cover.format("unbindable"), COVERED))
+    assert field == "system"
+    assert "mount --make-private /mnt/point" in errors

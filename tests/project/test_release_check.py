@@ -159,6 +159,8 @@ MACOS = [
      "seatbelt does not build on macos-15-intel"),
     ("run: python tests/seatbelt_on_macos.py build/macos", "run: python --version",
      "seatbelt does not run python tests/seatbelt_on_macos.py"),
+    ("tests/macos/test_profile.py tests/macos/", "tests/macos/",
+     "seatbelt does not run uv run --frozen --no-default-groups --group test pytest"),
     ('"$(uname -m)" --test', '"$(uname -m)"', "seatbelt does not run python scripts/build_macos.py"),
     ("  workflow_call:\n", "", "cannot be called by a release"),
 ]  # fmt: skip

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from runtime_helpers import AnyRuntime
 
+    from visruntime._runtime.handle import RunHandle
+
 pytestmark = pytest.mark.one_uid
 
 __all__ = ["runtime"]  # the fixture is found by its name in this module
@@ -225,25 +227,31 @@ def terminal(request: pytest.FixtureRequest) -> Iterator[AnyRuntime]:
         yield running
 
 
+def until_it_says(run: RunHandle, kind: str, text: bytes) -> None:
+    """Wait until a run has written *text* to that stream."""
+    said = b""
+    while text not in said:
+        event = run.next_event(timeout=10)
+        assert event is not None
+        said += event.data if event.kind == kind else b""
+
+
 def test_a_terminal_is_read_like_one(terminal: AnyRuntime) -> None:
     """The guest sees a terminal, reads lines from it, and meets its end at Ctrl-D."""
     run = terminal.start(
         "import getpass, os, sys\n"
         "print('ready', flush=True)\n"
         "lines = [input('a? '), sys.stdin.readline(), getpass.getpass('b? ')]\n"
+        "print('told', flush=True)\n"
         "rest = sys.stdin.read()\n"
         "(os.isatty(0), os.isatty(1), lines, rest)",
         timeout=20,
     )
     terminal.type_text("one\ntwo é\n")
-    asked = b""
-    while b"b? " not in asked:
-        event = run.next_event(timeout=10)
-        assert event is not None
-        asked += event.data if event.kind == "stderr" else b""
-    time.sleep(0.1)
+    until_it_says(run, "stderr", b"b? ")
     terminal.type_text("secret\n")
-    time.sleep(0.1)
+    # What is typed before getpass has given the terminal back is thrown away with that.
+    until_it_says(run, "stdout", b"told\n")
     terminal.type_text("rest\n\x04")
     result = run.result()
     assert result.error is None, result.error.traceback

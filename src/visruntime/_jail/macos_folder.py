@@ -1,7 +1,9 @@
 """The folder of one jail on macOS: HOME of its guests, and beside it what they must not reach.
 
-It lies in the user's own folder for temporary files. macOS gives a jail no file system that goes away
-with it, so it is removed when the jail is closed, and what a killed host left by the next jail.
+It lies with those of other jails in one folder, in the user's own folder for temporary files; no
+guest reads or locks that one, and each jail holds the lock of its own. macOS gives a jail no file
+system that goes away with it, so it is removed when the jail is closed, and what a killed host left
+by the next jail.
 """
 
 from __future__ import annotations
@@ -9,17 +11,21 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
-import stat
 import sys
 import tempfile
+import time
 from contextlib import suppress
 
-from visruntime._jail.state_folder import remove_tree
+from visruntime._host.files import open_folder
+from visruntime._jail.state_folder import check_own, remove_tree, try_lock
+from visruntime.errors import JailUnavailable
 
 __all__ = ["MacosFolder", "temporary_parent"]
 
-PREFIX = "vjhome-"
+PREFIX = "vj-"
 """Short, since the paths of sockets have 103 bytes."""
+WAIT_SECONDS = 30
+"""How long a jail waits while another process makes or removes folders."""
 CONFSTR_TEMPORARY = 65537
 """_CS_DARWIN_USER_TEMP_DIR of unistd.h, which Python has no name for."""
 CLOSED = b"no guest reads this\n"
@@ -35,24 +41,29 @@ def temporary_parent() -> str:
 
 
 class MacosFolder:
-    """``top`` is closed to guests, but for ``home`` in it. ``canary`` is a file that no guest reads.
+    """``around`` has the folders of all jails, ``top`` is this one's, and ``home`` is in it.
 
+    Guests get ``home`` alone. ``canary`` is a file that none of them reads.
     ``listeners`` are sockets that no guest connects to: by a path, and by a port of the loopback.
-    They are open while the jail tries its canaries.
+       They are open while the jail tries its canaries.
     """
 
-    __slots__ = ("_lock", "_owner", "canary", "home", "listeners", "top")
+    __slots__ = ("_lock", "_owner", "around", "canary", "home", "listeners", "top")
 
     def __init__(self, parent: str) -> None:
         self._owner = os.getpid()
         self.listeners: list[socket.socket] = []
         self._lock = -1
-        # One at a time: a folder that has no lock yet would be taken for one that was left.
-        others = _locked(os.path.join(parent, f"{PREFIX}{os.getuid()}.lock"), wait=True)
+        self.around = os.path.join(parent, f"{PREFIX}{os.getuid()}")
+        others = open_folder(self.around, make=True)
         try:
-            _remove_stale(parent)
-            self.top = tempfile.mkdtemp(prefix=PREFIX, dir=parent)
-            self._lock = _locked(os.path.join(self.top, "lock"))
+            check_own(self.around, os.fstat(others), "jail")
+            # One at a time: a folder that nobody has locked yet would be taken for one that was left.
+            _wait_for(others, self.around)
+            _remove_stale(self.around)
+            self.top = tempfile.mkdtemp(prefix="", dir=self.around)
+            self._lock = open_folder(self.top)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         finally:
             os.close(others)
         try:
@@ -97,37 +108,33 @@ class MacosFolder:
         self._lock = -2
 
 
-def _locked(path: str, *, wait: bool = False) -> int:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
-def _remove_stale(parent: str) -> None:
-    """Remove folders of hosts that were killed: nobody holds their lock."""
-    for entry in os.scandir(parent):
-        if not entry.name.startswith(PREFIX):
-            continue
-        status = entry.stat(follow_symlinks=False)
-        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
-            continue
-        with suppress(OSError):  # it is in use, or went away
-            descriptor = os.open(
-                os.path.join(entry.path, "lock"), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+def _wait_for(descriptor: int, path: str) -> None:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not try_lock(descriptor):
+        if time.monotonic() > deadline:
+            raise JailUnavailable(
+                f"another process has held {path} for {WAIT_SECONDS} s",
+                stage="host",
+                fix="wait for it, or end it",
             )
+        time.sleep(0.05)
+
+
+def _remove_stale(around: str) -> None:
+    """Remove folders of hosts that were killed: nobody holds their lock."""
+    for name in os.listdir(around):
+        path = os.path.join(around, name)
+        with suppress(OSError):  # it went away
+            descriptor = open_folder(path)
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                _remove(entry.path)
+                if try_lock(descriptor):
+                    _remove(path)
             finally:
                 os.close(descriptor)
 
 
 def _remove(path: str) -> None:
-    parent = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    parent = open_folder(os.path.dirname(path))
     try:
         remove_tree(os.path.basename(path), parent)
     finally:

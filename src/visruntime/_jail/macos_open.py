@@ -69,7 +69,6 @@ def open_seatbelt(
     """
     _check_caller()
     folder = MacosFolder(temporary_parent())
-    held = None
     try:
         held = _HeldByFolder(policy.limits, folder)
         made = make_macos_plan(

@@ -145,8 +145,8 @@ def _make(
     rules += [("deny_write", path, False, False) for path in (*plan.protected, *held)]
     rules += [("deny", path, False, False) for path, _ in (*plan.masked, *plan.secrets)]
     rules += [(kind, path, False, True) for kind, path in findings.reopened]
-    # Last, so that no grant of a folder around it opens it: the jail's own, but for its home.
-    rules.append(("deny", folder.top, False, False))
+    # Last, so that no grant of a folder around it opens what all jails have, but for this one's home.
+    rules.append(("deny", folder.around, False, False))
     plan.rules = plan.host_rules = [rule[:2] for rule in rules]
     plan.notes += _notes(policy)
     spelled = {path: _spelled(path) for path in dict.fromkeys([*(r[1] for r in rules), *sockets])}
@@ -173,9 +173,8 @@ def _refuse_other_jails(written: Sequence[Rule], folder: MacosFolder) -> None:
     Raises:
         PolicyUnsupported: naming the grant.
     """
-    parent = os.path.dirname(folder.top)
     for rule in written:
-        if rule.kind == "write" and is_within(parent, rule.path):
+        if rule.kind == "write" and is_within(folder.around, rule.path):
             raise PolicyUnsupported(
                 f"{rule.origin}: the folders of other jails lie in {rule.path}, and macOS gives a "
                 "jail no place that others do not see; grant folders in it (back end seatbelt)",

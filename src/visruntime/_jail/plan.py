@@ -239,7 +239,7 @@ def _make_plan(
     table = mount_table()
     mounts = host_mounts(table, all_of_them=bool(written))
     aliases = Aliases(mounts)
-    rules += _mount_rules(speaking, rules, mounts, aliases)
+    rules += _mount_rules(speaking, rules, mounts, aliases, backend)
     protection = protect(
         [(kind, path) for kind, path, private, _ in rules if not private],
         grants,
@@ -444,6 +444,7 @@ def _mount_rules(
     rules: Sequence[tuple[str, str, bool, bool]],
     mounts: Sequence[Mount],
     aliases: Aliases,
+    backend: str,
 ) -> list[tuple[str, str, bool, bool]]:
     """Refuse grants and denies that the host's mounts would undo; mask the rest of them."""
     grants = [(rule.origin, rule.path) for rule in written if rule.kind in ("read", "write")]
@@ -454,7 +455,13 @@ def _mount_rules(
         if rule.kind.startswith("deny")
     ]
     refuse_kernel_mounts(grants, mounts)
-    refuse_unbindable(grants, mounts)
+    if backend != "landlock":  # which binds nothing
+        unasked = [
+            ("system", path)
+            for kind, path, private, _ in rules
+            if kind in ("read", "write") and not private
+        ]
+        refuse_unbindable([*grants, *unasked], mounts)
     refuse_aliases(denies, [rule[:2] for rule in rules if not rule[2]], aliases)
     visible = {path for kind, path, private, _ in rules if kind == "read" and not private}
     return [

@@ -16,8 +16,10 @@ _ADDRESS = re.compile(
     r"(?P<place>[^\s?#]*)(?P<query>\?[^\s#]*)?(?P<fragment>#\S*)?"
 )
 """An address as uv reads one, with any number of slashes (URL Standard of WHATWG)."""
-_HASH = re.compile(r"#(?:sha\d+|md5)=[0-9a-fA-F]+(?=[;&]|$)")
+_HASH = re.compile(r"#(?:sha\d+|md5)=[0-9a-fA-F]+(?=[;&\"'>]|$)")
 """A fragment that says what the file is to be, and no secret."""
+_QUOTE = re.compile("[\"'>]")
+"""What ends an address around which it stands, in a lock, in TOML or in a message."""
 MOST_CREDENTIALS = 1000
 """Different ones in the files of a request: each is looked for in all that uv says."""
 
@@ -54,10 +56,10 @@ def credentials_in(*texts: str) -> set[str]:
         found |= {who, unquote(who), password, unquote(password)}
         if match["slashes"]:
             query = (match["query"] or "")[1:]
-            found |= {query, query.partition('"')[0]}  # a lock writes addresses in quotes
+            found |= {query, _QUOTE.split(query)[0]}
             fragment = match["fragment"] or ""
             if not _HASH.match(fragment):
-                found |= {fragment[1:], fragment[1:].partition('"')[0]}
+                found |= {fragment[1:], _QUOTE.split(fragment[1:])[0]}
         if len(found) > MOST_CREDENTIALS + 1:
             raise ValueError(
                 f"more than {MOST_CREDENTIALS} different users, passwords and queries in addresses"

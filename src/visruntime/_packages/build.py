@@ -16,7 +16,9 @@ from visruntime._jail.state_folder import folder_at, remove_tree
 from visruntime._packages.addresses import credentials, credentials_in, without_credentials
 from visruntime._packages.direct_urls import remove_credentials
 from visruntime._packages.lock import VARIABLE
+from visruntime._packages.tree import packages_of
 from visruntime._packages.uv import certificates, host_cache, settings, variables
+from visruntime._packages.versions import release
 from visruntime._policy.redact import secrets_of, shown
 from visruntime.errors import (
     CommandTimeout,
@@ -166,9 +168,10 @@ class Build:
     def _remove_requests(self) -> None:
         """Remove what was asked for: its addresses may hold passwords, and compilers need none."""
         try:
-            for name in (*self._request.files, EXPORTED, RESOLVED):
-                with suppress(FileNotFoundError):
-                    os.unlink(os.path.join(self._folder, name))
+            with folder_at(self._folder) as folder:
+                for name in (*self._request.files, EXPORTED, RESOLVED):
+                    with suppress(FileNotFoundError):
+                        os.unlink(name, dir_fd=folder)
         except OSError as error:
             raise EnvironmentNotBuilt(f"the files of the build: {error.strerror}") from None
 
@@ -219,7 +222,9 @@ class Build:
         self._call(jail, install, asks=True)
         if self._asked:
             try:
-                remove_credentials(jail, os.path.join(self._folder, "venv"))
+                packages = packages_of(release(self._interpreter.version))
+                place = os.path.join(self._folder, "venv", packages)
+                remove_credentials(jail, place, self._deadline)
             except (VisRuntimeError, OSError, ValueError, KeyError, TypeError) as problem:
                 raise EnvironmentNotBuilt(
                     f"the addresses in what {self._request.label} installs: {type(problem).__name__}"

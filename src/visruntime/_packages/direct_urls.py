@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import posixpath
+import time
 
 from visruntime._packages.addresses import without_credentials
 
@@ -22,19 +23,20 @@ _MOST = 1 << 20
 _MOST_RECORD = 64 << 20
 
 
-def remove_credentials(jail: Jail, environment: str) -> None:
-    """Remove the credentials from the addresses in *environment*, by the rights of *jail*.
+def remove_credentials(jail: Jail, packages: str, deadline: float) -> None:
+    """Remove the credentials from the addresses in the folder *packages*, by the rights of *jail*.
 
     The packages' lists of files then have the changed files without a digest.
 
     Raises:
+        TimeoutError: it is later than *deadline* (`time.monotonic`): a build can leave any number.
         VisRuntimeError, OSError, ValueError: a file could not be read or written, or is no such file.
     """
-    for version in jail.list_dir(posixpath.join(environment, "lib")):
-        packages = posixpath.join(environment, "lib", version, "site-packages")
-        for name in jail.list_dir(packages):
-            if name.endswith(".dist-info"):
-                _change(jail, packages, name)
+    for name in jail.list_dir(packages):
+        if name.endswith(".dist-info"):
+            if time.monotonic() > deadline:
+                raise TimeoutError
+            _change(jail, packages, name)
 
 
 def _change(jail: Jail, packages: str, name: str) -> None:
@@ -43,6 +45,8 @@ def _change(jail: Jail, packages: str, name: str) -> None:
         noted = json.loads(jail.read_bytes(file, max_bytes=_MOST))
     except FileNotFoundError:
         return
+    except RecursionError:
+        raise ValueError(f"{_NAME} is nested without end") from None
     bare = without_credentials(noted["url"])
     if bare == noted["url"]:
         return

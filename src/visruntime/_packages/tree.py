@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["LOCKED", "assemble", "make_empty"]
+__all__ = ["LOCKED", "assemble", "make_empty", "packages_of"]
 
 LOCKED = "visruntime-requirements.txt"
 """In an environment: what was installed, each package with its version and hashes."""
@@ -33,7 +33,7 @@ _NOT_TAKEN = ("activate", "deactivate", "pydoc", "python")
 
 def make_empty(folder: str, version: tuple[int, int, int]) -> None:
     """Make what a build of no packages would leave in *folder*."""
-    os.makedirs(os.path.join(folder, "venv", "lib", _name(version), "site-packages"))
+    os.makedirs(os.path.join(folder, "venv", packages_of(version)))
     os.mkdir(os.path.join(folder, "venv", "bin"))
 
 
@@ -60,7 +60,7 @@ def assemble(
     """
     with _named_for_the_owner():
         name = _name(version)
-        packages = os.path.join(tree, "lib", name, "site-packages")
+        packages = os.path.join(tree, packages_of(version))
         for part in (venv, os.path.join(venv, "bin")):
             _require_folder(part)
         _check(venv)
@@ -103,6 +103,11 @@ def _named_for_the_owner() -> Iterator[None]:
         raise EnvironmentNotBuilt(
             f"what the build left is no environment: {error.strerror} ({error.filename!a})"
         ) from None
+
+
+def packages_of(version: tuple[int, int, int]) -> str:
+    """Return where the packages are in an environment of that version."""
+    return os.path.join("lib", _name(version), "site-packages")
 
 
 def _name(version: tuple[int, int, int]) -> str:

@@ -146,7 +146,7 @@ def _is_file(folder: str, word: str) -> bool:
 def _settings(path: str, budget: Budget) -> Iterator[tuple[str, str]]:
     """Yield the settings of a configuration of git (git-config(1)), with names in lower case."""
     text = _read(path, MOST_BYTES + 1)
-    budget.spend("bytes", len(text))
+    budget.spend("bytes", len(os.fsencode(text)))  # as they were read
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     section = ""
     at = 0

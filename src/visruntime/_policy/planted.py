@@ -85,19 +85,25 @@ def _is_private_group(group: int, owner: int) -> bool:
     import pwd
 
     try:
-        primary = pwd.getpwuid(owner).pw_gid
+        account = pwd.getpwuid(owner)
+        name, primary = account.pw_name, account.pw_gid
     except KeyError:  # of a container or a share, whose accounts are unknown here
-        primary = owner
+        name, primary = "", owner
     if group not in (0, primary):
         return False
-    own = {user.pw_uid for user in pwd.getpwall() if user.pw_gid == group}
     try:
-        members = grp.getgrgid(group).gr_mem
+        entry = grp.getgrgid(group)
     except KeyError:
         members = []
-    for name in members:
+    else:
+        # A directory may list no accounts, and a group of another name may be one for all of them.
+        if group and entry.gr_name != name:
+            return False
+        members = entry.gr_mem
+    own = {user.pw_uid for user in pwd.getpwall() if user.pw_gid == group}
+    for member in members:
         try:
-            own.add(pwd.getpwnam(name).pw_uid)
+            own.add(pwd.getpwnam(member).pw_uid)
         except KeyError:
             continue  # no such user
     return own <= {0, owner}

@@ -49,7 +49,15 @@ def redact(text: str, secrets: Iterable[str]) -> str:
     if cut is None:
         return text
     rest = text[: cut.start()]
-    most = max((n for f in known for n in range(_SHORT, len(f)) if rest.endswith(f[:n])), default=0)
+    most = max(
+        (
+            size
+            for form in known
+            for size in range(_SHORT, min(len(form), len(rest) + 1))
+            if rest.endswith(form[:size])
+        ),
+        default=0,
+    )
     return f"{rest[: len(rest) - most]}{MARK.decode()}{cut[0]}" if most else text
 
 

@@ -70,8 +70,9 @@ def command() -> NoReturn:
     gc.set_threshold(COLLECT_AFTER)
     code = main()
     atexit._run_exitfuncs()
-    with suppress(OSError, ValueError):
-        sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
     os._exit(code)
 
 

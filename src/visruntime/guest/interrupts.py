@@ -36,7 +36,7 @@ def reserve(numbers: tuple[int, ...]) -> None:
     """Make ``signal.signal`` refuse the runtime's own signals as it refuses SIGKILL.
 
     A program that sets a handler for every signal expects that answer. What it could do
-    to them in other ways, the control thread undoes.
+    to them in other ways, the control thread undoes (on Windows the host ends the worker).
     """
     original = _signal.signal
 
