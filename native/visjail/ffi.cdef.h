@@ -201,6 +201,11 @@ uint64_t vj_capture_total(const vj_capture *capture);
 uint64_t vj_capture_size(const vj_capture *capture);
 const char *vj_capture_bytes(vj_capture *capture);
 int64_t vj_write_quietly(int descriptor, const void *data, uint64_t size);
+int64_t vj_run_read(vj_run *run, int descriptor, void *data, uint64_t size);
+int64_t vj_run_write(vj_run *run, int descriptor, const void *data, uint64_t size);
+int64_t vj_run_pending(vj_run *run, int descriptor);
+void vj_run_let_go(vj_run *run, int descriptor);
+int32_t vj_run_resize(vj_run *run, int descriptor, uint16_t rows, uint16_t columns);
 vj_status vj_run_communicate(vj_run *run, const char *input, uint64_t input_size,
                              uint64_t *input_offset, int *input_descriptor,
                              vj_capture *output, vj_capture *errors, int64_t timeout_ns,

@@ -27,7 +27,7 @@
 #define FD_ARGUMENTS (VJ_FD_FIRST_FREE + 1)
 #define FD_FILES     (VJ_FD_FIRST_FREE + 2)
 #define FILES_MAX    200
-#define FIXED_COUNT  8 // of which the first three are 0 to 2
+#define FIXED_COUNT  10 // of which the first three are 0 to 2
 // Where they wait, above every number that is given to bwrap.
 #define PARKING (FD_FILES + FILES_MAX)
 
@@ -373,6 +373,8 @@ static int launch(const vj_bubblewrap *start, const arguments *list, pid_t *pid)
         {start->control, VJ_FD_CONTROL},
         {start->host, VJ_FD_HOST},
         {start->memory, VJ_FD_PLAN},
+        {start->calls, VJ_FD_CALLS},
+        {start->status, VJ_FD_STATUS},
         {program, FD_PROGRAM},
         {words, FD_ARGUMENTS},
     };

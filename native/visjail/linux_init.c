@@ -85,6 +85,14 @@ static void read_plan(vj_setup *setup) {
     setup->trees = (int *)table;
 }
 
+static void map_calls(vj_setup *setup) {
+    long page =
+        sys(SYS_mmap, 0, sizeof *setup->calls, PROT_READ, MAP_SHARED, VJ_FD_CALLS);
+    if (page < 0 && page > -4096) vj_setup_fail(setup, VJ_STAGE_SUPERVISOR, page);
+    sys(SYS_close, VJ_FD_CALLS);
+    setup->calls = (const vj_calls *)page;
+}
+
 static void enter_namespaces(vj_setup *setup) {
     long flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWUTS | CLONE_NEWCGROUP;
     if (!setup->shared_memory) flags |= CLONE_NEWIPC; // else it has one already
@@ -349,8 +357,11 @@ _Noreturn static void supervise(vj_setup *setup) {
             {.fd = VJ_FD_HOST, .events = POLLIN},
         };
         // Unable to look, it could not see the end of the host either.
-        long result = sys(SYS_ppoll, events, 3, 0, 0, SIGNAL_SET_SIZE);
+        const struct __kernel_timespec second = {.tv_sec = 1};
+        const struct __kernel_timespec *wait = setup->watch ? &second : 0;
+        long result = sys(SYS_ppoll, events, 3, wait, 0, SIGNAL_SET_SIZE);
         if (result < 0 && result != -EINTR) leave(setup, (int)signals, 1);
+        if (vj_watch_is_stuck(setup)) leave(setup, (int)signals, 1);
         if (events[2].revents) leave(setup, (int)signals, 0); // the host is gone
         if (events[1].revents) {
             vj_signals_drain((int)signals);
@@ -411,11 +422,13 @@ int vj_main(int argument_count, char **arguments) {
     // Not for the guest, and not for a program that the start might execute.
     if (sys(SYS_close_range, VJ_FD_FIRST_FREE, ~0u, 0) < 0 ||
         sys(SYS_fcntl, VJ_FD_CONTROL, F_SETFD, FD_CLOEXEC) < 0 ||
-        sys(SYS_fcntl, VJ_FD_HOST, F_SETFD, FD_CLOEXEC) < 0) {
+        sys(SYS_fcntl, VJ_FD_HOST, F_SETFD, FD_CLOEXEC) < 0 ||
+        sys(SYS_fcntl, VJ_FD_STATUS, F_SETFD, FD_CLOEXEC) < 0) {
         return 125;
     }
     vj_inherited_reset();
     read_plan(&setup);
+    map_calls(&setup);
     vj_groups_join(&setup);
     // Helpers are made in the namespaces of visjail-init's own.
     if (setup.plan->backend != VJ_BACKEND_NAMESPACES &&

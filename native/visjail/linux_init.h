@@ -15,6 +15,7 @@
 //   linux_keeper.c      one process per run: owns the run's tree, and ends it
 //   linux_members.c     the programs below one keeper, where one forked others
 //   linux_tree.c        which processes a run has; signals to all of them
+//   linux_watchdog.c    whether the host waits for a lock of a guest's
 //   linux_memory.c      cgroups, and the watch over the memory of the whole jail
 //   linux_shared_memory.c  a limit on System V shared memory
 //   linux_spawn.c       from a request to a running program
@@ -26,6 +27,7 @@
 #ifndef VJ_LINUX_INIT_H
 #define VJ_LINUX_INIT_H
 
+#include "calls.h"
 #include "linux_system.h"
 #include "message.h"
 #include "plan.h"
@@ -60,6 +62,7 @@ typedef struct {
     uint64_t covers[VJ_COVERS_MAX];
     uint32_t cover_count;
     char made[VJ_PATH_MAX]; // a directory of the new root that is known to be there
+    const vj_calls *calls;  // of the host
     vj_watch *watch;        // shared by the keepers; NULL where nothing is watched
     int shared_memory;      // whether System V shared memory has its limit
     int stranger;           // see vj_canary_stranger_make, or -1
@@ -108,6 +111,8 @@ void vj_groups_join(vj_setup *setup);
 // Join an ipc namespace whose kernel.shmall is set, where the kernel allows that.
 void vj_shared_memory_limit(vj_setup *setup);
 void vj_watch_prepare(vj_setup *setup);
+// Whether a keeper has not come back from measuring: nobody keeps the limits then.
+int vj_watch_is_stuck(const vj_setup *setup);
 
 // What one keeper remembers of the memory of the jail.
 typedef struct {

@@ -152,11 +152,13 @@ static void handle_host(vj_keeper *keeper, vj_member *member) {
     if (kind == VJ_MESSAGE_SIGNAL && member->pid) {
         sys(SYS_kill, member->pid, request.message.status);
     }
+    // What stands still for the host would count as stopped by job control.
+    if (kind == VJ_MESSAGE_SUSPEND) vj_members_pause(keeper, 0);
     if (kind == VJ_MESSAGE_SUSPEND) vj_member_suspend(keeper, member, 1);
     if (kind == VJ_MESSAGE_RESUME) vj_member_suspend(keeper, member, 0);
 }
 
-// How long the keeper may sleep, or UINT64_MAX.
+// How long the keeper may sleep.
 static uint64_t time_left(vj_keeper *keeper) {
     uint64_t time = vj_clock();
     uint64_t left = UINT64_MAX;
@@ -169,6 +171,9 @@ static uint64_t time_left(vj_keeper *keeper) {
         uint64_t its = next > time ? next - time : 0;
         if (its < left) left = its;
     }
+    uint64_t look = keeper->watchdog.look_at;
+    uint64_t until_look = look > time ? look - time : 0;
+    if (until_look < left) left = until_look;
     if (vj_memory_is_bounded(keeper->setup) && left > MEMORY_TICK_NS)
         left = MEMORY_TICK_NS;
     return left;
@@ -207,9 +212,16 @@ static void look_around(vj_keeper *keeper, struct pollfd *events) {
         .tv_sec = (long long)(time / NANOSECONDS),
         .tv_nsec = (long long)(time % NANOSECONDS),
     };
-    long result =
-        sys(SYS_ppoll, events, count, time == UINT64_MAX ? 0 : &left, 0, SIGNAL_SET_SIZE);
+    long result = sys(SYS_ppoll, events, count, &left, 0, SIGNAL_SET_SIZE);
     if (result < 0 && result != -EINTR) vj_exit_process(1);
+}
+
+static void mind_host(vj_keeper *keeper) {
+    vj_host_state state = vj_watchdog_look(keeper->setup, &keeper->watchdog);
+    // Ending as a failure makes pid 1 end the jail.
+    if (state == VJ_HOST_EXPIRED) vj_exit_process(1);
+    if (state == VJ_HOST_STUCK) stop_all(keeper, VJ_STOP_KILLED);
+    vj_members_pause(keeper, state == VJ_HOST_WAITS);
 }
 
 static void handle_events(vj_keeper *keeper, const struct pollfd *events) {
@@ -228,6 +240,7 @@ static void handle_events(vj_keeper *keeper, const struct pollfd *events) {
         stop_all(keeper, VJ_STOP_MEMORY);
         return;
     }
+    mind_host(keeper);
     // A member that is added on the way has no event yet.
     uint32_t count = keeper->member_count;
     for (uint32_t i = 0; i < count; i++) {
@@ -298,6 +311,8 @@ static void serve(vj_keeper *keeper, int channel, uint64_t end_signal) {
     sys(SYS_rt_sigprocmask, SIG_BLOCK, &end_signal, 0, SIGNAL_SET_SIZE);
     vj_memory_begin(setup, &keeper->memory);
     vj_refusals_begin(setup, &keeper->refused);
+    vj_watchdog_begin(&keeper->watchdog);
+    keeper->is_paused = 0;
     vj_stage stage = VJ_STAGE_REQUEST;
     long result = size < 0 ? size : start(setup, &request, &stage);
     if (size > 0) close_descriptors(&request);

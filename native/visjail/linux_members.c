@@ -332,3 +332,14 @@ void vj_member_hold(vj_keeper *keeper, vj_member *member) {
     uint64_t least = (end - start) * HOLD_SHARE;
     member->hold_at = end + (least > member->hold_pause ? least : member->hold_pause);
 }
+
+void vj_members_pause(vj_keeper *keeper, int paused) {
+    if (keeper->is_paused == paused) return;
+    keeper->is_paused = paused;
+    for (uint32_t i = 0; i < keeper->member_count; i++) {
+        const vj_member *member = &keeper->members[i];
+        if (member->channel < 0 || member->suspended) continue;
+        if (paused) vj_tree_suspend(others(keeper, member), vj_clock() + SETTLE_NS);
+        else vj_tree_resume(others(keeper, member));
+    }
+}

@@ -4,6 +4,7 @@
 
 #include "linux_init.h"
 #include "linux_tree.h"
+#include "linux_watchdog.h"
 
 #define VJ_MEMBERS_MAX 64u
 #define VJ_ELDERS_MAX  1024u
@@ -45,6 +46,8 @@ typedef struct {
     uint64_t resident_kib;
     vj_memory memory;
     vj_refused_run refused;
+    vj_watchdog watchdog;
+    int is_paused; // all members stand still, for the host's sake
 } vj_keeper;
 
 // Take the deaths that came; 0 when no child is left.
@@ -64,6 +67,9 @@ long vj_member_adopt(vj_keeper *keeper, vj_member *member, int process);
 // Stop all processes of a member, or continue them. The host is told when they stand
 // still, by vj_member_hold.
 void vj_member_suspend(vj_keeper *keeper, vj_member *member, int suspended);
+
+// Stop all members but those that are suspended, or continue them.
+void vj_members_pause(vj_keeper *keeper, int paused);
 
 // Look, when it is time, whether a suspended member stands still, and stop it again.
 // Between two looks the keeper takes orders and keeps time limits.

@@ -23,6 +23,10 @@
 #define STATUS_BYTES 16384u
 #define WATCH_NS     10000000ull
 
+// The proportional sizes are read under a lock of each process, which a thread of the
+// guest's can hold (linux_watchdog.c). A keeper that waits for it keeps no limit.
+#define READS_MOST_NS 3000000000ull
+
 // A measurement is followed by a pause of this many times its length.
 #define MOST_OF_TIME 4
 
@@ -43,9 +47,12 @@ struct vj_watch {
     uint64_t next;    // when the next measurement is due
     uint64_t sum;     // what the last one found, in bytes
     uint64_t over_at; // when the last one was over the limit, 0: never
+    uint64_t
+        reads_since; // when a keeper began to read what a guest can lock, 0: none does
 };
 
 typedef struct {
+    vj_watch *watch;
     uint64_t resident;     // sum of the resident sizes, with what is swapped out
     uint64_t proportional; // each shared page divided among those that have it
     int exactly;           // whether the second is wanted
@@ -178,7 +185,9 @@ static long add_as_seen(int folder, const char *name, void *context) {
     if (!resident && !tables) return 0;
     sums->resident += (resident + swapped + tables) * 1024;
     if (!sums->exactly) return -EALREADY;
+    __atomic_store_n(&sums->watch->reads_since, vj_clock(), __ATOMIC_RELAXED);
     size = read_of(folder, name, "/smaps_rollup", text, sizeof text);
+    __atomic_store_n(&sums->watch->reads_since, 0, __ATOMIC_RELAXED);
     // A guest can close this file to others, not the one above.
     if (size > 0) {
         resident = named_number(text, size, "Pss:");
@@ -201,11 +210,11 @@ static void measure(const vj_setup *setup) {
     if (start < __atomic_load_n(&watch->next, __ATOMIC_RELAXED)) return;
     __atomic_store_n(&watch->next, start + WATCH_NS, __ATOMIC_RELAXED);
     const vj_tree_limits *tree = &setup->plan->tree;
-    memory_sums sums = {0};
+    memory_sums sums = {.watch = watch};
     vj_tree_each(add_process, &sums);
     uint64_t sum = sums.resident;
     if (sum > tree->watch_bytes) {
-        sums = (memory_sums){.exactly = 1};
+        sums = (memory_sums){.watch = watch, .exactly = 1};
         vj_tree_each(add_process, &sums);
         sum = sums.proportional;
     }
@@ -216,6 +225,12 @@ static void measure(const vj_setup *setup) {
     if (sum > tree->watch_bytes) {
         __atomic_store_n(&watch->over_at, end, __ATOMIC_RELAXED);
     }
+}
+
+int vj_watch_is_stuck(const vj_setup *setup) {
+    if (!setup->watch) return 0;
+    uint64_t since = __atomic_load_n(&setup->watch->reads_since, __ATOMIC_RELAXED);
+    return since && vj_clock() > since + READS_MOST_NS;
 }
 
 // ---- for a keeper --------------------------------------------------------------

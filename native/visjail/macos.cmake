@@ -5,7 +5,7 @@ set(VISJAIL_MACOS_SOURCES
   error.c policy.c policy_tree.c links.c secret_names.c pattern.c
   macos_base.c macos_path.c macos_profile.c macos_brief.c macos_members.c
   macos_end.c macos_process.c macos_seatbelt.c macos_spelling.c macos_status.c
-  posix_capture.c posix_expand.c posix_search.c posix_terminal.c)
+  posix_capture.c posix_expand.c posix_search.c posix_stream.c posix_terminal.c)
 set(VISJAIL_MACOS_HELPER_SOURCES
   macos_init.c macos_files.c macos_try.c macos_brief.c macos_members.c error.c)
 set(VISJAIL_MACOS_WATCHER_SOURCES macos_watch.c macos_end.c macos_members.c error.c)

@@ -23,8 +23,10 @@ enum {
     VJ_FD_CONTROL = 3,
     VJ_FD_HOST = 4,
     VJ_FD_PLAN = 5,
+    VJ_FD_CALLS = 6,  // the page of calls.h
+    VJ_FD_STATUS = 7, // the host's /proc/PID/status
     // As many cgroup.procs files as the plan says, to be joined before anything else.
-    VJ_FD_GROUPS = 6,
+    VJ_FD_GROUPS = 8,
     // What the kernel counts of the jail's memory, if the plan says so (vj_counter).
     VJ_FD_COUNTERS = VJ_FD_GROUPS + (int)VJ_GROUPS_MAX,
     VJ_FD_FIRST_FREE = VJ_FD_COUNTERS + (int)VJ_COUNTERS,

@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -178,9 +177,10 @@ static bool drain(vj_capture *capture, uint64_t most) {
     return true;
 }
 
-static void feed(const char *input, uint64_t size, uint64_t *offset, int *descriptor) {
+static void feed(vj_run *run, const char *input, uint64_t size, uint64_t *offset,
+                 int *descriptor) {
     while (*offset < size) {
-        int64_t count = vj_write_quietly(*descriptor, input + *offset, size - *offset);
+        int64_t count = vj_run_write(run, *descriptor, input + *offset, size - *offset);
         if (count == -EINTR) continue;
         if (count == -EAGAIN || count == -EWOULDBLOCK) return;
         if (count < 0) break; // EPIPE: the program does not want the rest
@@ -197,18 +197,20 @@ static bool is_open(const vj_capture *capture) {
 // After the end of the run: what is still there, but not what somebody else goes
 // on writing, who got hold of the stream. A pipe tells how much it holds; a
 // terminal does not, and gives its last chunks 4 KiB a read.
-static bool drain_rest(vj_capture *capture) {
+static bool drain_rest(vj_run *run, vj_capture *capture) {
     if (!is_open(capture)) return true;
     uint64_t left = TERMINAL_REST;
     struct stat status;
-    int held = 0;
-    if (fstat(capture->descriptor, &status) == 0 && S_ISFIFO(status.st_mode) &&
-        ioctl(capture->descriptor, FIONREAD, &held) == 0) {
-        left = (uint64_t)held;
+    if (fstat(capture->descriptor, &status) == 0 && S_ISFIFO(status.st_mode)) {
+        int64_t held = vj_run_pending(run, capture->descriptor);
+        if (held >= 0) left = (uint64_t)held;
     }
     while (left && is_open(capture)) {
         uint64_t before = capture->total;
-        if (!drain(capture, left)) return false;
+        uint32_t call = vj_run_call(run);
+        bool has_room = drain(capture, left);
+        vj_run_called(run, call);
+        if (!has_room) return false;
         if (capture->total == before) break;
         left -= capture->total - before;
     }
@@ -218,9 +220,12 @@ static bool drain_rest(vj_capture *capture) {
 
 // Read what poll(2) has announced. Returns false only when memory ran out; `ahead` is set
 // when the reader of a flood was faster than its writer.
-static bool take(vj_capture *capture, bool *ahead) {
+static bool take(vj_run *run, vj_capture *capture, bool *ahead) {
     uint64_t before = capture->total;
-    if (!drain(capture, UINT64_MAX)) return false;
+    uint32_t call = vj_run_call(run);
+    bool has_room = drain(capture, UINT64_MAX);
+    vj_run_called(run, call);
+    if (!has_room) return false;
     if (capture->total < FLOOD || !is_open(capture)) return true;
     if (!capture->floods) capture->wide = vj_stream_widen(capture->descriptor);
     capture->floods = true;
@@ -253,7 +258,7 @@ vj_status vj_run_communicate(vj_run *run, const char *input, uint64_t input_size
             // All writers are gone. What the pipes still hold is read; a
             // descriptor that found its way into another run is not waited for.
             for (int i = 0; i < 2; i++) {
-                if (!drain_rest(captures[i])) {
+                if (!drain_rest(run, captures[i])) {
                     return vj_fail(error, VJ_NO_MEMORY, VJ_STAGE_HOST, ENOMEM,
                                    "out of memory");
                 }
@@ -274,10 +279,11 @@ vj_status vj_run_communicate(vj_run *run, const char *input, uint64_t input_size
         if (ready < 0 && errno == EINTR) {
             return vj_fail(error, VJ_INTERRUPTED, VJ_STAGE_HOST, EINTR, "interrupted");
         }
-        if (events[3].revents) feed(input, input_size, input_offset, input_descriptor);
+        if (events[3].revents)
+            feed(run, input, input_size, input_offset, input_descriptor);
         bool ahead = false;
         for (int i = 0; i < 2; i++) {
-            if (events[1 + i].revents && !take(captures[i], &ahead)) {
+            if (events[1 + i].revents && !take(run, captures[i], &ahead)) {
                 return vj_fail(error, VJ_NO_MEMORY, VJ_STAGE_HOST, ENOMEM,
                                "out of memory");
             }

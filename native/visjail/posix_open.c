@@ -206,6 +206,8 @@ typedef struct {
     vj_groups groups; // copies, which are closed after the start
     int host;
     int memory; // the plan
+    int calls;
+    int status; // of this process, in /proc
     int errors; // what bwrap says
     int outer;  // pidfd of what was started
     pid_t pid;
@@ -224,17 +226,24 @@ uint32_t vj_groups_place(const vj_groups *groups, int *descriptors, int *numbers
     return count;
 }
 
+#define FIXED_COUNT 5
+
 static vj_status start_native(opening *open, int control, vj_error *error) {
-    int descriptors[3 + VJ_GROUP_FILES_MAX] = {control, open->host, open->memory};
-    int numbers[3 + VJ_GROUP_FILES_MAX] = {VJ_FD_CONTROL, VJ_FD_HOST, VJ_FD_PLAN};
-    uint32_t files = vj_groups_place(&open->groups, descriptors + 3, numbers + 3);
+    int descriptors[FIXED_COUNT + VJ_GROUP_FILES_MAX] = {
+        control, open->host, open->memory, open->calls, open->status,
+    };
+    int numbers[FIXED_COUNT + VJ_GROUP_FILES_MAX] = {
+        VJ_FD_CONTROL, VJ_FD_HOST, VJ_FD_PLAN, VJ_FD_CALLS, VJ_FD_STATUS,
+    };
+    uint32_t files =
+        vj_groups_place(&open->groups, descriptors + FIXED_COUNT, numbers + FIXED_COUNT);
     char *arguments[] = {"visjail-init", NULL};
     const vj_launch launch = {
         .program = open->init_path,
         .arguments = arguments,
         .descriptors = descriptors,
         .numbers = numbers,
-        .count = 3 + files,
+        .count = FIXED_COUNT + files,
         // The signals of the host's terminal are for the host. Pid 1 of a pid
         // namespace does not get them; this supervisor would.
         .session = open->plan->backend == VJ_BACKEND_LANDLOCK,
@@ -255,6 +264,8 @@ static vj_status start_process(opening *open, int control, vj_error *error) {
         .control = control,
         .host = open->host,
         .memory = open->memory,
+        .calls = open->calls,
+        .status = open->status,
         .errors = open->errors,
         .groups = &open->groups,
     };
@@ -358,6 +369,11 @@ static int open_descriptors(opening *open, const void *plan, size_t size) {
     if (result) return result;
     open->memory = vj_above_reserved(vj_sealed_memory("visjail-plan", plan, size));
     if (open->memory < 0) return errno;
+    open->calls = vj_above_reserved(vj_calls_make(&open->jail->calls));
+    if (open->calls < 0) return errno;
+    int status = openat(AT_FDCWD, "/proc/self/status", O_RDONLY | O_CLOEXEC);
+    open->status = vj_above_reserved(status);
+    if (open->status < 0) return errno;
     if (open->plan->backend != VJ_BACKEND_BUBBLEWRAP) return 0;
     open->errors = vj_above_reserved(memfd_create("visjail-errors", MFD_CLOEXEC));
     return open->errors < 0 ? errno : 0;
@@ -372,6 +388,8 @@ static vj_status start_jail(const char *init_path, const vj_jail_options *option
                     .jail = jail,
                     .host = -1,
                     .memory = -1,
+                    .calls = -1,
+                    .status = -1,
                     .errors = -1,
                     .outer = -1};
     int result = open_descriptors(&open, plan, plan_size);
@@ -381,6 +399,8 @@ static vj_status start_jail(const char *init_path, const vj_jail_options *option
     close_groups(&open.groups);
     if (open.host >= 0) close(open.host);
     if (open.memory >= 0) close(open.memory);
+    if (open.calls >= 0) close(open.calls);
+    if (open.status >= 0) close(open.status);
     if (status == VJ_OK) status = await(&open, info, error);
     if (open.errors >= 0) close(open.errors);
     if (status != VJ_OK && jail->control >= 0) find_process(jail);

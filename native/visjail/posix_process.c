@@ -123,6 +123,7 @@ static void leave(vj_jail *jail) {
     pthread_mutex_destroy(&jail->lock);
     pthread_mutex_destroy(&jail->end);
     vj_refusals_unmap(jail->refusals);
+    vj_calls_unmap(jail->calls);
     free(jail);
 }
 

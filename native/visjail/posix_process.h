@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "calls.h"
 #include "message.h"
 #include "posix_capture.h"
 #include "refusals.h"
@@ -35,6 +36,7 @@ struct vj_jail {
     pthread_mutex_t end;  // over `process`; taken before the other lock
     int process;          // pidfd of pid 1
     int outer;            // pidfd of our child whose child pid 1 is, or -1: pid 1 is ours
+    vj_calls *calls;      // under way on streams of the guests
     bool tracks;          // pid 1 ends its processes one by one: the kernel does not
     pthread_mutex_t lock; // over everything below
     int control;
@@ -61,6 +63,10 @@ struct vj_run {
     vj_refused_place refused_at;
     vj_refused_list refused;
 };
+
+// Make the page of a jail; returns its descriptor, or -1.
+int vj_calls_make(vj_calls **calls);
+void vj_calls_unmap(vj_calls *calls);
 
 // Read the memory that a jail with a broker sends with READY.
 vj_status vj_refusals_map(int memory, vj_refusals_reader **reader, vj_error *error);
@@ -117,6 +123,8 @@ typedef struct {
     int control;
     int host;
     int memory; // the plan
+    int calls;
+    int status;
     int errors;
     const vj_groups *groups;
 } vj_bubblewrap;

@@ -52,7 +52,8 @@ typedef struct {
 } vj_jail_options;
 
 // Start `init_path`, or bwrap, with the plan and wait until the jail is complete.
-// Fails with stage and errno; nothing of the attempt is left.
+// Fails with stage and errno; nothing of the attempt is left. The jail ends with the
+// process, and with its first thread (of a main that calls pthread_exit).
 vj_status vj_jail_open(const char *init_path, const vj_jail_options *options,
                        const void *plan, uint64_t plan_size, vj_jail **jail,
                        vj_jail_info *info, vj_error *error);
@@ -147,6 +148,17 @@ const char *vj_capture_bytes(vj_capture *capture);
 // write(2) to a program's input, without SIGPIPE for the caller: how many bytes, or the
 // negative of errno.
 int64_t vj_write_quietly(int descriptor, const void *data, uint64_t size);
+
+// One call on a stream of the run's: how many bytes, or the negative of errno. Unlike
+// with read(2) and its like the run is stopped for a moment, and should that not help
+// ended, where the guest has a caller that does not want to wait (O_NONBLOCK) wait in the
+// kernel.
+int64_t vj_run_read(vj_run *run, int descriptor, void *data, uint64_t size);
+int64_t vj_run_write(vj_run *run, int descriptor, const void *data, uint64_t size);
+int64_t vj_run_pending(vj_run *run, int descriptor); // how many bytes wait (FIONREAD)
+void vj_run_let_go(vj_run *run, int descriptor);     // close(2)
+// Set the size of a terminal, in characters: 0, or the negative of errno.
+int32_t vj_run_resize(vj_run *run, int descriptor, uint16_t rows, uint16_t columns);
 
 // Feed `input` to `input_descriptor` (closed when done; -1: none), read the
 // captures (NULL: none) and wait for the run, all at once. `*input_offset` keeps

@@ -293,6 +293,14 @@ class JailedProcess:
         """Readable once the process has ended."""
         return self._process.fileno()
 
+    def read(self, descriptor: int, size: int) -> bytes:
+        """As `os.read`, of a pipe that does not block; the guest cannot hold it up for long."""
+        return self._process._run.read(descriptor, size)
+
+    def pending(self, descriptor: int) -> int:
+        """Return how many bytes wait in a pipe."""
+        return self._process._run.pending(descriptor)
+
     def poll(self) -> int | None:
         """Exit code, -N after signal N, None while it runs."""
         try:

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from visruntime._runtime.known_types import KnownTypes
     from visruntime._runtime.stop import Stop
     from visruntime._worker.exchange import Event
-    from visruntime._worker.place import Place, Process, Start
+    from visruntime._worker.place import Place, Process, Reader, Start
     from visruntime.callbacks import Callbacks
     from visruntime.environments import Interpreter
 
@@ -191,24 +191,32 @@ class Worker:
         return channel, control
 
     def _open(
-        self, channel: socket.socket, control: socket.socket, launch: Callable[..., None]
+        self,
+        channel: socket.socket,
+        control: socket.socket,
+        launch: Callable[..., None],
+        reader: Reader | None = None,
     ) -> None:
-        """Have *launch* hand the worker its four ends, and give them up here."""
-        streams, writers = [], []
+        """Have *launch* hand the worker its four ends, and give them up here.
+
+        *reader* reads its streams, by default the process that there is then.
+        """
+        readers, writers = [], []
         with ExitStack() as given:  # the ends that only the worker keeps
             given.enter_context(channel)
             given.enter_context(control)
             for name in ("stdout", "stderr"):
-                reader, writer = os.pipe2(os.O_CLOEXEC)
-                self._owned.append(reader)
-                given.callback(os.close, writer)
-                os.set_blocking(reader, False)
+                ours, theirs = os.pipe2(os.O_CLOEXEC)
+                self._owned.append(ours)
+                given.callback(os.close, theirs)
+                os.set_blocking(ours, False)
                 with suppress(OSError):  # only for speed; the user may have many already
-                    fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
-                streams.append(Stream(name, reader))
-                writers.append(writer)
+                    fcntl.fcntl(ours, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
+                readers.append((name, ours))
+                writers.append(theirs)
             launch(channel.fileno(), control.fileno(), *writers)
-        self.streams: tuple[Stream, ...] = tuple(streams)
+        reader = reader or self.process
+        self.streams: tuple[Stream, ...] = tuple(Stream(*one, reader) for one in readers)
         self._poll.register(self._channel, select.POLLIN)
         for stream in self.streams:
             self._poll.register(stream.descriptor, select.POLLIN)

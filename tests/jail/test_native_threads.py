@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = (
     *("error", "plan", "policy", "policy_tree", "policy_plan", "posix_open", "posix_process"),
-    "posix_message",
-    *("posix_capture", "posix_refusals", "linux_bubblewrap", "linux_stream"),
+    *("posix_message", "posix_capture", "posix_refusals", "posix_stream"),
+    *("linux_bubblewrap", "linux_calls", "linux_stream"),
 )
 
 

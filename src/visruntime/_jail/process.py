@@ -206,12 +206,12 @@ class JailProcess:
         self._secrets = secrets
         self._captures: tuple[_native.Capture | None, _native.Capture | None] | None = None
         self._fed = False
-        self.stdin: IO[bytes] | None = None if stdin is None else _Input(stdin, "wb")
+        self.stdin: IO[bytes] | None = None if stdin is None else _Pipe(stdin, "wb", run)
         if captured:  # nobody but `communicate` reads them: files would only cost
             self._captures = (self._take_in(stdout), self._take_in(stderr))
             stdout = stderr = None
-        self.stdout: IO[bytes] | None = _file(stdout)
-        self.stderr: IO[bytes] | None = _file(stderr)
+        self.stdout: IO[bytes] | None = None if stdout is None else _Pipe(stdout, "rb", run)
+        self.stderr: IO[bytes] | None = None if stderr is None else _Pipe(stderr, "rb", run)
         self.pty: Terminal | None = None if master is None else Terminal(master)
 
     def poll(self) -> int | None:
@@ -316,7 +316,7 @@ class JailProcess:
         """Set the size of the terminal; the programs on it get SIGWINCH."""
         if self.pty is None:
             raise ValueError("resize: the program was not started with pty=True")
-        set_terminal_size(self.pty.fileno(), rows, columns)
+        self._run.resize(self.pty.fileno(), *checked_size(rows, columns))
 
     def fileno(self) -> int:
         """Return a descriptor that becomes readable when the run has ended."""
@@ -452,27 +452,43 @@ class JailProcess:
 
 
 def set_terminal_size(descriptor: int, rows: int, columns: int) -> None:
-    """Set the window size of a terminal, in characters."""
+    """Set the window size of a terminal that no guest has yet, in characters."""
     import fcntl
     import struct
     import termios
 
+    size = struct.pack("HHHH", *checked_size(rows, columns), 0, 0)
+    fcntl.ioctl(descriptor, termios.TIOCSWINSZ, size)
+
+
+def checked_size(rows: int, columns: int) -> tuple[int, int]:
+    """Return the size of a terminal, in characters, once it is one."""
     check_whole(rows, "rows", 1, MOST_CELLS)
     check_whole(columns, "cols", 1, MOST_CELLS)
-    fcntl.ioctl(descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    return rows, columns
 
 
-def _file(descriptor: int | None) -> Any:
-    return None if descriptor is None else open(descriptor, "rb", buffering=0)
+class _Pipe(io.FileIO):
+    """The host's end of a pipe to a program, which cannot hold up whoever closes it.
 
+    A program that does not read must not end a host by SIGPIPE.
+    """
 
-class _Input(io.FileIO):
-    """What a program reads; one that does not must not end a host by SIGPIPE."""
+    def __init__(self, descriptor: int, mode: str, run: _native.RunHandle) -> None:
+        super().__init__(descriptor, mode, closefd=False)
+        self._run = run
 
     def write(self, data: Any) -> int | None:  # type: ignore[override]
         """Write what the pipe takes; None if it would have to wait and must not."""
         with memoryview(data).cast("B") as view:
             try:
-                return _native.write_quietly(self.fileno(), view)
+                return self._run.write(self.fileno(), view)
             except BlockingIOError:
                 return None
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        if not self.closed:
+            descriptor = self.fileno()
+            super().close()
+            self._run.let_go(descriptor)

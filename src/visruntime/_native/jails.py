@@ -10,7 +10,7 @@ from visruntime._owned import Owned
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
 __all__ = [
@@ -22,6 +22,8 @@ __all__ = [
     "TerminalReader",
     "write_quietly",
 ]
+
+_make_room = ffi.new_allocator(should_clear_after_alloc=False)
 
 MOST_SECONDS = float(1 << 32)
 """A longer wait has no end: its nanoseconds might not fit in 64 bits."""
@@ -216,8 +218,13 @@ def write_quietly(descriptor: int, data: Any) -> int:
     Raises:
         OSError: as `os.write`; `BrokenPipeError` where nobody reads any longer.
     """
+    return _repeat(lib.vj_write_quietly, descriptor, ffi.from_buffer(data), len(data))
+
+
+def _repeat(call: Callable[..., int], *arguments: Any) -> int:
+    """Call until nothing interrupts it, and raise OSError for a negative errno."""
     while True:
-        count: int = lib.vj_write_quietly(descriptor, ffi.from_buffer(data), len(data))
+        count = call(*arguments)
         if count >= 0:
             return count
         if count != -errno.EINTR:
@@ -349,6 +356,31 @@ class RunHandle(Owned):
                 check(status, error)
             if timeout is not None:
                 return None  # the caller counts its own time and calls again
+
+    # Calls on the streams of the run, which it cannot hold up for long (posix_stream.c).
+
+    def read(self, descriptor: int, size: int) -> bytes:
+        """Read once, as `os.read`."""
+        memory = _make_room("char[]", size)
+        count = _repeat(lib.vj_run_read, self.pointer, descriptor, memory, size)
+        return bytes(ffi.buffer(memory, count))
+
+    def write(self, descriptor: int, data: Any) -> int:
+        """Write once, as `write_quietly`."""
+        with ffi.from_buffer(data) as memory:  # given back though an error keeps this frame
+            return _repeat(lib.vj_run_write, self.pointer, descriptor, memory, len(data))
+
+    def pending(self, descriptor: int) -> int:
+        """Return how many bytes wait in a pipe."""
+        return _repeat(lib.vj_run_pending, self.pointer, descriptor)
+
+    def let_go(self, descriptor: int) -> None:
+        """Close a pipe."""
+        lib.vj_run_let_go(self.pointer, descriptor)
+
+    def resize(self, descriptor: int, rows: int, columns: int) -> None:
+        """Set the size of a terminal, in characters."""
+        _repeat(lib.vj_run_resize, self.pointer, descriptor, rows, columns)
 
     def signal(self, number: int) -> None:
         """Send a signal to the direct child."""

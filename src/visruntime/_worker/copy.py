@@ -94,7 +94,7 @@ def _copy(original: Worker, broken: Callable[[], object]) -> Worker:
             raise
 
     try:
-        copy._open(channel, control, launch)
+        copy._open(channel, control, launch, original.process)
         for stream in copy.streams:
             stream.begin(CHUNK, None)
         copy._own(_adopt(copy, expected, limit))

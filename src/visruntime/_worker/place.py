@@ -9,10 +9,20 @@ from collections.abc import Callable
 from socket import socket
 from typing import Any, Protocol
 
-__all__ = ["Expected", "MakeArgv", "Pairs", "Place", "Process", "Start"]
+__all__ = ["Expected", "MakeArgv", "Pairs", "Place", "Process", "Reader", "Start"]
 
 
-class Process(Protocol):
+class Reader(Protocol):
+    """Reads what a process writes, where it may hold up whoever does."""
+
+    def read(self, descriptor: int, size: int) -> bytes:
+        """As `os.read`, of a pipe that does not block."""
+
+    def pending(self, descriptor: int) -> int:
+        """Return how many bytes wait in a pipe."""
+
+
+class Process(Reader, Protocol):
     """What a worker needs of its process; jailed and trusted ones differ only here."""
 
     @property

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import struct
-import termios
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from visruntime._worker.place import Reader
 
 __all__ = ["CHUNK", "Capture", "Late", "Stream"]
 
@@ -82,11 +79,12 @@ class Late:
 class Stream:
     """The host's end of the pipe that is the worker's stdout or stderr."""
 
-    __slots__ = ("_end", "_sink", "capture", "descriptor", "name")
+    __slots__ = ("_end", "_reader", "_sink", "capture", "descriptor", "name")
 
-    def __init__(self, name: str, descriptor: int) -> None:
+    def __init__(self, name: str, descriptor: int, reader: Reader) -> None:
         self.name = name
         self.descriptor = descriptor
+        self._reader = reader
         self.capture = Capture(0)
         self._sink: Callable[[str, bytes], None] | None = None
         self._end = False
@@ -104,7 +102,7 @@ class Stream:
     def _read(self) -> int:
         """Read one chunk and return its size; 0 where nothing is there, or nothing comes any more."""
         try:
-            data = os.read(self.descriptor, CHUNK)
+            data = self._reader.read(self.descriptor, CHUNK)
         except BlockingIOError:
             return 0
         if not data:
@@ -117,7 +115,7 @@ class Stream:
 
     def drain(self) -> None:
         """Read what is in the pipe at this moment and no more."""
-        pending = struct.unpack("i", fcntl.ioctl(self.descriptor, termios.FIONREAD, b"\0\0\0\0"))[0]
+        pending = self._reader.pending(self.descriptor)
         # A guest can have each read end where one of its writes did (O_DIRECT, see pipe(2)).
         while pending > 0 and (size := self._read()):
             pending -= size

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import signal
+import sys
+import termios
 from _thread import allocate_lock
 from contextlib import suppress
 
@@ -37,6 +41,15 @@ class UnjailedProcess:
             if self._pidfd is not None:
                 with suppress(ProcessLookupError):
                     signal.pidfd_send_signal(self._pidfd, number)
+
+    def read(self, descriptor: int, size: int) -> bytes:
+        """As `os.read`."""
+        return os.read(descriptor, size)
+
+    def pending(self, descriptor: int) -> int:
+        """Return how many bytes wait in a pipe."""
+        count = fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4))
+        return int.from_bytes(count, sys.byteorder)
 
     def signal_descendants(self, number: int) -> int:
         """Signal all that descends from the process, but not itself; return how many there were."""

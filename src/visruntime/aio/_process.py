@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Self
 import anyio
 from anyio.abc import ByteReceiveStream, ByteSendStream
 
-from visruntime import _native
 from visruntime.aio._threads import in_thread, shielded
 
 if TYPE_CHECKING:
@@ -26,7 +25,8 @@ CHUNK = 65536
 class ProcessReader(ByteReceiveStream):
     """What a program writes; ``async for`` gives it chunk by chunk."""
 
-    def __init__(self, file: Any) -> None:
+    def __init__(self, process: JailProcess, file: Any) -> None:
+        self._process = process
         self._file = file
         os.set_blocking(file.fileno(), False)
 
@@ -41,7 +41,7 @@ class ProcessReader(ByteReceiveStream):
         while not self._file.closed:
             descriptor = self._file.fileno()
             try:
-                data = os.read(descriptor, max_bytes)
+                data = self._process._run.read(descriptor, max_bytes)
             except BlockingIOError:
                 await anyio.wait_readable(descriptor)
                 continue
@@ -63,7 +63,8 @@ class ProcessReader(ByteReceiveStream):
 class ProcessWriter(ByteSendStream):
     """What a program reads."""
 
-    def __init__(self, file: Any) -> None:
+    def __init__(self, process: JailProcess, file: Any) -> None:
+        self._process = process
         self._file = file
         os.set_blocking(file.fileno(), False)
 
@@ -81,7 +82,7 @@ class ProcessWriter(ByteSendStream):
                 raise anyio.ClosedResourceError
             descriptor = self._file.fileno()
             try:
-                rest = rest[_native.write_quietly(descriptor, rest) :]
+                rest = rest[self._process._run.write(descriptor, rest) :]
             except BlockingIOError:
                 await anyio.wait_writable(descriptor)
             except OSError as problem:
@@ -117,11 +118,10 @@ class AsyncProcess:
         if process.pty is not None:
             # Of its own, since closing one of the two is not to close the other.
             writer, reader = io.FileIO(os.dup(process.pty.fileno()), "wb"), process.pty
-        self.stdin: ProcessWriter | None = None if writer is None else ProcessWriter(writer)
-        self.stdout: ProcessReader | None = None if reader is None else ProcessReader(reader)
-        self.stderr: ProcessReader | None = (
-            None if process.stderr is None else ProcessReader(process.stderr)
-        )
+        self.stdin = None if writer is None else ProcessWriter(process, writer)
+        self.stdout = None if reader is None else ProcessReader(process, reader)
+        errors = process.stderr
+        self.stderr = None if errors is None else ProcessReader(process, errors)
 
     # What it is.
 

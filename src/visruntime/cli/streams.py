@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import select
 import signal
-import sys
 import time
 from contextlib import contextmanager, suppress
 
@@ -160,7 +159,8 @@ def relay_pipes(process: JailProcess, tail: Tail | None = None) -> None:
         # Whoever has the pipe too may be quicker: what poll(2) saw may be gone. The end that
         # reads is ours alone, and so is this flag of it.
         os.set_blocking(source.fileno(), False)
-        outputs[source.fileno()] = _Output(source, target, tail if target == 2 else None)
+        kept = tail if target == 2 else None
+        outputs[source.fileno()] = _Output(process, source, target, kept)
     os.set_blocking(feed.fileno(), False)
     waiting = b""
     ended = process.fileno()
@@ -184,7 +184,7 @@ def relay_pipes(process: JailProcess, tail: Tail | None = None) -> None:
             elif descriptor == ended:
                 look = 0.0
             elif waiting:
-                waiting = _feed(feed, waiting)
+                waiting = _feed(feed, waiting, process)
             else:
                 waiting = _read(0) or b""
                 if not waiting:
@@ -238,9 +238,10 @@ def _pump_stdin(writing: int, block: int) -> None:
 class _Output:
     """One stream of the guest on its way to one of ours."""
 
-    __slots__ = ("_clean", "_source", "_tail", "_target")
+    __slots__ = ("_clean", "_run", "_source", "_tail", "_target")
 
-    def __init__(self, source: Any, target: int, tail: Tail | None) -> None:
+    def __init__(self, process: JailProcess, source: Any, target: int, tail: Tail | None) -> None:
+        self._run = process._run
         self._source = source
         self._tail = tail
         self._target = target
@@ -248,7 +249,7 @@ class _Output:
 
     def move(self) -> bool:
         """Carry one piece; return whether more can come."""
-        piece = _read(self._source.fileno())
+        piece = self._read()
         if piece is None:
             return True
         # Nobody reads ours any more: close the guest's too, so that it learns the usual way.
@@ -259,14 +260,17 @@ class _Output:
 
     def move_rest(self) -> None:
         """Carry what the pipe holds now, and nothing that is still written into it."""
-        left = _held(self._source.fileno())
+        left = self._run.pending(self._source.fileno())
         while left:
-            piece = _read(self._source.fileno(), min(left, PIECE))
+            piece = self._read(min(left, PIECE))
             if not piece or not self._show(piece):
                 break
             left -= len(piece)
         self._show(b"", last=True)
         self._source.close()
+
+    def _read(self, size: int = PIECE) -> bytes | None:
+        return _piece(lambda: self._run.read(self._source.fileno(), size))
 
     def _show(self, piece: bytes, *, last: bool = False) -> bool:
         if self._tail is not None:
@@ -274,20 +278,13 @@ class _Output:
         return write_all(self._target, self._clean.feed(piece, last=last) if self._clean else piece)
 
 
-def _held(pipe: int) -> int:
-    """Return how many bytes wait in *pipe*."""
-    import fcntl
-    import termios
-
-    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
-
-
-def _feed(pipe: Any, waiting: bytes) -> bytes:
-    """Write what the guest's stdin takes of *waiting*; return the rest."""
+def _feed(pipe: Any, waiting: bytes, process: JailProcess | None = None) -> bytes:
+    """Write what *pipe*, the stdin of *process*, takes of *waiting*; return the rest."""
     from visruntime import _native
 
+    write = _native.write_quietly if process is None else process._run.write
     try:
-        return waiting[_native.write_quietly(pipe.fileno(), waiting) :]
+        return waiting[write(pipe.fileno(), waiting) :]
     except BlockingIOError:
         return waiting
     except OSError:
@@ -296,9 +293,13 @@ def _feed(pipe: Any, waiting: bytes) -> bytes:
 
 
 def _read(descriptor: int, size: int = PIECE) -> bytes | None:
+    return _piece(lambda: os.read(descriptor, size))
+
+
+def _piece(read: Callable[[], bytes]) -> bytes | None:
     """Read a piece; an end and an error are both an end here, ``None`` is nothing yet."""
     try:
-        return os.read(descriptor, size)
+        return read()
     except BlockingIOError:
         return None
     except OSError:
