@@ -218,14 +218,14 @@ def test_answers_of_a_probed_interpreter_are_data(
     """What a foreign interpreter says is parsed, never evaluated, and can only lead to a refusal."""
     monkeypatch.chdir(tmp_path)
     prefix = tmp_path / "python"
-    shutil.copytree(Path(os.path.realpath(sys.executable)).parent, prefix / "bin", symlinks=True)
-    name = Path(os.path.realpath(sys.executable)).name
+    (prefix / "bin").mkdir(parents=True)
+    program = Path(shutil.copy2(os.path.realpath(sys.executable), prefix / "bin"))
     library = sysconfig.get_config_var("INSTSONAME")
     if (Path(sys.base_prefix) / "lib" / library).exists():
         (prefix / "lib").mkdir()
         (prefix / "lib" / library).symlink_to(Path(sys.base_prefix) / "lib" / library)
     with pytest.raises(PolicyError, match=reason):
-        find_interpreter(prefix / "bin" / name, probe=lambda *_: answer)
+        find_interpreter(program, probe=lambda *_: answer)
     assert not (tmp_path / "ran").exists()
 
 
