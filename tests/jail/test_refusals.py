@@ -11,7 +11,7 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
-from jail_helpers import PRELUDE, PYTHON, Jail, errno, inside, outside, policy_of, until
+from jail_helpers import PRELUDE, PYTHON, Jail, errno, guest, inside, outside, policy_of, until
 
 import visruntime as vr
 from visruntime.jail import PIPE
@@ -44,7 +44,7 @@ def told(result: Any) -> list[tuple[str, str, str, int | None]]:
 
 def script(jail: Jail, text: str, **options: Any) -> Any:
     """Run a program of Python in *jail* and return its result."""
-    return jail.run([PYTHON, "-IBS", "-c", PRELUDE + text], timeout=30, **options)
+    return jail.run([PYTHON, "-IBS", "-c", guest(text)], timeout=30, **options)
 
 
 ACTS = """
