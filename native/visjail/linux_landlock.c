@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/landlock.h>
 
 // By ABI; the headers of the build machine may be older than the kernel.
 #define ACCESS_EXECUTE             (1ull << 0)

@@ -13,8 +13,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/mount.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 
 #ifndef AT_RECURSIVE

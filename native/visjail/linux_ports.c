@@ -5,9 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/in.h>
-#include <linux/landlock.h>
 #include <signal.h>
-#include <sys/mount.h>
 #include <sys/socket.h>
 
 #define BACKLOG 128

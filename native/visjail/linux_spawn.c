@@ -9,7 +9,6 @@
 #include <asm/ioctls.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/close_range.h>
 #include <linux/sched.h>
 #include <signal.h>
 #include <sys/resource.h>

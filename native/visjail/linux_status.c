@@ -3,11 +3,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "linux_newer.h"
 #include "posix_status.h"
 
 uint64_t vj_status_device(const struct stat *status) {
@@ -18,10 +18,6 @@ uint64_t vj_status_device(const struct stat *status) {
 bool vj_status_is_known(void) {
     return !access("/proc/self/fd", X_OK);
 }
-
-#ifndef SYS_getxattrat
-#define SYS_getxattrat 464 // Linux 6.13; the same number on every machine
-#endif
 
 // By descriptor, so that no link on the way is followed. Without the attribute, or on a
 // file system that has none, there are no capabilities.

@@ -8,7 +8,8 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/syscall.h>
+
+#include "linux_newer.h"
 
 static inline long vj_call(long number, long a, long b, long c, long d, long e, long f) {
 #if defined(__x86_64__)

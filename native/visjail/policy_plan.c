@@ -469,8 +469,8 @@ static void emit_free(builder *build, const char *path) {
 static void emit_cache(builder *build, const vj_node *at, const char *source) {
     const vj_fact *fact = fact_of(build, source);
     vj_operation *operation = add_operation(build, VJ_OPERATION_BIND, at->path, source);
-    operation->flags = VJ_BIND_GRANT | (at->masks ? 0 : VJ_BIND_MAKE_POINT) |
-                       (at->denies_exec ? VJ_BIND_NO_EXEC : 0);
+    operation->flags = VJ_BIND_GRANT | (at->masks ? 0u : VJ_BIND_MAKE_POINT) |
+                       (at->denies_exec ? VJ_BIND_NO_EXEC : 0u);
     operation->device = fact->device;
     operation->inode = fact->inode;
     operation->owner = fact->owner;

@@ -30,6 +30,9 @@
 #define END_GRACE_NS    10000000000
 #define ANSWER_SLICE_MS 10
 
+// P_PIDFD of waitid (Linux 5.4), which older headers do not have.
+#define BY_PIDFD ((idtype_t)3)
+
 // ---- answers ---------------------------------------------------------------
 
 int64_t vj_now_ns(void) {
@@ -71,7 +74,7 @@ void vj_process_end(int process, bool is_child) {
     if (process < 0) return;
     syscall(SYS_pidfd_send_signal, process, SIGKILL, NULL, 0);
     siginfo_t info;
-    while (is_child && waitid(P_PIDFD, (id_t)process, &info, WEXITED) < 0 &&
+    while (is_child && waitid(BY_PIDFD, (id_t)process, &info, WEXITED) < 0 &&
            errno == EINTR) {
     }
     struct pollfd event = {.fd = process, .events = POLLIN};
