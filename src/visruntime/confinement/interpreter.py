@@ -90,7 +90,7 @@ ATTEMPTS = (
         "import sqlite3\n"
         "def by_sqlite():\n"
         "    with sqlite3.connect(f'file:{S.database}?mode=ro', uri=True) as base:\n"
-        "        base.execute('select * from t').fetchall()\n"
+        "        base.execute('select * from sqlite_master').fetchall()\n"
         "on_path(by_sqlite, S.database)"),
     Attempt("interpreter.readline_read", "read a file as readline's history",
         "def by_readline():\n"

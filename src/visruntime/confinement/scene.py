@@ -8,11 +8,10 @@ from __future__ import annotations
 import ctypes
 import os
 import socket
-import sqlite3
 import subprocess
 import sys
 import threading
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, Self
 
 from visruntime._packages.trial_folder import make_file, make_folder
@@ -57,7 +56,8 @@ class Tree:
             read.files(*_CHANGES_IN_READ)
             work.files("denied", "kept")
             inner.files("denied")
-            make_file("database", own.descriptor, _database())
+            # To sqlite that is a database without tables; not every build of it can serialize one.
+            make_file("database", own.descriptor, b"")
         self._kept = kept
         self._before = {path: self._state(path) for path in self._watched()}
         self._names = set(os.listdir(self.read))
@@ -109,13 +109,6 @@ class _Maker:
     def files(self, *names: str) -> None:
         for name in names:
             make_file(name, self.descriptor, CONTENT)
-
-
-def _database() -> bytes:
-    with closing(sqlite3.connect(":memory:")) as base:
-        base.execute("create table t (x)")
-        base.commit()
-        return base.serialize()
 
 
 class Scene:
