@@ -13,12 +13,13 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from archive.python_source import debian_mirror
 from gates.elf import LIBRARIES, LOADERS
+from required import missing
 from runtime_helpers import not_granted
+from system_packages import mirror_in, unpacked
 
 from visruntime import JailPolicy, Runtime, TrustedRuntime
 from visruntime._host.own_version import own_version
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
 
 MACHINE = os.uname().machine
 SECONDS_TO_INSTALL = 3
-NEWER = ("trixie", "glibc 2.41")
+HERE = (os.confstr("CS_GNU_LIBC_VERSION") or "glibc 0").removeprefix("glibc ")
+NEWER = {"bookworm": "trixie", "trixie": "forky", "jammy": "noble", "noble": "resolute"}
+"""By release of Debian or Ubuntu the later one whose glibc is tried, too."""
 full = pytest.mark.skipif(os.environ.get("VIS_FULL") != "1", reason="VIS_FULL=1 asks for it")
 LIBRARY_FOLDERS = (f"/lib/{MACHINE}-linux-gnu", "/lib64", "/usr/lib64", "/usr/lib")
 MODULES = "ssl, sqlite3, ctypes, lzma, bz2, zlib, uuid, hashlib, decimal, socket, asyncio, pyexpat"
@@ -73,43 +76,38 @@ print("inside")
 """
 
 
+class Libraries(NamedTuple):
+    """The libraries that every system has: below which folder, and of which glibc."""
+
+    root: Path
+    glibc: str
+
+
 @pytest.fixture(scope="module")
-def newer_glibc(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the libraries of the Debian after this one."""
-    try:
-        mirror = debian_mirror()
-    except OSError as error:
-        pytest.skip(f"another glibc comes from the packages of Debian: {error}")
+def newer_glibc(tmp_path_factory: pytest.TempPathFactory) -> Libraries:
+    """Return those of a later release of this system."""
     folder = tmp_path_factory.mktemp("glibc")
-    for name in ("state/lists/partial", "cache/archives/partial", "root", "packages"):
-        (folder / name).mkdir(parents=True)
-    (folder / "sources.list").write_text(f"deb {mirror} {NEWER[0]} main\n")
-    options = {
-        "Dir::Etc::SourceList": f"{folder}/sources.list",
-        "Dir::Etc::SourceParts": "/dev/null",
-        "Dir::State": f"{folder}/state",
-        "Dir::State::status": "/dev/null",
-        "Dir::Cache": f"{folder}/cache",
-        "APT::Sandbox::User": "root",  # as who runs this
-    }
-    apt = ["apt-get", "-qq", *(word for pair in options.items() for word in ("-o", "=".join(pair)))]
-    for command in (["update"], ["download", "libc6", "libgcc-s1"]):
-        subprocess.run([*apt, *command], check=True, cwd=folder / "packages", timeout=100)
-    for each in (folder / "packages").glob("*.deb"):
-        subprocess.run(["dpkg-deb", "-x", each, folder / "root"], check=True, timeout=60)
-    return folder / "root"
+    glibc = unpacked(folder, NEWER, "libc6", "libgcc-s1")["libc6"].partition("-")[0]
+    if numbers(glibc) <= numbers(HERE):
+        missing(f"no glibc newer than {HERE} is to be had: the later release has {glibc}")
+    return Libraries(folder / "root", glibc)
+
+
+def numbers(version: str) -> list[int]:
+    """Return a version as something that can be compared."""
+    return [int(part) for part in version.split(".")]
 
 
 @pytest.fixture(params=["this glibc", pytest.param("a newer glibc", marks=full)])
-def libraries(request: pytest.FixtureRequest) -> Path:
-    """Return below which folder the libraries are that every system has."""
+def libraries(request: pytest.FixtureRequest) -> Libraries:
+    """Return the libraries that the archive is tried with."""
     newer = request.param == "a newer glibc"
-    return request.getfixturevalue("newer_glibc") if newer else Path("/")
+    return request.getfixturevalue("newer_glibc") if newer else Libraries(Path("/"), HERE)
 
 
 @pytest.fixture
 def alone(
-    extracted: bundle.Bundle, tmp_path: Path, tool: Callable[[str], str], libraries: Path
+    extracted: bundle.Bundle, tmp_path: Path, tool: Callable[[str], str], libraries: Libraries
 ) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Return a function that runs a command in a namespace with the archive and nothing else."""
     work = tmp_path / "work"
@@ -121,11 +119,11 @@ def alone(
     places = {f"{folder}/{library}" for folder in LIBRARY_FOLDERS for library in LIBRARIES}
     for place in sorted({loader, *places}):
         # Packages of Debian have all below /usr, to which the system's own links lead.
-        theirs = [libraries / place[1:], libraries / "usr" / place[1:]]
+        theirs = [libraries.root / place[1:], libraries.root / "usr" / place[1:]]
         for file in (os.path.realpath(each) for each in theirs if each.exists()):
             command += ["--ro-bind", file, place]
             break
-    command += ["--dir", "/tmp", "--chdir", "/work", "--clearenv"]
+    command += ["--dir", "/tmp", "--chdir", "/work"]
     variables = {
         "PATH": "/nonexistent",
         "HOME": "/work",
@@ -140,7 +138,7 @@ def alone(
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [*command, "--", *words], capture_output=True, text=True, check=False, cwd="/"
+            [*command, "--", *words], capture_output=True, text=True, check=False, cwd="/", env={}
         )
 
     run.work = work  # type: ignore[attr-defined]
@@ -176,15 +174,14 @@ def test_uv_builds_and_syncs_a_project(
 
 
 def test_the_interpreter_is_whole(
-    alone: Callable[..., subprocess.CompletedProcess[str]], libraries: Path
+    alone: Callable[..., subprocess.CompletedProcess[str]], libraries: Libraries
 ) -> None:
     """No module needs a library of the host, and no path leads out of the archive."""
     python = "/opt/vis/python/bin/python3.13"
     code = f"import {MODULES}\n{CHECK_PLACES}"
     assert succeeded(alone(python, "-I", "-S", "-c", code)) == "inside\n"
     code = "import os; print(os.confstr('CS_GNU_LIBC_VERSION'))"
-    here = os.confstr("CS_GNU_LIBC_VERSION") if libraries == Path("/") else NEWER[1]
-    assert succeeded(alone(python, "-I", "-S", "-c", code)) == f"{here}\n"
+    assert succeeded(alone(python, "-I", "-S", "-c", code)) == f"glibc {libraries.glibc}\n"
     code = "import sysconfig; print(*sysconfig.get_config_vars().values(), sep='\\n')"
     for line in succeeded(alone(python, "-I", "-S", "-c", code)).splitlines():
         assert "pyenv" not in line, line
@@ -285,3 +282,17 @@ def test_its_files_are_private(extracted: bundle.Bundle) -> None:
     for path in Path(extracted.folder).rglob("*"):
         mode = path.lstat().st_mode
         assert stat.S_ISLNK(mode) or not mode & 0o7022, path
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "deb-src X a main\ndeb X b-updates main\ndeb [signed-by=/k] MIRROR b main universe\n",
+        "Types: deb\nURIs: X\nSuites: a\n\nTypes: deb\nURIs: MIRROR\nSuites: b b-updates\n",
+        "deb MIRROR b main\n",
+    ],
+)
+def test_the_mirror_is_that_of_the_systems_own_packages(text: str) -> None:
+    """No other mirror is asked, where a system has several."""
+    assert mirror_in(["deb Y other main\n", text], "b") == "MIRROR"
+    assert mirror_in([text], "c") is None
