@@ -11,7 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from visruntime._jail.state_folder import folder_at, make_state_folder, private_folder, remove_tree
+from visruntime._jail.state_folder import (
+    folder_at,
+    make_state_folder,
+    private_folder,
+    remove_tree,
+    try_lock,
+)
 from visruntime._packages.store import Store
 from visruntime.errors import EnvironmentNotBuilt, PolicyError
 
@@ -214,3 +220,32 @@ def test_a_build_that_fails_leaves_nothing(cache: Path) -> None:
         fail()
     assert list((cache / "building").iterdir()) == []
     assert Store().find("key") is None
+
+
+def test_locks_leave_no_files(cache: Path) -> None:
+    """A lock that nobody holds has no file, and none of two waiters takes a removed one for it."""
+    with Store().trial("t1"), Store().locked("key", 1):
+        assert sorted(os.listdir(cache / "locks")) == ["key", "t1"]  # the control
+        (cache / "locks" / "left").touch()  # by a process that was killed
+        with Store().trial("t2"):
+            assert sorted(os.listdir(cache / "locks")) == ["key", "t1", "t2"]
+    assert os.listdir(cache / "locks") == []
+
+
+def test_a_lock_that_was_removed_holds_nobody_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who locks a file in the moment in which its holder removes it must not have the lock."""
+    store = Store()
+    holder = store._lock("key")
+    assert holder is not None
+    assert store._lock("key") is None  # the control
+
+    def after_the_holder(descriptor: int) -> bool:
+        store._unlock("key", holder)
+        return try_lock(descriptor)
+
+    monkeypatch.setattr("visruntime._packages.store.try_lock", after_the_holder)
+    assert store._lock("key") is None
+    monkeypatch.undo()
+    again = Store()._lock("key")
+    assert again is not None
+    Store()._unlock("key", again)

@@ -6,6 +6,7 @@ alone write in it: each in a folder of its own in ``building``, which is gone af
 
 from __future__ import annotations
 
+import fcntl
 import os
 import time
 from contextlib import contextmanager, suppress
@@ -67,14 +68,16 @@ class Store:
             EnvironmentNotBuilt: the other one took longer.
         """
         deadline = time.monotonic() + seconds
-        with self._lock_file(key) as descriptor:
-            while not try_lock(descriptor):
-                if time.monotonic() > deadline:
-                    raise EnvironmentNotBuilt(
-                        f"another process has been building this environment for {seconds:.0f} s"
-                    )
-                time.sleep(_LOOK_SECONDS)
+        while (descriptor := self._lock(key)) is None:
+            if time.monotonic() > deadline:
+                raise EnvironmentNotBuilt(
+                    f"another process has been building this environment for {seconds:.0f} s"
+                )
+            time.sleep(_LOOK_SECONDS)
+        try:
             yield
+        finally:
+            self._unlock(key, descriptor)
 
     @contextmanager
     def staging(self, key: str) -> Iterator[str]:
@@ -96,12 +99,8 @@ class Store:
     @contextmanager
     def trial(self, key: str) -> Iterator[str]:
         """Return a new folder that no build uses, under the random name *key*; it is gone after."""
-        try:
-            with self.locked(key, 0), self.staging(key) as path:
-                yield path
-        finally:
-            with folder_at(self._locks) as locks, suppress(FileNotFoundError):
-                os.unlink(key, dir_fd=locks)
+        with self.locked(key, 0), self.staging(key) as path:
+            yield path
 
     def keep(self, tree: str, key: str) -> str:
         """Make the complete *tree* the environment *key*; return its path."""
@@ -110,24 +109,46 @@ class Store:
             os.rename(name, key, src_dir_fd=built, dst_dir_fd=kept)
         return os.path.join(self.environments, key)
 
-    @contextmanager
-    def _lock_file(self, key: str) -> Iterator[int]:
-        import fcntl
-
+    def _lock(self, key: str) -> int | None:
+        """Return a descriptor that holds *key*; None while another one does, or has just removed it."""
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         with folder_at(self._locks) as locks:
             descriptor = os.open(key, flags, 0o600, dir_fd=locks)
-        try:
-            yield descriptor
-        finally:
-            # Closing is not enough where a forked child of this process has a copy.
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
-            os.close(descriptor)
+            try:
+                if try_lock(descriptor) and _is_at(key, locks, descriptor):
+                    return descriptor
+            except BaseException:
+                os.close(descriptor)
+                raise
+        os.close(descriptor)
+        return None
+
+    def _unlock(self, key: str, descriptor: int) -> None:
+        """Remove the file of a lock, and let go of it: only who holds it may, in this order."""
+        with folder_at(self._locks) as locks, suppress(FileNotFoundError):
+            os.unlink(key, dir_fd=locks)
+        # Closing is not enough where a forked child of this process has a copy.
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        os.close(descriptor)
 
     def _sweep(self) -> None:
-        with folder_at(self._building) as building:
-            for key in os.listdir(building):
-                with self._lock_file(key) as descriptor:
-                    if try_lock(descriptor):
-                        with suppress(OSError):
-                            remove_tree(key, building)
+        """Remove what was left by who holds no lock any more."""
+        with folder_at(self._building) as building, folder_at(self._locks) as locks:
+            for key in {*os.listdir(building), *os.listdir(locks)}:
+                descriptor = self._lock(key)
+                if descriptor is None:
+                    continue
+                try:
+                    with suppress(OSError):
+                        remove_tree(key, building)
+                finally:
+                    self._unlock(key, descriptor)
+
+
+def _is_at(name: str, folder: int, descriptor: int) -> bool:
+    """Tell whether the open file is the one that has the *name* in *folder*."""
+    try:
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(found, os.fstat(descriptor))
