@@ -11,7 +11,8 @@ import socket
 from contextlib import ExitStack, closing, contextmanager
 
 from visruntime._jail.diagnose import apparmor_profile
-from visruntime._packages.trial_folder import make_file, make_folder, trial_folder
+from visruntime._jail.making import make_file, make_folder
+from visruntime._packages.trial_folder import trial_folder
 from visruntime._policy.fields import MAX_SOCKET_BYTES
 from visruntime.doctor import Finding
 from visruntime.errors import JailUnavailable, VisRuntimeError

@@ -19,6 +19,7 @@ from visruntime._bundle.manifest import MOST_MEMBERS, NAME, Manifest
 from visruntime._bundle.ustar import members
 from visruntime._host.files import open_followed, open_regular
 from visruntime._host.own_version import own_version
+from visruntime._jail.making import folder_below, make_file, write_file
 from visruntime._jail.state_folder import BUNDLES, folder_at, state_folder
 from visruntime.errors import BundleRefused
 
@@ -102,14 +103,14 @@ def install(
                 place = os.path.join(_bundles(), manifest.name)
                 if os.path.lexists(place):
                     return _verified(manifest.name)
-                with store.staging(manifest.name) as building:
-                    whole = os.path.join(building, "whole")
-                    tree = os.path.join(whole, _TREE)
-                    os.makedirs(tree, 0o755)
-                    _write(os.path.join(tree, NAME), [data], 0o644)
-                    _unpack(found, manifest, tree, progress)
-                    _write(os.path.join(whole, _RECORD), [_record(tree, manifest)], 0o644)
-                    with folder_at(building) as built, folder_at(os.path.dirname(place)) as kept:
+                with store.staging(manifest.name) as building, folder_at(building) as built:
+                    tree = os.path.join(building, "whole", _TREE)
+                    with folder_below(f"whole/{_TREE}", built, make=0o755) as made:
+                        make_file(NAME, made, data, 0o644)
+                        _unpack(found, manifest, made, progress)
+                    with folder_below("whole", built) as whole:
+                        make_file(_RECORD, whole, _record(tree, manifest), 0o644)
+                    with folder_at(os.path.dirname(place)) as kept:
                         os.rename("whole", manifest.name, src_dir_fd=built, dst_dir_fd=kept)
     return Bundle(os.path.join(place, _TREE), manifest)
 
@@ -272,10 +273,10 @@ def _numbers(version: str) -> tuple[int, ...]:
 def _unpack(
     found: Iterator[Member],
     manifest: Manifest,
-    tree: str | None,
+    tree: int | None,
     progress: Callable[[str], object] | None = None,
 ) -> None:
-    """Compare each member with the manifest, and with *tree* write it there on the way."""
+    """Compare each member with the manifest, and with *tree*, a folder, write it there on the way."""
     import hashlib
 
     missing = dict(manifest.files)
@@ -295,7 +296,8 @@ def _unpack(
             if entry.link is None or member.target != entry.link:
                 raise BundleRefused(f"{path} is not the link that its manifest says")
             if tree is not None:
-                os.symlink(entry.link, _room_for(tree, path))
+                with folder_below(os.path.dirname(path), tree, make=0o755) as folder:
+                    os.symlink(entry.link, os.path.basename(path), dir_fd=folder)
             continue
         if entry.link is not None or member.size != entry.size or member.mode != entry.mode:
             raise BundleRefused(f"{path} has not the kind, size or mode that its manifest says")
@@ -304,7 +306,8 @@ def _unpack(
             for piece in member.pieces():
                 digest.update(piece)
         else:
-            _write(_room_for(tree, path), _hashed(member, digest), entry.mode)
+            with folder_below(os.path.dirname(path), tree, make=0o755) as folder:
+                write_file(os.path.basename(path), folder, _hashed(member, digest), entry.mode)
         if digest.hexdigest() != entry.sha256:
             raise BundleRefused(f"{path} is damaged: its digest is not that of its manifest")
         done += entry.size
@@ -319,21 +322,6 @@ def _hashed(member: Member, digest: Any) -> Iterator[bytes]:
     for piece in member.pieces():
         digest.update(piece)
         yield piece
-
-
-def _room_for(tree: str, path: str) -> str:
-    """Return where *path* goes, its folders made; the tree is new, and holds no link to a folder."""
-    whole = os.path.join(tree, path)
-    os.makedirs(os.path.dirname(whole), 0o755, exist_ok=True)
-    return whole
-
-
-def _write(path: str, pieces: Iterator[bytes] | list[bytes], mode: int) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(path, flags, 0o600)
-    with open(descriptor, "wb") as file:
-        file.writelines(pieces)
-        os.fchmod(descriptor, mode)
 
 
 def _compare_tree(folder: str, manifest: Manifest) -> None:

@@ -26,6 +26,7 @@ from visruntime._arguments import (
     check_word,
 )
 from visruntime._host.files import names_in, open_followed
+from visruntime._jail.state_folder import folder_at
 from visruntime._packages.build import Build, Sources
 from visruntime._packages.request import (
     PACKAGE,
@@ -360,7 +361,8 @@ class Environment:
         report, locked = None, b""
         with store.staging(key) as staging:
             work = os.path.join(staging, "work")
-            os.mkdir(work, 0o700)
+            with folder_at(staging) as folder:
+                os.mkdir("work", 0o700, dir_fd=folder)
             if self._request.is_empty:
                 make_empty(work, version)
             else:

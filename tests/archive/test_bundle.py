@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import gzip
 import hashlib
@@ -73,6 +74,28 @@ def test_a_whole_archive(tree: Path, state: Path) -> None:
     assert bundle.find().python == f"{added.folder}/{PYTHON}"
     assert os.listdir(state / "building") == []
     assert not (tree.parent / "was-executed").exists()
+
+
+@pytest.mark.parametrize("level", ["", "whole", "whole/archive"])
+def test_a_link_that_comes_while_it_is_unpacked_leads_nowhere(
+    tree: Path, state: Path, tmp_path: Path, level: str
+) -> None:
+    """A guest that may write above the state folder must not choose where the host writes."""
+    outside, away = tmp_path / "outside", tmp_path / "away"
+    for name in ("archive", "whole/archive"):
+        (outside / name).mkdir(parents=True)
+    before = sorted(outside.rglob("*"))
+
+    def swap(_line: str) -> None:
+        made = state / "building" / NAME / level
+        made.rename(away)
+        made.symlink_to(outside / level)
+
+    with contextlib.suppress(OSError):
+        bundle.install(packed(tree), progress=swap)
+    assert sorted(outside.rglob("*")) == before
+    shutil.rmtree(outside)
+    assert list(tmp_path.rglob("manifest.json")) != []  # the control: it was unpacked
 
 
 def test_the_published_digest(tree: Path, state: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import visruntime
-from visruntime._jail import bubblewrap
+from visruntime._jail import bubblewrap, making
 from visruntime._jail.state_folder import state_folder
 from visruntime._packages import trial_folder as trials
 
@@ -127,10 +127,10 @@ def test_a_trial_folder_is_made_anew_and_follows_no_link(
             for name in ("file", "folder"):
                 os.symlink(kept, f"{path}/{name}")
             with pytest.raises(FileExistsError):
-                trials.make_file("file", folder, b"x")
+                making.make_file("file", folder, b"x")
             with pytest.raises(FileExistsError):
-                trials.make_folder("folder", folder)
-            trials.make_file("other", folder, b"x", 0o700)
+                making.make_folder("folder", folder)
+            making.make_file("other", folder, b"x", 0o700)
         finally:
             os.close(folder)
         assert stat.S_IMODE(os.stat(f"{path}/other").st_mode) == 0o700

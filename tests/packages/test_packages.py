@@ -28,7 +28,8 @@ from packages_helpers import (
 )
 
 import visruntime as vr
-from visruntime._packages.tree import LOCKED, assemble
+from visruntime._jail.making import make_folder
+from visruntime._packages.tree import LOCKED, assemble, packages_of
 
 __all__ = ["cache", "no_leftovers", "wheels"]
 
@@ -303,6 +304,31 @@ def test_a_link_in_the_way_of_what_the_host_writes_is_refused(tmp_path: Path) ->
     (tmp_path / "link").symlink_to(venv)
     with pytest.raises(vr.EnvironmentNotBuilt, match="is no environment"):
         assemble(str(tmp_path / "link"), str(tmp_path / "t2"), "/x", THIS, locked=b"", paths=[])
+
+
+@pytest.mark.parametrize("level", ["tree", "tree/bin"])
+def test_a_link_that_comes_while_it_is_assembled_leads_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: str
+) -> None:
+    """A guest that may write above the state folder must not choose where programs are put."""
+    packages = packages_of(THIS)
+    outside, away, venv = tmp_path / "outside", tmp_path / "away", tmp_path / "venv"
+    outside.mkdir()
+    (venv / packages).mkdir(parents=True)
+    (venv / "bin").mkdir()
+    (venv / "bin" / "git").touch()
+
+    def swap(name: str, parent: int, mode: int) -> int:
+        folder = make_folder(name, parent, mode)
+        if name == os.path.basename(level):
+            (tmp_path / level).rename(away)
+            (tmp_path / level).symlink_to(outside)
+        return folder
+
+    monkeypatch.setattr("visruntime._packages.tree.make_folder", swap)
+    assemble(str(venv), str(tmp_path / "tree"), sys.executable, THIS, locked=b"", paths=[])
+    assert list(outside.iterdir()) == []
+    assert {path.name for path in away.rglob("*")} >= {"git", "python"}  # the control
 
 
 # ---- projects and scripts ----

@@ -12,6 +12,7 @@ import os
 import time
 from contextlib import suppress
 
+from visruntime._jail.making import folder_below, make_file
 from visruntime._jail.state_folder import folder_at, remove_tree
 from visruntime._packages.addresses import credentials, credentials_in, without_credentials
 from visruntime._packages.direct_urls import remove_credentials
@@ -143,9 +144,9 @@ class Build:
         Raises:
             EnvironmentNotBuilt: with the words of uv.
         """
-        for name, content in self._request.files.items():
-            with open(os.path.join(self._folder, name), "xb") as file:
-                file.write(content)
+        with folder_at(self._folder) as folder:
+            for name, content in self._request.files.items():
+                make_file(name, folder, content, 0o644)
         try:
             with self._open_jail(self._policy()) as jail:
                 self.report = jail.report
@@ -358,14 +359,17 @@ class Build:
 
     def _make_cache(self) -> str:
         """Make the cache of this build: empty, but for links to the user's own, read-only there."""
-        cache = os.path.join(self._folder, "cache")
-        os.mkdir(cache, 0o700)
+        shared: list[os.DirEntry[str]] = []
         if self._shared is not None:
             with os.scandir(self._shared) as entries:
-                for entry in entries:
-                    if entry.name.startswith(_SHARED) and entry.is_dir(follow_symlinks=False):
-                        os.symlink(entry.path, os.path.join(cache, entry.name))
-        return cache
+                shared += (entry for entry in entries if entry.name.startswith(_SHARED))
+        with folder_at(self._folder) as folder:
+            os.mkdir("cache", 0o700, dir_fd=folder)
+            with folder_below("cache", folder) as cache:
+                for entry in shared:
+                    if entry.is_dir(follow_symlinks=False):
+                        os.symlink(entry.path, entry.name, dir_fd=cache)
+        return os.path.join(self._folder, "cache")
 
 
 def _build_limits() -> Limits:

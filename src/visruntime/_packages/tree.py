@@ -1,18 +1,18 @@
 """Make an environment of what a build has left, without believing any of it.
 
 A build is a guest. Folders and regular files are taken over; what decides which program runs,
-the link to the interpreter and ``pyvenv.cfg``, is written here.
+the link to the interpreter and ``pyvenv.cfg``, is written here, in folders that are held open.
 """
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 import sys
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
-from visruntime._jail.state_folder import MOST_PENDING_BYTES
+from visruntime._jail.making import make_file, make_folder, open_below
+from visruntime._jail.state_folder import MOST_PENDING_BYTES, folder_at
 from visruntime.errors import EnvironmentNotBuilt
 
 TYPE_CHECKING = False
@@ -33,8 +33,9 @@ _NOT_TAKEN = ("activate", "deactivate", "pydoc", "python")
 
 def make_empty(folder: str, version: tuple[int, int, int]) -> None:
     """Make what a build of no packages would leave in *folder*."""
-    os.makedirs(os.path.join(folder, "venv", packages_of(version)))
-    os.mkdir(os.path.join(folder, "venv", "bin"))
+    with folder_at(folder) as top:
+        for path in (packages_of(version), "bin"):
+            os.close(open_below(f"venv/{path}", top, make=0o755))
 
 
 def assemble(
@@ -58,27 +59,34 @@ def assemble(
     Raises:
         EnvironmentNotBuilt: the build has left what no installation has.
     """
-    with _named_for_the_owner():
-        name = _name(version)
-        packages = os.path.join(tree, packages_of(version))
-        for part in (venv, os.path.join(venv, "bin")):
-            _require_folder(part)
+    with _named_for_the_owner(), ExitStack() as held:
+
+        def keep(folder: int) -> int:
+            held.callback(os.close, folder)
+            return folder
+
+        around, last = os.path.split(tree)
+        old = held.enter_context(folder_at(venv))
+        old_programs = keep(open_below("bin", old))
         _check(venv)
-        os.mkdir(tree, 0o755)
-        os.mkdir(os.path.join(tree, "bin"), 0o755)
-        with os.scandir(venv) as entries:
+        new = keep(make_folder(last, held.enter_context(folder_at(around)), 0o755))
+        new_programs = keep(make_folder("bin", new, 0o755))
+        with os.scandir(old) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False) and entry.name != "bin":
-                    os.rename(entry.path, os.path.join(tree, entry.name))
-        for part in ("lib", f"lib/{name}", f"lib/{name}/site-packages"):
-            _require_folder(os.path.join(tree, part))
-        with os.scandir(os.path.join(venv, "bin")) as entries:
+                    os.rename(entry.name, entry.name, src_dir_fd=old, dst_dir_fd=new)
+        packages = keep(open_below(packages_of(version), new))
+        with os.scandir(old_programs) as entries:
             for entry in entries:
                 if entry.is_file(follow_symlinks=False) and not entry.name.startswith(_NOT_TAKEN):
-                    os.rename(entry.path, os.path.join(tree, "bin", entry.name))
-        _link(program, tree, "bin", "python")
-        _link("python", tree, "bin", "python3")
-        _link("python", tree, "bin", name)
+                    name = entry.name
+                    os.rename(name, name, src_dir_fd=old_programs, dst_dir_fd=new_programs)
+        for name, target in (
+            ("python", program),
+            ("python3", "python"),
+            (_name(version), "python"),
+        ):
+            os.symlink(target, name, dir_fd=new_programs)
         if "\n" in program:
             raise EnvironmentNotBuilt(f"{program!a} cannot stand in pyvenv.cfg")
         settings = {
@@ -88,10 +96,12 @@ def assemble(
             "include-system-site-packages": "false",
         }
         text = "".join(f"{key} = {value}\n" for key, value in settings.items())
-        _write(os.fsencode(text), tree, "pyvenv.cfg")
-        _write(locked, tree, LOCKED)
+        # Made anew: what has the name already is a guest's.
+        make_file("pyvenv.cfg", new, os.fsencode(text), 0o644)
+        make_file(LOCKED, new, locked, 0o644)
         if paths:
-            _write(os.fsencode("".join(f"{path}\n" for path in paths)), packages, PATHS)
+            lines = "".join(f"{path}\n" for path in paths)
+            make_file(PATHS, packages, os.fsencode(lines), 0o644)
 
 
 @contextmanager
@@ -146,19 +156,3 @@ def _check(top: str) -> None:
 
 def _strange(path: str, top: str, what: str) -> EnvironmentNotBuilt:
     return EnvironmentNotBuilt(f"the build left {os.path.relpath(path, top)!a}, which {what}")
-
-
-def _require_folder(path: str) -> None:
-    """Refuse what is missing, and a link: it would lead what the host writes astray."""
-    if not stat.S_ISDIR(os.lstat(path).st_mode):
-        raise NotADirectoryError(errno.ENOTDIR, "no folder", path)
-
-
-def _link(target: str, *parts: str) -> None:
-    os.symlink(target, os.path.join(*parts))
-
-
-def _write(content: bytes, *parts: str) -> None:
-    # Made anew: what has the name already is a guest's, and "x" follows no link.
-    with open(os.path.join(*parts), "xb") as file:
-        file.write(content)

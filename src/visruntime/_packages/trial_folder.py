@@ -19,10 +19,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["make_file", "make_folder", "trial_folder"]
+__all__ = ["trial_folder"]
 
 _PRIVATE = 0o700
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @contextmanager
@@ -57,17 +56,3 @@ def trial_folder(folder: str | None = None) -> Iterator[str]:
         ) from None
     with store.trial(name) as path:
         yield os.path.realpath(path)
-
-
-def make_folder(name: str, parent: int) -> int:
-    """Make a folder in that of the descriptor *parent*; return a descriptor to be closed."""
-    os.mkdir(name, _PRIVATE, dir_fd=parent)
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    return os.open(name, flags, dir_fd=parent)
-
-
-def make_file(name: str, parent: int, content: bytes, mode: int = 0o600) -> None:
-    """Make a file that is not there yet, in the folder of the descriptor *parent*."""
-    with open(os.open(name, _NEW, mode, dir_fd=parent), "wb") as file:
-        file.write(content)
-        os.fchmod(file.fileno(), mode)

@@ -14,7 +14,7 @@ import threading
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, Self
 
-from visruntime._packages.trial_folder import make_file, make_folder
+from visruntime._jail.making import make_file, make_folder
 from visruntime.policy import JailPolicy
 
 if TYPE_CHECKING:
