@@ -36,6 +36,8 @@ LAYERS = {
 ORDER = list(LAYERS)
 COMPILED = ("_visjail", "_viscore")
 ALLOWED_OUTSIDE = {"cffi"}
+# Part of Python only since the version that is asked for before they are imported.
+ALLOWED_LATER = {"annotationlib"}
 # Extras: imported when they are first needed, and by whom alone.
 ALLOWED_EXTRAS = {
     ("_runtime.executor_task", "cloudpickle"),
@@ -120,7 +122,7 @@ def wrong_imports(module: str, path: Path, source: str) -> list[str]:
                 continue
             if module.partition(".")[0] == "aio" and top in ALLOWED_IN_AIO:
                 continue
-            if top not in sys.stdlib_module_names | ALLOWED_OUTSIDE and not builtin:
+            if top not in sys.stdlib_module_names | ALLOWED_OUTSIDE | ALLOWED_LATER and not builtin:
                 wrong.append(f"{module} imports {name}, which is no part of Python")
             continue
         target = rest.partition(".")[0]

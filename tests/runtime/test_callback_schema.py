@@ -6,6 +6,7 @@ import ast
 import collections.abc
 import datetime
 import functools
+import sys
 import typing
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NewType, Optional, TypedDict, Union
@@ -15,6 +16,7 @@ from runtime_helpers import runtime
 
 from visruntime._callbacks.schema import make_check, schema_of
 from visruntime._callbacks.stubs import stub_text
+from visruntime._runtime.known_types import known_types
 from visruntime.errors import GuestError
 from visruntime.runtime import TrustedRuntime
 
@@ -161,6 +163,30 @@ def test_hints_that_cannot_be_checked_are_refused_when_the_function_is_exposed()
                 running.expose("f", function)
             running.expose("f", function, check=False)
         assert running.run("f(1)").error is None
+
+
+def test_a_hint_that_names_nothing_is_no_promise() -> None:
+    """Without `from __future__` Python 3.14 looks it up late, and the answer must be the same."""
+    source = (
+        "import sys\nfrom typing import NamedTuple, TypedDict\n"
+        "def plain(x: Nowhere, y: int) -> Nowhere: ...\n"
+        "def mixed(x: int | 'Nowhere', y: sys.nothing) -> None: ...\n"
+        "class Part(TypedDict):\n    inner: Nowhere\n"
+        "class Pair(NamedTuple):\n    left: Nowhere\n"
+        "def nested(x: Part) -> None: ...\n"
+    )
+    late = sys.version_info >= (3, 14)
+    head = "" if late else "from __future__ import annotations\n"
+    names: dict[str, Any] = {"__name__": "late"}
+    exec(compile(head + source, "late.py", "exec", dont_inherit=True), names)
+    for name in ("plain", "mixed", "nested"):
+        with pytest.raises(TypeError, match=f"^{name}: the type hint.*cannot be looked up"):
+            schema_of(name, names[name])
+    assert stub_text({"plain": names["plain"]}) == (
+        "import typing\n\ndef plain(x: typing.Any, y: int) -> typing.Any: ...\n"
+    )
+    with pytest.raises(TypeError, match="the type hints of Pair cannot be looked up"):
+        known_types([names["Pair"]])
 
 
 def test_functions_of_every_kind_have_their_hints_read() -> None:

@@ -6,13 +6,15 @@ so that a call costs no more than comparing types. Nothing here converts a value
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import inspect
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Check", "Schema", "bound_keywords", "schema_of"]
+__all__ = ["Check", "Schema", "bound_keywords", "schema_of", "signature_of"]
 
 Check = Callable[[Any, str], None]
 """Raises TypeError where a value, named by the text, is not of the type."""
@@ -64,20 +66,17 @@ def schema_of(name: str, function: Callable[..., Any]) -> Schema | None:
     Raises:
         TypeError: a hint is one that cannot be checked, or cannot be looked up.
     """
-    import inspect
-
     try:
-        signature = inspect.signature(function)
+        signature = signature_of(function)
     except (TypeError, ValueError):
         return None  # one that is written in C says nothing
     positional: list[tuple[str, Check | None]] = []
     by_name: dict[str, Check | None] = {}
     rest: tuple[str, Check | None] | None = None
     rest_named: Check | None = None
-    empty = inspect.Parameter.empty
     for parameter in signature.parameters.values():
         check = None
-        if parameter.annotation is not empty:
+        if parameter.annotation is not parameter.empty:
             where = f"{name}: the type hint of {parameter.name!r}"
             check = make_check(resolve(parameter.annotation, function, where), where)
         if parameter.kind is parameter.VAR_POSITIONAL:
@@ -94,6 +93,27 @@ def schema_of(name: str, function: Callable[..., Any]) -> Schema | None:
     if not any(checks):
         return None
     return Schema(name, positional, by_name, rest, rest_named)
+
+
+def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+    """Return the signature of *function*; its hints are text where one of them names nothing.
+
+    Python 3.14 looks them up when it is asked for them (PEP 649), and not where they are written.
+
+    Raises:
+        TypeError: it says nothing of itself.
+        ValueError: the same.
+    """
+    import inspect
+
+    try:
+        return inspect.signature(function)
+    except Exception:
+        if sys.version_info >= (3, 14):
+            from annotationlib import Format
+
+            return inspect.signature(function, annotation_format=Format.STRING)
+        raise
 
 
 def bound_keywords(function: Callable[..., Any]) -> frozenset[str]:
@@ -224,7 +244,13 @@ def _union(annotation: Any, checks: list[Check | None]) -> Check | None:
 def _typed_dict(kind: Any, where: str) -> Check:
     import typing
 
-    hints = typing.get_type_hints(kind)
+    try:
+        hints = typing.get_type_hints(kind)
+    except Exception as problem:
+        raise TypeError(
+            f"{where}: the type hints of {kind.__name__} cannot be looked up ({problem}); give "
+            "check=False to pass arguments on unchecked"
+        ) from problem
     checks = {key: make_check(hint, f"{where}, {key!r}") for key, hint in hints.items()}
     required = kind.__required_keys__
 

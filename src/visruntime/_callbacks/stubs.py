@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from visruntime._callbacks.schema import bound_keywords, resolve
+from visruntime._callbacks.schema import bound_keywords, resolve, signature_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ def _function(name: str, function: Callable[..., Any], imports: set[str]) -> str
     import inspect
 
     try:
-        signature = inspect.signature(function)
+        signature = signature_of(function)
     except (TypeError, ValueError):  # it is written in C and says nothing
         imports.add("typing")
         text = "(*args: typing.Any, **kwargs: typing.Any) -> typing.Any"

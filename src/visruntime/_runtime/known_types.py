@@ -135,10 +135,10 @@ def _build_named_tuple(kind: Any) -> Build:
 
 def _check_constructor(kind: Any, given: tuple[str, ...]) -> None:
     """Make sure that the class can be called with just these keywords."""
-    import inspect
+    from visruntime._callbacks.schema import signature_of
 
     try:
-        inspect.signature(kind).bind(**dict.fromkeys(given))
+        signature_of(kind).bind(**dict.fromkeys(given))
     except TypeError as problem:
         raise TypeError(
             f"types: {kind.__qualname__} cannot be made of its fields: {problem}"

@@ -68,6 +68,7 @@ def main() -> None:
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     # Only now may code of the environment run: .pth files, sitecustomize.
     _, failure = interrupts.guarded(_start_site)
+    interrupts.guarded(_flush)  # what it wrote is not the first run's
     core.denials()  # what start-up files looked for is of no interest to the first run
     name = None if failure is None else type(failure).__name__[:MAX_ERROR_NAME]
     ready = {"id": READY, "error": name}
