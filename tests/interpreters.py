@@ -38,7 +38,7 @@ def programs(version: str) -> list[str]:
 def installed_interpreters() -> list[str]:
     """Return one path for each CPython from 3.11 on that is found here, the current one first."""
     found = {os.path.realpath(sys.executable): sys.executable}
-    for minor in range(11, 15):
+    for minor in range(11, 16):
         for path in programs(f"3.{minor}"):
             found.setdefault(os.path.realpath(path), path)
     return list(found.values())

@@ -40,7 +40,7 @@ def children_of(pid: int) -> set[int]:
 def _worker_pythons() -> list[str | None]:
     """Return the host's own interpreter as None, and one path for each other version found."""
     found: dict[str, str | None] = {f"3.{sys.version_info[1]}-own": None}
-    for version in ("3.11", "3.12", "3.13", "3.14"):
+    for version in ("3.11", "3.12", "3.13", "3.14", "3.15"):
         for path in programs(version):
             if not os.path.samefile(path, sys.executable):
                 found[version] = path

@@ -9,6 +9,7 @@ import sys
 from typing import Any
 
 import pytest
+from runtime_helpers import WORKER_PYTHONS
 
 import visruntime as vr
 from visruntime._jail.diagnose import OPENING_FILES
@@ -53,6 +54,16 @@ def test_a_worker_that_cannot_start_names_the_limit(
     assert "Traceback" not in said + str(caught.value.report)
     assert ".py" not in said
     assert first_value(limited(**enough)) == 42
+
+
+@pytest.mark.parametrize("python", WORKER_PYTHONS)
+def test_an_interpreter_without_memory_names_the_limit(python: str | None) -> None:
+    """Wherever in its start the memory ends, each version's last words are known for that."""
+    for half in range(1, 13):
+        limits = {"memory": half << 19, "memory_by": "process"}
+        with pytest.raises(vr.WorkerDied, match=r"^limits\.memory: "):
+            first_value(limited(**limits), python=python)
+    assert first_value(limited(memory=ENOUGH_MEMORY, memory_by="process"), python=python) == 42
 
 
 def test_enough_is_enough_for_any_worker(tmp_path: Any) -> None:

@@ -24,7 +24,10 @@ The least is 4: pid 1, the keeper, the worker and its control thread. Ports, soc
 ``preload=`` take up to six more.
 """
 ENOUGH_MEMORY = 64 * 1024**2
-"""Bytes in which the interpreters of 3.11 to 3.13 start; they take 10 to 20 MiB."""
+"""Bytes in which the interpreters of 3.11 to 3.15 start; they take 10 to 20 MiB."""
+_WANT_OF_MEMORY = ("MemoryError", "Fatal Python error")
+"""What an interpreter says that gets none: in its traceback, in its last words once it has lost
+stderr (3.14), or, while it begins, of whatever it could not make."""
 _UNSTARTED = 121
 """Exit code of the loader (native/vispython/loader.c): it could not start the interpreter."""
 
@@ -72,6 +75,6 @@ def _is_for_want_of_memory(death: WorkerDied, limits: Limits) -> bool:
     by_process = limits.memory_by == "process" and (
         report.exit_code in (_UNSTARTED, NO_THREAD)
         or report.signal == signals.SIGSEGV
-        or report.stderr_tail.rstrip().endswith("MemoryError")  # of what the interpreter ran first
+        or any(word in report.stderr_tail for word in _WANT_OF_MEMORY)
     )
     return bool(report.stopped_by == "memory" or report.out_of_memory or by_process)
