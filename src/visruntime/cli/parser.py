@@ -67,6 +67,7 @@ class BaseParser:
             formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=width),
             allow_abbrev=False,
         )
+        parser.color = False  # type: ignore[attr-defined] # Python 3.14 would
         for name, how in self._flags.items():
             parser.add_argument(name, **how)
         return parser
