@@ -25,6 +25,7 @@ typedef int (*audit_hook)(const char *event, PyObject *arguments, void *data);
 typedef int (*add_audit_hook)(audit_hook hook, void *data);
 typedef int (*append_inittab)(const char *name, PyObject *(*init)(void));
 typedef int (*is_initialized)(void);
+typedef const char *(*get_version)(void);
 
 // Move `descriptor` to a high number, closed on exec, where programs that walk or reuse
 // small numbers do not meet it.
@@ -59,12 +60,18 @@ const char *viscore_install(const vis_boot *boot) {
     add_audit_hook add_hook;
     append_inittab append;
     is_initialized initialized;
+    get_version version;
     LOOK_UP(add_hook, "PySys_AddAuditHook");
     LOOK_UP(append, "PyImport_AppendInittab");
     LOOK_UP(initialized, "Py_IsInitialized");
-    if (!add_hook || !append || !initialized)
-        return "this interpreter exports no PySys_AddAuditHook, PyImport_AppendInittab "
-               "or Py_IsInitialized";
+    LOOK_UP(version, "Py_GetVersion");
+    if (!add_hook || !append || !initialized || !version)
+        return "this interpreter exports no PySys_AddAuditHook, PyImport_AppendInittab, "
+               "Py_IsInitialized or Py_GetVersion";
+    // Its objects begin otherwise than those of the stable ABI, which this is compiled
+    // for.
+    if (strstr(version(), "free-threading"))
+        return "this is a free-threaded build of CPython; use one with the GIL";
     if (!is_socket(boot->channel, SOCK_STREAM) ||
         !is_socket(boot->control, SOCK_SEQPACKET))
         return "the channel or the control descriptor is not the socket of the host";

@@ -5,6 +5,12 @@ from __future__ import annotations
 import os
 import sys
 
+if "t" in getattr(sys, "abiflags", ""):  # before they are looked for under another name
+    raise ImportError(
+        f"visruntime does not run on a free-threaded build of CPython ({sys.executable}): its compiled "
+        "modules are for the stable ABI, which that has not; use a CPython with the GIL"
+    )
+
 from visruntime._visjail import __file__ as compiled
 from visruntime._visjail import ffi, lib
 

@@ -72,7 +72,10 @@ class Answer:
                 f"{OLDEST[0]}.{OLDEST[1]}"
             )
         if not gil:
-            raise ValueError("it is a free-threaded build, which needs a core of its own")
+            raise ValueError(
+                "it is a free-threaded build, and the worker's core is for the stable ABI of those "
+                "with the GIL"
+            )
         self.version = version
         self.compiled = _split(compiled)
 
