@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from visruntime._callbacks.budget import Budget
     from visruntime._callbacks.schema import Schema
-    from visruntime._worker.values import WorkerValues
+    from visruntime._worker.framed_values import FramedValues
 else:
     Protocol = object  # typing costs more than all that a run needs of this package's protocols
 
@@ -188,7 +188,7 @@ class Callbacks:
         payload: bytes,
         waiter: Waiter,
         tell: Callable[[str, Any], object],
-        values: WorkerValues,
+        values: FramedValues,
     ) -> bytes:
         """Answer one CALLBACK frame: run the function, encode its reply.
 
@@ -353,7 +353,7 @@ def _message(problem: Exception) -> str:
     return str(problem)
 
 
-def _read_call(payload: bytes, values: WorkerValues) -> tuple[int, str, list[Any], dict[str, Any]]:
+def _read_call(payload: bytes, values: FramedValues) -> tuple[int, str, list[Any], dict[str, Any]]:
     try:
         return _check_call(as_dict(values.decode(payload)))
     except (ValueError, TypeError, KeyError) as problem:

@@ -15,7 +15,7 @@ from packages_helpers import make_source, require_uv
 
 import visruntime as vr
 from visruntime._policy.redact import redact, shown
-from visruntime._worker.streams import Capture
+from visruntime._worker.output import Capture
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

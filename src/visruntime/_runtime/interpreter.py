@@ -9,9 +9,9 @@ from visruntime._jail.state_folder import state_folder
 from visruntime._policy.links import Resolver
 from visruntime._policy.paths import is_within, visible
 from visruntime._runtime.missing import package_of
+from visruntime._worker.conversation import START_SECONDS
 from visruntime.environments import find_interpreter
 from visruntime.errors import PolicyError
-from visruntime.worker import START_SECONDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from visruntime._policy.values import Limits
     from visruntime._runtime.events import Feed
     from visruntime._worker.crash import CrashReport
-    from visruntime._worker.streams import Late
+    from visruntime._worker.output import Late
     from visruntime.denials import ExplainAct
     from visruntime.events import EnforcementReport, Violation
     from visruntime.results import Explain

@@ -8,7 +8,7 @@ from visruntime._policy.redact import redact, shown
 from visruntime._runtime.traceback import printable
 from visruntime._worker.exchange import FORKED, GREETING
 from visruntime._worker.limit import Limit, Timeout
-from visruntime._worker.streams import CHUNK
+from visruntime._worker.output import CHUNK
 from visruntime.errors import (
     CommandError,
     ForkRefused,

@@ -1,98 +1,25 @@
-"""A worker's stdout and stderr, at the host's end."""
+"""A worker's stdout and stderr on Linux: pipes that are read without waiting."""
 
 from __future__ import annotations
 
+from visruntime._worker.output import CHUNK, Output
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from visruntime._worker.place import Reader
 
-__all__ = ["CHUNK", "Capture", "Late", "Stream"]
-
-CHUNK = 65536
-"""Bytes that are read at once."""
+__all__ = ["Stream"]
 
 
-class Capture:
-    """Keeps the head and the tail of one output stream, and counts the rest."""
-
-    __slots__ = ("_half", "_head", "_tail", "dropped")
-
-    def __init__(self, limit: int | None) -> None:
-        self._half = None if limit is None else max(limit // 2, 1)
-        self._head = bytearray()
-        self._tail = bytearray()
-        self.dropped = 0
-
-    def add(self, data: bytes) -> None:
-        """Take more output."""
-        if self._half is None:
-            self._head += data
-            return
-        room = self._half - len(self._head)
-        if room > 0:
-            self._head += data[:room]
-            data = data[room:]
-        self._tail += data
-        # Trimmed rarely, so that each byte is moved a bounded number of times.
-        if len(self._tail) > 2 * self._half + CHUNK:
-            self._trim(self._half)
-
-    def _trim(self, half: int) -> None:
-        excess = len(self._tail) - half
-        if excess > 0:
-            del self._tail[:excess]
-            self.dropped += excess
-
-    def take(self) -> bytes:
-        """What was kept."""
-        if self._half is not None:
-            self._trim(self._half)
-        return bytes(self._head + self._tail)
-
-    @property
-    def seam(self) -> int | None:
-        """Where something was left out of what `take` returned, ``None`` for nowhere."""
-        return len(self._head) if self.dropped else None
-
-
-class Late:
-    """What was written to one stream between two runs, and how many bytes of it are gone."""
-
-    __slots__ = ("data", "dropped")
-
-    def __init__(self) -> None:
-        self.data = b""
-        self.dropped = 0
-
-    def add(self, capture: Capture, limit: int | None = None) -> None:
-        """Take over what *capture* kept; with *limit*, only so many bytes at the end stay."""
-        self.data += capture.take()
-        self.dropped += capture.dropped
-        excess = 0 if limit is None else len(self.data) - limit
-        if excess > 0:
-            self.data = self.data[excess:]
-            self.dropped += excess
-
-
-class Stream:
+class Stream(Output):
     """The host's end of the pipe that is the worker's stdout or stderr."""
 
-    __slots__ = ("_end", "_reader", "_sink", "capture", "descriptor", "name")
+    __slots__ = ("_reader", "descriptor")
 
     def __init__(self, name: str, descriptor: int, reader: Reader) -> None:
-        self.name = name
+        super().__init__(name)
         self.descriptor = descriptor
         self._reader = reader
-        self.capture = Capture(0)
-        self._sink: Callable[[str, bytes], None] | None = None
-        self._end = False
-
-    def begin(self, limit: int | None, sink: Callable[[str, bytes], None] | None) -> None:
-        """Collect anew; *sink* gets each chunk as it comes."""
-        self.capture = Capture(limit)
-        self._sink = sink
 
     def read(self) -> bool:
         """Read one chunk; False at the end of the stream."""
@@ -105,13 +32,7 @@ class Stream:
             data = self._reader.read(self.descriptor, CHUNK)
         except BlockingIOError:
             return 0
-        if not data:
-            self._end = True
-            return 0
-        self.capture.add(data)
-        if self._sink is not None:
-            self._sink(self.name, data)
-        return len(data)
+        return self._keep(data)
 
     def drain(self) -> None:
         """Read what is in the pipe at this moment and no more."""

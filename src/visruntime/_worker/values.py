@@ -8,40 +8,21 @@ from __future__ import annotations
 
 import fcntl
 import os
-import sys
 
 from visruntime import _native
-from visruntime._host.imports import late_import
-from visruntime._host.trusted_finder import GUESTS
-from visruntime._runtime.known_types import Mismatch
 from visruntime._worker.claims import read_dict
+from visruntime._worker.framed_values import FramedValues
 from visruntime._worker.lending import ALL_SEALS, MAX_BYTES, Lending, make_memory
 from visruntime.errors import ProtocolViolation
-from visruntime.guest.arrays import (
-    Array,
-    convert_array,
-    reduce_array,
-    reduce_octets,
-    reduce_stored,
-)
-from visruntime.guest.values import (
-    BUILDERS,
-    Handle,
-    Repr,
-    build_blob,
-    check_data,
-    reduce_value,
-)
+from visruntime.guest.values import build_blob
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import select
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from typing import Any
 
-    from visruntime._runtime.known_types import KnownTypes
-
-    _Builders = tuple[Callable[..., Any], ...]
+    from visruntime._worker.framed_values import Choice
 
 __all__ = ["WorkerValues"]
 
@@ -51,43 +32,21 @@ MAX_SENT = 64
 """Buffers that go along with one frame."""
 
 
-class WorkerValues:
-    """Encodes for one worker and decodes what it says, one run at a time.
+class WorkerValues(FramedValues):
+    """Encodes for one worker on Linux and decodes what it says, one run at a time."""
 
-    ``types`` are the classes that records become, and ``mismatch`` says what was wrong with one of
-    those that was decoded last. ``data_only`` says that the reply to come may hold no handle, and
-    no word on an object of the guest's.
-    """
-
-    __slots__ = (
-        *("_builders", "_kept", "_lending", "_moved", "_outgoing", "_plain_builders"),
-        *("_sent_bytes", "_used", "data_only", "mismatch", "types"),
-    )
+    __slots__ = ("_kept", "_lending", "_moved", "_outgoing", "_sent_bytes", "_used")
 
     def __init__(self, poll: select.poll) -> None:
         """Begin; *poll* is that of whoever calls `read` for what is ready."""
+        super().__init__()
         self._lending = Lending(poll)
         self._outgoing: list[int] = []
         self._sent_bytes = 0
         self._moved = 0
         self._used: dict[int, memoryview] = {}
         self._kept: dict[int, memoryview] = {}
-        self.types: KnownTypes | None = None
-        self.mismatch: str | None = None
-        self.data_only = False
-        self._plain_builders: _Builders = (
-            *BUILDERS[:12],
-            self._take,
-            self._build_array,
-            self._build_table,
-            *BUILDERS[15:17],
-            _build_blob,
-        )
-        self._builders = (
-            *self._plain_builders[:10],
-            self._build_record,
-            *self._plain_builders[11:],
-        )
+        self._use(self._take, _build_blob)
 
     # Host to guest.
 
@@ -118,18 +77,6 @@ class WorkerValues:
         """Bytes of large values that have crossed, in either direction, since this was asked."""
         moved, self._moved = self._moved, 0
         return moved
-
-    def _reduce(self, value: Any) -> tuple[Any, ...] | None:
-        parts = reduce_stored(value)
-        if parts is None:
-            parts = reduce_octets(value, self._store)
-        if parts is None and GUESTS.known:
-            # pyarrow and pandas import more when they meet a time zone.
-            with GUESTS.left_out():
-                parts = reduce_array(value, self._store)
-        elif parts is None:
-            parts = reduce_array(value, self._store)
-        return reduce_value(value) if parts is None else parts
 
     def _store(self, data: memoryview) -> tuple[int, int]:
         size = len(data)
@@ -180,56 +127,16 @@ class WorkerValues:
             self._used[number] = data
         return data
 
-    def _build_record(self, kind: Any, type_name: Any, fields: Any) -> Any:
-        record = BUILDERS[10](kind, type_name, fields)
-        if self.types is None:
-            return record
+    def _decode(self, payload: bytes, chosen: Choice) -> Any:
         try:
-            return self.types.build(record)
-        except Mismatch as problem:
-            self.mismatch = self.mismatch or str(problem)
-            return record
-
-    def _build_array(self, dtype: Any, shape: Any, data: Any) -> Any:
-        array = self._guard(Array(dtype, shape, check_data(data)))
-        # A guest's word is no reason to import a library.
-        return convert_array(array) if "numpy" in sys.modules else array
-
-    def _build_table(self, data: Any) -> Any:
-        return self._guard(BUILDERS[14](data))
-
-    def _guard(self, value: Any) -> Any:
-        value.importing = late_import
-        return value
-
-    def decode_reply(self, payload: bytes) -> Any:
-        """Decode a reply as :meth:`decode`, with nothing but data where only that may come."""
-        return self._decode(payload, _data_only if self.data_only else tuple)
-
-    def decode(self, payload: bytes) -> Any:
-        """Decode what the worker says; records of known types become those.
-
-        Raises:
-            ValueError: it is malformed.
-        """
-        return self._decode(payload, tuple)
-
-    def _decode(self, payload: bytes, chosen: Callable[[_Builders], _Builders]) -> Any:
-        self.mismatch = None
-        try:
-            return _native.decode(payload, builders=chosen(self._builders))
-        except ValueError as problem:
-            if self.types is None:
-                raise
-            # Two records may be one key once they are objects: that is no fault of the encoding.
-            reason = self.mismatch or str(problem)
-            self._kept, self._used = self._used, {}
-            value = _native.decode(payload, builders=chosen(self._plain_builders))
-            self.mismatch = reason
-            return value
+            return super()._decode(payload, chosen)
         finally:
             self._kept.clear()
             self._used.clear()
+
+    def _decode_plain(self, payload: bytes, chosen: Choice) -> Any:
+        self._kept, self._used = self._used, {}  # what was lent is given once
+        return super()._decode_plain(payload, chosen)
 
     def end_run(self) -> None:
         """Give back what was lent and not used."""
@@ -243,15 +150,6 @@ def _build_blob(kind: Any, data: Any) -> Any:
     if type(data) is not memoryview or type(data.obj) is not bytes:
         raise ValueError("bytes that were not to be copied")
     return build_blob(kind, data)
-
-
-def _data_only(builders: _Builders) -> _Builders:
-    """*builders* for a value in which nothing stands for an object of the guest's."""
-    return tuple(_refuse_object if builder in (Handle, Repr) else builder for builder in builders)
-
-
-def _refuse_object(*_: object) -> Any:
-    raise ValueError("a word on an object, where only data may be")
 
 
 def _answer(number: int, value: int | None, error: tuple[str, str, dict[str, Any]] | None) -> bytes:

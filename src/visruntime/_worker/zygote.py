@@ -12,12 +12,12 @@ import threading
 from visruntime._arguments import check_texts
 from visruntime._runtime.events import Feed
 from visruntime._runtime.timeouts import Timeouts
+from visruntime._worker.conversation import START_SECONDS
 from visruntime._worker.copy import copy_worker
 from visruntime._worker.limit import Timeout
 from visruntime.callbacks import Callbacks
 from visruntime.errors import WorkerDied
 from visruntime.results import GuestFailure
-from visruntime.worker import START_SECONDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
