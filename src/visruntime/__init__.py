@@ -145,6 +145,8 @@ _HOMES = {
     "guest.arrays": ("Array", "Table"),
     "guest.values": ("Handle", "Record", "Repr"),
     "_callbacks.budget": ("HostCalls",),
+    "_runtime.events": ("RunEvent",),
+    "_runtime.handle": ("RunHandle",),
     "_runtime.stop": ("Rung", "Stop"),
     "_runtime.timeouts": ("Timeouts",),
     "_worker.crash": ("CrashReport",),
@@ -153,6 +155,7 @@ _HOMES = {
     "confinement.examine": ("check_confinement",),
     "confinement.report": ("ConfinementReport",),
     "denials": ("Denial",),
+    "displays": ("Display",),
     "doctor": ("DoctorReport", "doctor"),
     "events": ("Canary", "Clause", "EnforcementReport", "Usage", "Violation"),
     "executor": ("JailExecutor", "JailExecutorBroken"),
@@ -161,7 +164,7 @@ _HOMES = {
     "policy": ("Decision", "Egress", "Grant", "JailPolicy", "Limits", "Rule", "Secret"),
     "pool": ("RuntimePool",),
     "results": ("RunResult",),
-    "runtime": ("Display", "RunEvent", "RunHandle", "Runtime", "TrustedRuntime"),
+    "runtime": ("Runtime", "TrustedRuntime"),
     "windows": ("WindowsExit", "WindowsJail", "WindowsLimits", "WindowsProcess"),
 }
 
@@ -175,6 +178,9 @@ _NOT_OF_WINDOWS = (
     "pool",
     "runtime",
 )
+
+# What is another class there.
+_OF_WINDOWS = {"Runtime": "_runtime.windows"}
 
 # What needs a Python worker, which is not built for macOS.
 _NOT_OF_MACOS = ("confinement.examine", "executor", "packages", "pool", "runtime")
@@ -191,6 +197,8 @@ def __getattr__(name: str) -> object:
     from importlib import import_module
 
     home = next((module for module, names in _HOMES.items() if name in names), "errors")
+    if sys.platform == "win32":
+        home = _OF_WINDOWS.get(name, home)
     missing = {"win32": _NOT_OF_WINDOWS, "darwin": _NOT_OF_MACOS}.get(sys.platform, ())
     if home in missing:
         from visruntime._windows.stand_ins import stand_in

@@ -19,7 +19,7 @@ from visruntime._runtime.events import RunEvent
 from visruntime._runtime.handle import RunHandle
 from visruntime._runtime.interpreter import how_to_add, jailed_interpreter, refuse_built
 from visruntime._runtime.request import variables
-from visruntime._runtime.session import RuntimeSession
+from visruntime._runtime.session import DEFAULT_OUTPUT, RuntimeSession
 from visruntime._runtime.shared import Shared
 from visruntime._worker.confinement import WorkerConfinement, trusted_report
 from visruntime._worker.standard_input import check_stdin
@@ -27,7 +27,7 @@ from visruntime._worker.terminal import WorkerTerminal
 from visruntime._worker.tls import TlsSettings
 from visruntime.displays import Display
 from visruntime.environments import find_interpreter
-from visruntime.errors import JailUnavailable, PolicyError
+from visruntime.errors import PolicyError
 from visruntime.processes import JailedStart, TrustedStart
 from visruntime.results import GuestFailure, GuestFrame, RunResult, RunUsage
 
@@ -55,9 +55,6 @@ __all__ = [
     "Runtime",
     "TrustedRuntime",
 ]
-
-DEFAULT_OUTPUT = 16 * 1024 * 1024
-"""Bytes of stdout, and of stderr, that are kept of one run where no policy says."""
 
 
 class TrustedRuntime(RuntimeSession):
@@ -206,8 +203,7 @@ class Runtime(RuntimeSession):
             PolicyError: the interpreter cannot be a worker, or *ca* cannot be used, under
                 this policy.
             EnvironmentNotBuilt: uv could not make the environment.
-            JailUnavailable: this machine cannot enforce the policy; nothing was started. So it is
-                for a `WindowsJail`, too, whose worker no runtime drives yet.
+            JailUnavailable: this machine cannot enforce the policy; nothing was started.
         """
         super().__init__()
         self._choose_values(unknown, types)
@@ -216,7 +212,6 @@ class Runtime(RuntimeSession):
         from visruntime.policy import JailPolicy
 
         if not isinstance(policy, (Jail, JailPolicy)):
-            _refuse_windows(policy)
             raise TypeError(
                 f"policy: a JailPolicy or an open Jail is needed, not {type(policy).__name__}"
             )
@@ -302,21 +297,6 @@ class Runtime(RuntimeSession):
 
     def _limits(self) -> Limits | None:
         return self._policy.limits
-
-
-def _refuse_windows(jail: object) -> None:
-    """Say that no runtime drives the worker of a `WindowsJail` yet, if *jail* is one."""
-    from visruntime.windows import WindowsJail
-
-    if isinstance(jail, WindowsJail):
-        raise JailUnavailable(
-            "no Runtime drives the worker of a WindowsJail yet: its own side of the channel is built "
-            "for sockets only",
-            stage="worker",
-            reason="platform",
-            fix="WindowsJail.spawn(channel=True) starts a worker for a host that speaks "
-            "doc/reference/worker.md, and any staged Python as a program like others",
-        )
 
 
 def _check_copies(runtime: RuntimeSession, preload: Iterable[str] | None) -> list[str] | None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from visruntime._native.windows import WindowsCalls
     from visruntime._windows.process import WindowsExit, WindowsProcess, WindowsStream
+    from visruntime._windows.python import StagedPython
 
 __all__ = [
     "WindowsExit",
@@ -102,6 +103,7 @@ class WindowsJail:
 
         self._calls = calls
         self._ending = threading.Lock()
+        self._python: StagedPython | None = None
         try:
             self._context, info = calls.create(parent, remove_work=not keep_work)
         except WindowsError as error:
@@ -187,6 +189,23 @@ class WindowsJail:
             sources=[source for source, _ in pairs],
         )
         return WindowsStaged(*counts)
+
+    def stage_python(self) -> WindowsStaged:
+        r"""Copy the Python that runs this host, and the worker, so that `Runtime` can start one.
+
+        It lies in ``app\python``, without the packages that are installed there, and ``app\worker``.
+        `Runtime` does so itself in a jail into which it was not staged, as long as that is open.
+
+        Raises:
+            JailUnavailable: a part of it is missing here (``reason`` is "library").
+            PolicyError, PathDenied, JailSealed, JailClosed: as `stage`.
+        """
+        from visruntime._windows.python import StagedPython, host_python
+
+        sources, library = host_python()
+        staged = self.stage(sources)
+        self._python = StagedPython(self.app, library, sys.version)
+        return staged
 
     def spawn(
         self,

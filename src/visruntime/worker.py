@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from visruntime._worker.exchange import Event, Exchange
     from visruntime._worker.ladder import Ladder
     from visruntime._worker.output import Late
-    from visruntime._worker.place import Place, Process, Reader, Start
+    from visruntime._worker.place import PipedProcess, Place, Reader, Start
     from visruntime.environments import Interpreter
 
 __all__ = ["Worker"]
@@ -146,16 +146,9 @@ class Worker(Conversation):
         return channel, control
 
     def _open(
-        self,
-        channel: socket.socket,
-        control: socket.socket,
-        launch: Callable[..., None],
-        reader: Reader | None = None,
+        self, channel: socket.socket, control: socket.socket, launch: Callable[..., None]
     ) -> None:
-        """Have *launch* hand the worker its four ends, and give them up here.
-
-        *reader* reads its streams, by default the process that there is then.
-        """
+        """Have *launch* hand the worker its four ends, and give them up here."""
         readers, writers = [], []
         with ExitStack() as given:  # the ends that only the worker keeps
             given.enter_context(channel)
@@ -170,15 +163,15 @@ class Worker(Conversation):
                 readers.append((name, ours))
                 writers.append(theirs)
             launch(channel.fileno(), control.fileno(), *writers)
-        reader = reader or self.process
-        self.streams = tuple(Stream(*one, reader) for one in readers)
+        self.streams = tuple(Stream(*one, self._reader) for one in readers)
         self._poll.register(self._channel, select.POLLIN)
         for stream in self.streams:
             self._poll.register(stream.descriptor, select.POLLIN)
 
-    def _own(self, process: Process) -> None:
+    def _own(self, process: PipedProcess) -> None:
         """Take the process, which ends with this object from now on."""
         self._process = process
+        self._reader: Reader = process
         if process.pidfd is not None:
             self._poll.register(process.pidfd, select.POLLIN)
 
@@ -332,7 +325,7 @@ class Worker(Conversation):
                     elif descriptor != call.fileno():
                         self._read_other(descriptor)
                     elif not call.done:
-                        os.eventfd_read(descriptor)  # somebody asks to look at the limits
+                        call.hear(0)  # somebody asks to look at the limits
         finally:
             self._poll.unregister(call)
             self._poll.modify(channel, select.POLLIN)

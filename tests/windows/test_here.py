@@ -70,10 +70,26 @@ def test_a_staged_python_runs_as_the_guide_shows(parent: Path) -> None:
     assert [path.name for path in work.parent.iterdir()] == ["work"]
 
 
-def test_no_worker_runs_outside_of_its_jail(parent: Path) -> None:
-    """W64: where no worker can run in a WindowsJail, none may run at all."""
-    with vr.WindowsJail(parent) as jail, pytest.raises(vr.JailUnavailable):
-        vr.Runtime(jail)  # type: ignore[arg-type,unused-ignore]
+def test_a_runtime_keeps_its_state_in_the_jail(parent: Path) -> None:
+    """W64: the worker must run in the AppContainer, with verbs, limits and interrupts as elsewhere."""
+    with vr.WindowsJail(parent) as jail:
+        limits = vr.WindowsLimits(processes=4, memory=1 << 30)
+        with vr.Runtime(jail, limits=limits, env={"MODE": "test"}) as runtime:  # type: ignore[arg-type,call-arg,unused-ignore]
+            runtime.expose("double", lambda n: 2 * n)
+            result = runtime.run("import os, sys\nprint('out')\n[double(21), os.environ['MODE']]")
+            assert (result.value, result.stdout_text) == ([42, "test"], "out\n")
+            assert runtime.eval("[os.getcwd(), sys.executable, sys.flags.isolated]") == [
+                *(jail.work, jail.app + "\\python\\python.exe", 1)
+            ]
+            with pytest.raises(vr.CommandTimeout, match="the session is kept"):
+                runtime.run("while True: pass", timeout=0.5)
+            with pytest.raises(vr.GuestError, match="PermissionError"):
+                runtime.eval("os.listdir(path)", inputs={"path": os.path.expanduser("~")})
+            code = "import socket; socket.socket()"
+            assert runtime.run(code).error is not None
+            with pytest.raises(vr.WorkerDied, match="exit code 7"):
+                runtime.run("os._exit(7)")
+            assert runtime.eval("1") == 1
 
 
 CONSOLES = """

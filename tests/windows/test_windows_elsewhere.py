@@ -107,7 +107,7 @@ try: vr.WindowsJail(policy)
 except vr.PolicyUnsupported as error: print(error.field)
 print([name for name in vr.__all__ if getattr(vr, name).__name__ != name])
 for name in ("Jail", "Runtime", "RuntimePool", "JailExecutor"):
-    print(name, reason(lambda: getattr(vr, name)(object())), getattr(vr, name).__name__)
+    print(name, reason(lambda: getattr(vr, name)(policy)), getattr(vr, name).__name__)
 """
 
 

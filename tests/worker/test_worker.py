@@ -286,7 +286,7 @@ def test_close_waits_for_no_worker_that_reads_nothing(runtime: AnyRuntime) -> No
     runtime.run("1")
     runtime.run(_FORGES_A_REPLY_AND_STOPS_READING)
     worker = runtime._worker
-    assert worker is not None
+    assert isinstance(worker, Worker)
     with suppress(BlockingIOError):
         while worker._channel.send(bytes(4096), socket.MSG_DONTWAIT):
             pass

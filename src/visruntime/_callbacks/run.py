@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from _thread import allocate_lock
 from contextvars import ContextVar, copy_context
 
+from visruntime._callbacks.bell import make_bell
 from visruntime._callbacks.stack import stack_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
+
+    from visruntime._callbacks.bell import Bell
 
 __all__ = ["Call", "calls_around"]
 
@@ -35,12 +37,12 @@ class Call:
 
     __slots__ = (
         "_began",
+        "_bell",
         "_cancelled",
         "_function",
         "_gate",
         "_loop",
         "_outcome",
-        "_ready",
         "_submit",
         "_task",
         "_thread",
@@ -75,8 +77,8 @@ class Call:
         self._submit = submit
         self._began = time.monotonic()
         self._outcome: tuple[Any, BaseException | None] | None = None
-        self._ready = -1
-        self._gate = allocate_lock()  # between `wake` of any thread and the end of the descriptor
+        self._bell: Bell | None = None
+        self._gate = allocate_lock()  # between `wake` of any thread and the end of the bell
         self._thread: int | None = None
         self._cancelled = False
         self._loop: Any = None
@@ -111,7 +113,7 @@ class Call:
         return self._outcome is not None
 
     def _run_in_thread(self, function: Callable[[], Any]) -> None:
-        self._ready = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._bell = make_bell()
 
         def run() -> None:
             self._thread = threading.get_ident()
@@ -154,7 +156,7 @@ class Call:
         return asyncio.run(finish())
 
     def _watch(self, future: Any) -> None:
-        self._ready = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._bell = make_bell()
         self._task = future
         self.cancellable = True
         future.add_done_callback(lambda future: self._settle(future.result))
@@ -181,14 +183,19 @@ class Call:
         return self._outcome is not None
 
     def fileno(self) -> int:
-        """A descriptor that is readable once there is something to look at."""
-        return self._ready
+        """A descriptor that is readable once there is something to look at; -1 where there is none."""
+        return -1 if self._bell is None else self._bell.fileno()
+
+    def hear(self, seconds: float) -> None:
+        """Wait until there is something to look at, so long at most."""
+        if self._bell is not None:
+            self._bell.hear(seconds)
 
     def wake(self) -> None:
         """Have whoever waits look at this call."""
         with self._gate:
-            if self._ready >= 0:
-                os.eventfd_write(self._ready, 1)
+            if self._bell is not None:
+                self._bell.ring()
 
     def cancel(self) -> bool:
         """Break it, from any thread; whether that is possible."""
@@ -210,9 +217,9 @@ class Call:
         """Wait for it no longer; what it still does is nobody's."""
         self.over = True
         with self._gate:
-            if self._ready >= 0:
-                os.close(self._ready)
-                self._ready = -1
+            if self._bell is not None:
+                self._bell.close()
+                self._bell = None
 
     def value(self) -> Any:
         """Return what the function returned, or raise what it raised.

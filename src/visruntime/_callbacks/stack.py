@@ -12,6 +12,8 @@ _FRAME = r'(?m)^  File "(.*)", line (\d+) in (.*)$'
 def stack_of(thread: int) -> str:
     """Return the stack of a running thread, the newest call last; "" if there is no such thread.
 
+    Nor is there any on Windows, which has no file without a name to put it into.
+
     File, line and function of each call, as in tracebacks but without the source: a guest that may
     write there could have put anything in the place of a source file, and the host would wait for
     a FIFO, or read a file without an end, though the limit on its function is over.
@@ -24,6 +26,8 @@ def stack_of(thread: int) -> str:
         thread: its number, as ``threading.get_ident`` gives it. Of more than 100 threads the oldest
             are not seen, and of more than 100 frames the outermost (faulthandler's bounds).
     """
+    if not hasattr(os, "memfd_create"):
+        return ""
     import faulthandler
     import re
 

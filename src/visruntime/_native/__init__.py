@@ -35,9 +35,18 @@ if sys.platform != "win32":
         search,
     )
 
-# The worker of Python, and what its host needs of it, is built for Linux.
-if sys.platform not in ("win32", "darwin"):
-    from visruntime._viscore import decode, encode, make_intake, map_memory
+# The worker of Python, and what its host needs of it, is built for Linux, and for Windows by whoever
+# has all of its parts; jails are there without it.
+if sys.platform == "win32":
+    from visruntime._native.absent import decide
+
+    try:
+        from visruntime._native.codec import decode, encode
+    except ImportError:
+        from visruntime._native.absent import decode, encode
+elif sys.platform != "darwin":
+    from visruntime._native.codec import decode, encode
+    from visruntime._viscore import make_intake, map_memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -35,12 +35,7 @@ BINARY_DIRECTORY = os.path.dirname(os.path.abspath(compiled))
 if sys.platform == "darwin":  # no worker is built for it
     CORE_FILE = ""
 else:
-    from visruntime import _viscore
-    from visruntime.guest import values
-
-    values.install(_viscore)
-    CORE_FILE = str(_viscore.__file__)
-"""The module that runs in workers, too."""
+    from visruntime._native.codec import CORE_FILE
 
 PATH_MAX = 4096
 """Longest path that C takes, its NUL included."""

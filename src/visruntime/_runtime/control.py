@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from visruntime._arguments import check_seconds, check_text
-from visruntime._worker.terminal import WorkerTerminal
 from visruntime.errors import JailClosed, WorkerDied
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from visruntime._worker.conversation import Conversation
     from visruntime._worker.standard_input import WorkerInput
-    from visruntime.worker import Worker
+    from visruntime._worker.terminal import WorkerTerminal
 
 __all__ = ["WorkerControl"]
 
@@ -17,7 +17,7 @@ __all__ = ["WorkerControl"]
 class WorkerControl:
     """Interrupt, end, pause, ask and type; the part of a runtime that needs no turn."""
 
-    _worker: Worker | None
+    _worker: Conversation | None
     _stdin: WorkerInput | WorkerTerminal | None
     _closed: bool
 
@@ -37,11 +37,18 @@ class WorkerControl:
         """
         check_text(text, "text")
         check_seconds(timeout, "timeout")
-        if not isinstance(self._stdin, WorkerTerminal):
-            raise ValueError(  # noqa: TRY004 (no type is wrong)
-                'the worker has no terminal; give the runtime stdin="pty"'
-            )
-        self._stdin.write(text.encode("utf-8", "surrogateescape"), timeout)
+        terminal = self._terminal()
+        if terminal is None:
+            raise ValueError('the worker has no terminal; give the runtime stdin="pty"')
+        terminal.write(text.encode("utf-8", "surrogateescape"), timeout)
+
+    def _terminal(self) -> WorkerTerminal | None:
+        """The terminal of the workers, if they have one."""
+        if self._stdin is None:  # nor need there be any on this system
+            return None
+        from visruntime._worker.terminal import WorkerTerminal
+
+        return self._stdin if isinstance(self._stdin, WorkerTerminal) else None
 
     def interrupt(self) -> None:
         """Break the run under way, from another thread; the session lives on.
@@ -95,7 +102,7 @@ class WorkerControl:
         seconds = check_seconds(timeout, "timeout")
         if seconds is None:
             raise TypeError("timeout: expected a number of seconds, not None")
-        return self._running_worker().control.ping(seconds)
+        return self._running_worker().ping(seconds)
 
     def stacks(self) -> str:
         """Every Python thread of the worker as text; works while C code runs.
@@ -106,7 +113,7 @@ class WorkerControl:
         """
         return self._running_worker().stacks()
 
-    def _running_worker(self) -> Worker:
+    def _running_worker(self) -> Conversation:
         worker = self._worker
         if worker is None:
             self._refuse_closed()

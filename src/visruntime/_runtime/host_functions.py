@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import Any
 
+    from visruntime._worker.conversation import Conversation
     from visruntime.callbacks import Callbacks
     from visruntime.events import Violation
-    from visruntime.worker import Worker
 
 __all__ = ["HostFunctions"]
 
@@ -27,7 +27,7 @@ class HostFunctions(ABC):
     """The part of a runtime that is about functions of the host."""
 
     _callbacks: Callbacks
-    _worker: Worker | None
+    _worker: Conversation | None
 
     def expose(
         self,
@@ -132,7 +132,7 @@ class HostFunctions(ABC):
         """
         self._callbacks.budget = Budget(calls=calls, bytes=bytes, seconds=seconds)
 
-    def _expose(self, worker: Worker, names: list[str]) -> None:
+    def _expose(self, worker: Conversation, names: list[str]) -> None:
         """Tell a worker of functions; one that cannot take them is of no use any more."""
         try:
             reply = worker.request_aside(

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
     from visruntime._policy.values import Limits
     from visruntime._runtime.events import Feed
+    from visruntime._worker.conversation import Conversation
     from visruntime._worker.crash import CrashReport
     from visruntime._worker.output import Late
     from visruntime.denials import ExplainAct
     from visruntime.events import EnforcementReport, Violation
     from visruntime.results import Explain
-    from visruntime.worker import Worker
 
 __all__ = ["Run"]
 
@@ -53,7 +53,7 @@ class Run:
 
     def __init__(
         self,
-        worker: Worker,
+        worker: Conversation,
         late: tuple[Late, Late],
         report: EnforcementReport,
         explain: Explain,

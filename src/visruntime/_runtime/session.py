@@ -23,7 +23,6 @@ from visruntime._runtime.run import Run
 from visruntime._runtime.timeouts import as_timeouts
 from visruntime._worker.confinement import WorkerConfinement
 from visruntime._worker.limit import Timeout
-from visruntime._worker.terminal import WorkerTerminal
 from visruntime.callbacks import Callbacks
 from visruntime.errors import (
     CommandFailed,
@@ -33,7 +32,6 @@ from visruntime.errors import (
     WorkerDied,
 )
 from visruntime.guest.limits import UNKNOWN
-from visruntime.worker import Worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,13 +44,17 @@ if TYPE_CHECKING:
     from visruntime._runtime.request import Ask
     from visruntime._runtime.shared import Shared
     from visruntime._runtime.timeouts import Timeouts
+    from visruntime._worker.conversation import Conversation
     from visruntime._worker.tls import TlsSettings
     from visruntime.environments import Interpreter
     from visruntime.events import EnforcementReport, Violation
     from visruntime.processes import JailedStart, TrustedStart
     from visruntime.results import RunResult
 
-__all__ = ["OutputSink", "RuntimeSession"]
+__all__ = ["DEFAULT_OUTPUT", "OutputSink", "RuntimeSession"]
+
+DEFAULT_OUTPUT = 16 * 1024 * 1024
+"""Bytes of stdout, and of stderr, that are kept of one run where no policy says."""
 
 EventSink = Callable[[RunEvent], object]
 """Gets each event of a run as it comes."""
@@ -76,7 +78,7 @@ class RuntimeSession(WorkerControl, HostFunctions, ABC):
     def __init__(self) -> None:
         self._callbacks = Callbacks()
         self._timeouts: Timeouts | None = None
-        self._worker: Worker | None = None
+        self._worker: Conversation | None = None
         self._lock = threading.Lock()
         self._closed = False
         self._started: RunHandle | None = None
@@ -365,21 +367,24 @@ class RuntimeSession(WorkerControl, HostFunctions, ABC):
                     "processes=False: the worker may start no process, a copy neither"
                 )
             from visruntime._worker.copy import copy_worker
+            from visruntime.worker import Worker
 
-            worker = copy_worker(self._live_worker(), broken=self._discard)
+            original = self._live_worker()
+            assert isinstance(original, Worker)
+            worker = copy_worker(original, broken=self._discard)
             other = object.__new__(type(self))
             other.__dict__.update(self.__dict__)
             other._become_copy(worker)
             return other
 
-    def _become_copy(self, worker: Worker) -> None:
+    def _become_copy(self, worker: Conversation) -> None:
         """Replace what a copied runtime must not share with its original."""
         worker.set_types(self._types)
         self._worker = worker
         self._lock = threading.Lock()
         self._callbacks = self._callbacks.copy()
         self._started = None
-        if isinstance(self._stdin, WorkerTerminal):
+        if self._terminal() is not None:
             # It is the original's, which types on it and closes it.
             self._stdin = None
             self._start = self._start.without_stdin()
@@ -405,8 +410,9 @@ class RuntimeSession(WorkerControl, HostFunctions, ABC):
                 if worker is not None:
                     worker.close()
             finally:
-                if isinstance(self._stdin, WorkerTerminal):
-                    self._stdin.close()
+                terminal = self._terminal()
+                if terminal is not None:
+                    terminal.close()
                 self._shared.leave(self)
 
     def refuse_in_callback(self) -> None:
@@ -432,7 +438,7 @@ class RuntimeSession(WorkerControl, HostFunctions, ABC):
             self._refuse_closed()
             yield
 
-    def _live_worker(self) -> Worker:
+    def _live_worker(self) -> Conversation:
         if self._worker is not None and self._worker.ended_by_host:
             self._discard()
         if self._worker is not None:
@@ -450,7 +456,9 @@ class RuntimeSession(WorkerControl, HostFunctions, ABC):
         self._worker = worker
         return worker
 
-    def _start_worker(self) -> Worker:
+    def _start_worker(self) -> Conversation:
+        from visruntime.worker import Worker
+
         try:
             return Worker(
                 self._interpreter,

@@ -90,6 +90,37 @@ class WindowsStream(io.RawIOBase):
             return 0
         return int(_in_slices(lambda part: self._calls.read(self._stream, view, part), None))
 
+    def read_within(self, seconds: float, size: int = READ_BYTES) -> bytes | None:
+        """Read what is there, or comes within *seconds*: at most *size* bytes, ``b""`` at the end.
+
+        ``None`` where nothing has come, after one look for 0 seconds. Ctrl-C is seen afterwards.
+        """
+        self._check(writes=False)
+        buffer = bytearray(size)
+        try:
+            count = self._calls.read(self._stream, buffer, int(seconds * 1000))
+        except WindowsError as error:
+            if error.status == "timed_out":
+                return None
+            raise as_public_error(error) from None
+        return bytes(memoryview(buffer)[:count])
+
+    def write_within(self, data: Any, seconds: float) -> int:
+        """Write what there is room for within *seconds*, and return how many bytes that were.
+
+        Raises:
+            BrokenPipeError: the program is gone.
+            JailClosed: this stream, or the jail, was closed.
+        """
+        self._check(writes=True)
+        try:
+            count, _ = self._calls.write(
+                self._stream, memoryview(data).cast("B"), int(seconds * 1000)
+            )
+        except WindowsError as error:
+            raise as_public_error(error) from None
+        return count
+
     def write(self, data: Any) -> int:
         """Write all of *data*, and return its length.
 
@@ -97,15 +128,11 @@ class WindowsStream(io.RawIOBase):
             BrokenPipeError: the program is gone.
             JailClosed: this stream, or the jail, was closed.
         """
-        self._check(writes=True)
         view = memoryview(data).cast("B")
+        self._check(writes=True)
         done = 0
         while done < len(view):
-            try:
-                count, _ = self._calls.write(self._stream, view[done:], SLICE_MILLISECONDS)
-            except WindowsError as error:
-                raise as_public_error(error) from None
-            done += count
+            done += self.write_within(view[done:], SLICE_MILLISECONDS / 1000)
         return done
 
     def close(self) -> None:

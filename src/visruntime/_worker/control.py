@@ -11,6 +11,7 @@ from array import array
 from contextlib import suppress
 
 from visruntime._runtime.traceback import printable
+from visruntime._worker.limit import STACKS_SECONDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_STACKS", "STACKS_SECONDS", "Control"]
 
-STACKS_SECONDS = 2.0
-"""How long a worker may take to write its stacks."""
 MAX_STACKS = 1024 * 1024
 """Bytes of stack text that are kept."""
 _PACKET = struct.Struct("<cQ")

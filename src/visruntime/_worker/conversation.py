@@ -24,7 +24,7 @@ from visruntime._worker.exchange import (
     Exchange,
 )
 from visruntime._worker.ladder import Ladder
-from visruntime._worker.limit import Limit, Timeout
+from visruntime._worker.limit import STACKS_SECONDS, Limit, Timeout
 from visruntime._worker.output import CHUNK, Late
 from visruntime._worker.pauses import Pauses
 from visruntime.errors import ProtocolViolation, WorkerDied, WorkerPaused
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     AnyLimit = Limit | Ladder
 
-__all__ = ["START_SECONDS", "Conversation"]
+__all__ = ["SEND_SECONDS", "START_SECONDS", "Conversation"]
 
 START_SECONDS = 30.0
 """How long a worker may take until it is ready."""
@@ -155,11 +155,19 @@ class Conversation(ABC):
         """Ask the worker to break the run under way; again until it is over. From any thread."""
 
     @abstractmethod
-    def stacks(self, seconds: float) -> str:
+    def stacks(self, seconds: float = STACKS_SECONDS) -> str:
         """Every Python thread's stack as text. From any thread.
 
         Raises:
             TimeoutError: the worker did not answer.
+        """
+
+    @abstractmethod
+    def ping(self, seconds: float) -> float:
+        """Return in how many seconds the worker answered, whatever its Python code is doing.
+
+        Raises:
+            TimeoutError: it did not within *seconds*.
         """
 
     @abstractmethod

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from visruntime._worker.place import Expected, Process
+    from visruntime._worker.place import Expected, PipedProcess
 
 __all__ = ["copy_worker"]
 
@@ -73,6 +73,7 @@ def _copy(original: Worker, broken: Callable[[], object]) -> Worker:
     except CommandError as problem:
         raise ForkRefused(str(problem)) from None
     copy.secrets = original.secrets
+    copy._reader = original._reader  # its process is not known yet
     try:
         expected = original.process.expect()
     except BaseException as problem:
@@ -94,7 +95,7 @@ def _copy(original: Worker, broken: Callable[[], object]) -> Worker:
             raise
 
     try:
-        copy._open(channel, control, launch, original.process)
+        copy._open(channel, control, launch)
         for stream in copy.streams:
             stream.begin(CHUNK, None)
         copy._own(_adopt(copy, expected, limit))
@@ -134,7 +135,7 @@ def _await(worker: Worker, kind: str, limit: Limit) -> Any:
     return events[0][1]
 
 
-def _adopt(copy: Worker, expected: Expected, limit: Limit) -> Process:
+def _adopt(copy: Worker, expected: Expected, limit: Limit) -> PipedProcess:
     """Wait until the copy speaks, and have the process that does taken as the copy's."""
     channel = copy._channel.fileno()
     waiting = True

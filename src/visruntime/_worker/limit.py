@@ -8,10 +8,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["LOOK_MILLISECONDS", "Limit", "Timeout"]
+__all__ = ["LOOK_MILLISECONDS", "STACKS_SECONDS", "Limit", "Timeout"]
 
 LOOK_MILLISECONDS = 250.0
 """How long a wait for a worker lasts at most before it looks around."""
+STACKS_SECONDS = 2.0
+"""How long a worker may take to write its stacks."""
 
 
 class Timeout(Exception):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from socket import socket
 from typing import Any, Protocol
 
-__all__ = ["Expected", "MakeArgv", "Pairs", "Place", "Process", "Reader", "Start"]
+__all__ = ["Expected", "MakeArgv", "PipedProcess", "Pairs", "Place", "Process", "Reader", "Start"]
 
 
 class Reader(Protocol):
@@ -22,7 +22,7 @@ class Reader(Protocol):
         """Return how many bytes wait in a pipe."""
 
 
-class Process(Reader, Protocol):
+class Process(Protocol):
     """What a worker needs of its process; jailed and trusted ones differ only here."""
 
     @property
@@ -88,6 +88,10 @@ class Process(Reader, Protocol):
         """What the jail's brokers refused it since this was asked, and how many more."""
 
 
+class PipedProcess(Process, Reader, Protocol):
+    """One whose output comes by pipes, on Linux."""
+
+
 class Expected(Protocol):
     """The process of a copy that a worker is about to make of itself."""
 
@@ -95,7 +99,7 @@ class Expected(Protocol):
     def has_keeper(self) -> bool:
         """Whether a keeper inherits it, and owns what it leaves behind."""
 
-    def adopt(self, pidfd: int, pid: int) -> Process:
+    def adopt(self, pidfd: int, pid: int) -> PipedProcess:
         """Take the process of *pidfd*, and the descriptor; *pid* is its number here.
 
         Raises:
@@ -137,5 +141,5 @@ class Place(Protocol):
 
     def start(
         self, make_argv: MakeArgv, channel: int, control: int, stdout: int, stderr: int
-    ) -> Process:
+    ) -> PipedProcess:
         """Start a worker with these descriptors of the host, which stay open here."""

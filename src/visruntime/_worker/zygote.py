@@ -18,12 +18,13 @@ from visruntime._worker.limit import Timeout
 from visruntime.callbacks import Callbacks
 from visruntime.errors import WorkerDied
 from visruntime.results import GuestFailure
+from visruntime.worker import Worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from visruntime.worker import Worker
+    from visruntime._worker.conversation import Conversation
 
 __all__ = ["Zygote", "check_preload"]
 
@@ -42,7 +43,7 @@ class Zygote:
 
     def __init__(
         self,
-        start_worker: Callable[[], Worker],
+        start_worker: Callable[[], Conversation],
         preload: Iterable[str] = (),
         *,
         output: int | None = None,
@@ -91,6 +92,7 @@ class Zygote:
 
     def _begin(self) -> Worker:
         worker = self._start_worker()
+        assert isinstance(worker, Worker)
         try:
             worker.begin_run(self._output, None)
             reply = worker.request(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from visruntime._native import RunHandle
-    from visruntime.worker import Worker
+    from visruntime._worker.conversation import Conversation
 
 __all__ = ["StoppableJail", "StoppableRuntime", "StoppableTrustedRuntime", "Stopping"]
 
@@ -121,7 +121,7 @@ class StoppableRuntime(_StoppableSession, Runtime):
     def _open_jail(self) -> Jail:
         return StoppableJail(self._policy, implicit_read=self._grants, backend=self._backend)
 
-    def _live_worker(self) -> Worker:
+    def _live_worker(self) -> Conversation:
         worker = super()._live_worker()
         call = _CURRENT.get()
         if call is not None and call.ready():
