@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from visruntime._jail.members import ExpectedProcess
     from visruntime._jail.process import JailProcess
     from visruntime._jail.usage import Span
-    from visruntime._worker.place import Expected, MakeArgv, Pairs, Place, Process
+    from visruntime._worker.place import Expected, MakeArgv, Pairs, Place, PipedProcess
     from visruntime._worker.standard_input import WorkerInput
     from visruntime.events import Violation
     from visruntime.jail import Jail
@@ -138,7 +138,7 @@ class TrustedStart:
 
     def start(
         self, make_argv: MakeArgv, channel: int, control: int, stdout: int, stderr: int
-    ) -> Process:
+    ) -> PipedProcess:
         """Start one; as `_worker.start.Place`."""
         import subprocess
 
@@ -245,7 +245,7 @@ class JailedPlace:
 
     def start(
         self, make_argv: MakeArgv, channel: int, control: int, stdout: int, stderr: int
-    ) -> Process:
+    ) -> PipedProcess:
         """Start one; as `_worker.start.Place`."""
         jail, choices = self._jail, self._choices
         threads = thread_variables(jail.policy.limits, jail._base_env)

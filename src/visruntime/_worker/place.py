@@ -9,7 +9,7 @@ from collections.abc import Callable
 from socket import socket
 from typing import Any, Protocol
 
-__all__ = ["Expected", "MakeArgv", "PipedProcess", "Pairs", "Place", "Process", "Reader", "Start"]
+__all__ = ["Expected", "MakeArgv", "Pairs", "PipedProcess", "Place", "Process", "Reader", "Start"]
 
 
 class Reader(Protocol):
