@@ -127,6 +127,7 @@ SO_PASSCRED, SO_PASSPIDFD, SO_PEERPIDFD = 16, 76, 77
 IPPROTO_TCP = 6
 # ULP; MD5SIG, MD5SIG_EXT; AO_ADD_KEY, AO_DEL_KEY, AO_INFO, AO_GET_KEYS
 TCP_OPTIONS = (31, 14, 32, 38, 39, 40, 41)
+IPPROTO_UDP, UDP_ENCAP = 17, 100
 SOCKET_PROGRAMS = (26, 50, 51, 52)
 """SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF and SO_ATTACH_REUSEPORT_EBPF."""
 RLIMIT_CORE = 4
@@ -501,6 +502,9 @@ def rules_of(variant: str) -> list[Rule]:
         Rule("setsockopt", errno.ENOPROTOOPT, (equals(1, IPPROTO_TCP), equals(2, option)))
         for option in TCP_OPTIONS
     ]
+    # Gives a socket's datagrams to IPsec, L2TP and the like, in the same way.
+    encapsulation = (equals(1, IPPROTO_UDP), equals(2, UDP_ENCAP))
+    rules.append(Rule("setsockopt", errno.ENOPROTOOPT, encapsulation))
     if variant.endswith("open"):
         # With it a guest joins the port of a server of the same uid, and gets its clients.
         shared_port = (equals(1, SOL_SOCKET), equals(2, SO_REUSEPORT))

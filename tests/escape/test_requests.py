@@ -257,6 +257,23 @@ answer([attempt(s.setsockopt, 1, option, program) for option in (26, 51)])
     assert errno.ENOPROTOOPT not in control
 
 
+@pytest.mark.parametrize("egress", [Egress.OFF, Egress.OPEN])
+@pytest.mark.parametrize("backend", backends("namespaces", "bubblewrap"))
+def test_no_datagrams_go_to_another_protocol(backend: str, egress: Egress) -> None:
+    """UDP_ENCAP must give no socket to IPsec or L2TP of the host's kernel, in any network."""
+    text = """
+def encapsulate(kind):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        return attempt(s.setsockopt, socket.IPPROTO_UDP, 100, kind)
+answer([encapsulate(2), encapsulate(3)])
+"""
+    with jail_by(backend, egress=egress) as jail:
+        assert inside(jail, text) == [errno.ENOPROTOOPT] * 2
+    control = outside(text)
+    assert control[1] == 0
+    assert control[0] in (0, errno.ENOPROTOOPT)  # a kernel without IPsec
+
+
 TAKE_OVER = """
 got = []
 for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):

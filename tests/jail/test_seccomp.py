@@ -278,10 +278,22 @@ def test_connections_keep_their_protocol(arch: str, variant: str) -> None:
         (6, 31),
         (6 | HIGH, 31 | HIGH),
         *((6, n) for n in (14, 32, 38, 39, 40, 41)),
+        (17, 100),
+        (17 | HIGH, 100 | HIGH),
     ):
         found = ask(arch, variant, "setsockopt", 0, level, option)
         assert found == refused(errno.ENOPROTOOPT)
-    for level, option in ((6, 1), (6, 13), (6, 30), (6, 37), (1, 31), (0, 31), (1, 38)):
+    for level, option in (
+        (6, 1),
+        (6, 13),
+        (6, 30),
+        (6, 37),
+        (1, 31),
+        (0, 31),
+        (1, 38),
+        (17, 103),
+        (6, 100),
+    ):
         assert ask(arch, variant, "setsockopt", 0, level, option) == ALLOW
 
 

@@ -78,6 +78,7 @@ LIVE: list[tuple[str, list[Any], set[int], int]] = [
     ("ioctl", [MINUS_ONE, 0x8982, 0], {BAD_FILE}, errno.EPERM),
     ("ioctl", [MINUS_ONE, 0x89A0, 0], {BAD_FILE}, errno.EPERM),
     ("setsockopt", [MINUS_ONE, 6, 31, 0, 0], {BAD_FILE}, errno.ENOPROTOOPT),
+    ("setsockopt", [MINUS_ONE, 17, 100, 0, 0], {BAD_FILE}, errno.ENOPROTOOPT),
     ("fchmodat", [MINUS_ONE, "{directory}", 0o4700], {0}, errno.EPERM),
     ("fchmodat", [MINUS_ONE, "{directory}", 0o2700], {0}, errno.EPERM),
     ("mkdirat", [MINUS_ONE, "{directory}/made", 0o2755], {0}, errno.EPERM),
