@@ -202,7 +202,8 @@ static char kind_of(const search *state, int directory, const struct dirent *ent
     case DT_CHR:
     case DT_BLK: return state->files & VJ_SEARCH_DEVICES ? 'v' : 0;
     case DT_REG:
-        if (!(state->files & ~VJ_SEARCH_DEVICES) && !state->request->wanted_count) {
+        if (!(state->files & ~(VJ_SEARCH_DEVICES | VJ_SEARCH_NO_INSTALLED)) &&
+            !state->request->wanted_count) {
             return 0;
         }
         break;
@@ -319,6 +320,9 @@ static vj_status visit_closed(search *state, int parent, const char *name,
 
 static vj_status visit(search *state, int parent, const char *name, size_t length,
                        bool installed) {
+    installed = installed || vj_secret_installed(state->secrets, state->secrets_size,
+                                                 state->path, strlen(state->path));
+    if (installed && (state->files & VJ_SEARCH_NO_INSTALLED)) return VJ_OK;
     int directory = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (directory < 0) {
         if (is_gone(errno)) return VJ_OK;
@@ -342,8 +346,6 @@ static vj_status visit(search *state, int parent, const char *name, size_t lengt
         return refuse(state, number, "a folder cannot be looked through");
     }
     state->depth++;
-    installed = installed || vj_secret_installed(state->secrets, state->secrets_size,
-                                                 state->path, strlen(state->path));
     vj_status status = VJ_OK;
     const struct dirent *entry;
     errno = 0;

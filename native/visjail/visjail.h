@@ -179,6 +179,7 @@ enum {
     VJ_SEARCH_LINKS = 1 << 1,        // files with several names
     VJ_SEARCH_CAPABILITIES = 1 << 2, // files with capabilities (capabilities(7))
     VJ_SEARCH_DEVICES = 1 << 3,      // device nodes, where no mount makes them dead
+    VJ_SEARCH_NO_INSTALLED = 1 << 4, // nothing in what `secrets` names as installed code
 };
 
 typedef struct {

@@ -58,6 +58,12 @@ _INSTALLATION_ENTRIES = frozenset(
 """What a directory that is nothing but a Python installation may hold."""
 
 
+_SHARED_ENTRIES = frozenset(("doc", "info", "licenses", "man", "terminfo"))
+"""What the folder ``share`` of such an installation may hold."""
+_ENVIRONMENT_PARTS = ("pyvenv.cfg", "bin", "include", "lib", "lib64", "share")
+"""What a venv consists of: the folder itself may be a project, with all that lies in it."""
+
+
 class Interpreter:
     """One interpreter that can be started as a worker.
 
@@ -158,13 +164,13 @@ def find_interpreter(
         # The host's own name may be that very link; the kernel knows what really runs here.
         own = program == os.path.realpath("/proc/self/exe")
         _refuse_link(name, program, link, own=own, field=field)
-    environment = _environment(name, write, field)
+    parts = _parts(_environment(name, write, field))
     try:
         elf = Program(program)
         library = _find_library(elf, write)
     except (OSError, ValueError) as problem:
         raise _unusable(field, name, problem) from None
-    grants = _grants(program, library, environment, write)
+    grants = _grants(program, library, parts, write)
     version, compiled = sys.version, None
     if not own:
         try:
@@ -193,7 +199,7 @@ def interpreter_in(base: Interpreter, folder: str, write: Sequence[str]) -> Inte
         program=base.program,
         version=base.version,
         library=base.library,
-        grants=_grants(base.program, base.library, folder, write),
+        grants=_grants(base.program, base.library, [folder], write),
         same_as_host=base.same_as_host,
         compiled=base.compiled,
     )
@@ -289,6 +295,17 @@ def _environment(name: str, write: Sequence[str], field: str) -> str | None:
             value=name,
         )
     return real
+
+
+def _parts(environment: str | None) -> list[str]:
+    """What of a venv a worker gets to read; no link, which could lead to anything beside it.
+
+    lib64 is one to lib, as a rule, and Python looks in both.
+    """
+    if environment is None:
+        return []
+    paths = [os.path.join(environment, part) for part in _ENVIRONMENT_PARTS]
+    return [path for path in paths if os.path.lexists(path) and not os.path.islink(path)]
 
 
 def _refuse_link(name: str, program: str, link: str, *, own: bool, field: str) -> None:
@@ -409,7 +426,7 @@ def _require_interpreter(elf: Program) -> None:
 
 
 def _grants(
-    program: str, library: str | None, environment: str | None, write: Sequence[str]
+    program: str, library: str | None, environment: Sequence[str], write: Sequence[str]
 ) -> tuple[Grant, ...]:
     """What a worker has to read, from the places of real files only.
 
@@ -423,8 +440,7 @@ def _grants(
     ]
     if library is not None:
         wanted.append((library, "Python library"))
-    if environment is not None:
-        wanted.append((environment, "Python environment"))
+    wanted += [(path, "Python environment") for path in environment]
     wanted += [(LOADER, "worker loader"), (CORE, "worker core")]
     kept: list[Grant] = []
     for path, reason in wanted:
@@ -453,6 +469,16 @@ def _installation(program: str) -> list[str]:
         for entry in versions
         if os.path.isfile(os.path.join(libraries, entry, "os.py"))
     ]
-    if standard and entries <= _INSTALLATION_ENTRIES:
+    if standard and entries <= _INSTALLATION_ENTRIES and _shares_nothing_else(prefix):
         return [prefix]
     return standard
+
+
+def _shares_nothing_else(prefix: str) -> bool:
+    """Tell whether ``share`` is part of an installation: below ~/.local it has data of the user."""
+    try:
+        return _SHARED_ENTRIES.issuperset(os.listdir(os.path.join(prefix, "share")))
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False

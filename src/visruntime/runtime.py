@@ -135,8 +135,10 @@ class TrustedRuntime(RuntimeSession):
 class Runtime(RuntimeSession):
     """A worker in a jail: untrusted Python under a policy that the kernel enforces.
 
-    The interpreter, the standard library and the worker's own files are readable without being
-    asked for; ``report`` lists them as implicit grants. Everything else is as the policy says.
+    The interpreter, the standard library, what belongs to its venv (``bin``, ``include``, ``lib``,
+    ``lib64``, ``share`` and ``pyvenv.cfg``, but not, say, ``etc`` or ``src``) and the worker's own
+    files are readable without being asked for; ``report`` lists them as implicit grants.
+    Everything else is as the policy says.
     """
 
     def __init__(

@@ -456,7 +456,7 @@ def test_only_the_interpreter_itself_is_exempt_of_its_prefix(
 ) -> None:
     """A prefix may be ~/.local or a project's own folder: what else it holds must stay hidden."""
     top = (workspace / prefix).resolve()
-    monkeypatch.setattr(sys, "prefix", str(top))
+    monkeypatch.setattr(sys, "base_prefix", str(top))
     secrets = [".env", "share/keyrings/login.keyring", "project/.env", ".aws/credentials"]
     installed = ["bin/.env", "include/.env", "lib/python3.11/.env", "lib64/python3.11/test/id_rsa"]
     for name in (*secrets, *installed):

@@ -352,7 +352,8 @@ def test_grants_come_from_the_places_of_real_files(tmp_path: Path) -> None:
     make_venv(sys.executable, tmp_path / "venv")
     interpreter = find_interpreter(environment=tmp_path / "venv", probe=refuse_probe)
     paths = [path for path, _ in interpreter.grants]
-    assert {LOADER, CORE, str(tmp_path / "venv")} <= set(paths)
+    assert {LOADER, CORE, str(tmp_path / "venv" / "lib")} <= set(paths)
+    assert str(tmp_path / "venv") not in paths  # the folder may be a project
     assert all(os.path.isabs(path) and os.path.realpath(path) == path for path in paths)
     allowed = (os.path.realpath(sys.base_prefix), str(tmp_path / "venv"), LOADER, CORE)
     assert all(path.startswith((*allowed, "/usr")) or "libpython" in path for path in paths)
@@ -374,7 +375,7 @@ def test_a_venv_inside_a_write_grant_widens_nothing(tmp_path: Path) -> None:
     make_venv(sys.executable, project / "venv")
     (project / "venv" / "pyvenv.cfg").write_text(f"home = {secret}\n")
     trusted = find_interpreter(environment=project / "venv", probe=refuse_probe)
-    assert str(project / "venv") in [path for path, _ in trusted.grants]
+    assert str(project / "venv" / "pyvenv.cfg") in [path for path, _ in trusted.grants]
     written = find_interpreter(
         environment=project / "venv", write=[str(project)], probe=refuse_probe
     )
@@ -395,7 +396,7 @@ def test_a_link_to_an_environment_grants_nothing(tmp_path: Path) -> None:
     (project / ".venv").symlink_to(secret)
     (tmp_path / "alias").symlink_to(project / ".venv")
     real = find_interpreter(environment=secret, probe=refuse_probe)
-    assert (str(secret), "Python environment") in real.grants
+    assert (str(secret / "pyvenv.cfg"), "Python environment") in real.grants
     for environment in (project / ".venv", tmp_path / "alias"):
         with pytest.raises(PolicyError, match=f"name {secret}/bin/python if you mean that"):
             find_interpreter(environment=environment, probe=refuse_probe)

@@ -128,6 +128,7 @@ def _make(
         plan.protected,
         reveal,
         Aliases([]),
+        implicit=implicit,
         host_root=policy.system == "host",
         granted=frozenset(sockets),
     )

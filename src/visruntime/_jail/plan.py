@@ -256,6 +256,7 @@ def _make_plan(
         plan.protected,
         reveal,
         aliases,
+        implicit=implicit,
         host_root=host_root,
         granted=frozenset(path for _, path in sockets),
         devices=backend == "landlock",

@@ -18,6 +18,7 @@ from visruntime._jail.links import (
     refuse_conflict,
 )
 from visruntime._jail.secrets import Secrets
+from visruntime._jail.state_folder import state_folder
 from visruntime._policy.decider import Decider
 from visruntime._policy.links import Resolver
 from visruntime._policy.paths import NOT_LOOKED_THROUGH, Trees, ancestors, is_within, visible
@@ -79,11 +80,12 @@ def look_through(
     reveal: Sequence[str],
     aliases: Aliases,
     *,
+    implicit: Sequence[str] = (),
     host_root: bool,
     granted: frozenset[str] = frozenset(),
     devices: bool = False,
 ) -> Findings:
-    """Look through every grant of the caller.
+    """Look through every grant of the caller, and those that its library adds.
 
     Args:
         written: the rules of the policy's own fields, resolved.
@@ -91,6 +93,7 @@ def look_through(
         protected: what stays read-only unasked.
         reveal: the secret paths that the policy lifts, resolved.
         aliases: of the host's mounts.
+        implicit: what the caller's library lets the guest read: an interpreter, an environment.
         granted: sockets that the policy names.
         devices: look for device nodes too, which no mount of the jail makes dead.
 
@@ -100,7 +103,9 @@ def look_through(
     """
     findings = Findings()
     plain = [(kind, path) for kind, path, private, _ in rules if not private]
-    places = _places(written, host_root=host_root)
+    asked = _places(written, host_root=host_root)
+    added = _not_built(implicit)
+    places = sorted({*asked, *added})
     sockets = bound_elsewhere(plain)
     if not places and not sockets:
         return findings
@@ -111,12 +116,14 @@ def look_through(
     many = any(rule.kind not in ("read", "deny_exec") for rule in written)
     grants = [rule.path for rule in written if rule.kind == "write"]
     walk = _Walk(grants, _native.Names(rules, protected) if many else None, devices=devices)
-    for place in places:
+    for place in asked:
         walk.through(place, secrets.names_in(place))
+    for place in added:
+        walk.beside_installed(place, secrets.names_in(place))
     for path in [path for kind, path in walk.found if kind == "k"]:
         secrets.found(path)
-    shown = set(places)
-    for place in sorted({*places, *secrets.revealed_folders()}):
+    shown = set(asked)
+    for place in sorted({*asked, *secrets.revealed_folders()}):
         walk.through(place, secrets.names_in(place) if place in shown else b"")
 
     def seen(paths: Iterable[str]) -> list[str]:
@@ -201,6 +208,15 @@ class _Walk:
             )
         )
 
+    def beside_installed(self, place: str, secrets: bytes) -> None:
+        """Look through what nobody asked to grant, but for the installed code in it.
+
+        That is large, as a rule, and no place for secrets; the names of its files judge nothing.
+        """
+        if secrets and self._trees.top_of(place) is None:
+            self._tops[place] = None
+            self.found |= dict.fromkeys(_search(place, secrets=secrets, installed=False))
+
     def names_of(self, files: Sequence[tuple[int, int]]) -> list[str]:
         """Return all names of files, (device, inode) each."""
         return sorted(
@@ -241,6 +257,12 @@ def _judge(
             findings.read_only.append(path)
     elif kind != "f" or not writable:
         findings.masked.append((path, REASONS[kind]))
+
+
+def _not_built(implicit: Sequence[str]) -> list[str]:
+    """Return what may hold more than was installed: the state folder holds only what jails built."""
+    state = os.path.realpath(state_folder()) if implicit else ""
+    return sorted({path for path in implicit if not is_within(path, state)})
 
 
 def _places(written: Sequence[Rule], *, host_root: bool) -> list[str]:

@@ -124,6 +124,7 @@ def search(
     set_id: bool = False,
     capabilities: bool = False,
     devices: bool = False,
+    installed: bool = True,
     links: Names | None = None,
     wanted: Collection[tuple[int, int]] = (),
     secrets: bytes = b"",
@@ -137,6 +138,7 @@ def search(
 
     Args:
         links: takes the names of files that have several, at most *most_links*.
+        installed: look into installed code, too, as the list *secrets* knows it.
 
     Raises:
         NativeError: "refused" when there is more than that, or something cannot be seen.
@@ -159,6 +161,7 @@ def search(
         (lib.VJ_SEARCH_SET_ID if set_id else 0)
         | (lib.VJ_SEARCH_CAPABILITIES if capabilities else 0)
         | (lib.VJ_SEARCH_DEVICES if devices else 0)
+        | (0 if installed else lib.VJ_SEARCH_NO_INSTALLED)
     )
     if links is not None:
         request.files |= lib.VJ_SEARCH_LINKS

@@ -169,11 +169,12 @@ NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR, errno.EINVAL)
 
 def table() -> bytes:
     """Return the names as C takes them, and the folders of the host's interpreter."""
-    # A prefix may be ~/.local or a project and hold far more; libraries are known by name.
-    prefixes = {os.path.realpath(prefix) for prefix in (sys.prefix, sys.base_prefix)}
-    prefixes -= {"/", "/usr", "/usr/local"}
+    # A prefix may be ~/.local and hold far more; libraries are known by name. That of a venv may be
+    # a project, of which nothing but them is installed code.
+    prefix = os.path.realpath(sys.base_prefix)
     entries = [(kind, name) for kind, name, _ in NAMES]
-    entries += [("tree", f"{prefix}/{name}") for prefix in sorted(prefixes) for name in _PARTS]
+    if prefix not in ("/", "/usr", "/usr/local"):
+        entries += [("tree", f"{prefix}/{name}") for name in _PARTS]
     return b"".join(LETTERS[kind] + os.fsencode(name) + b"\0" for kind, name in entries)
 
 
