@@ -235,7 +235,10 @@ class RuntimePool:
                 left = None if end is None else end - time.monotonic()
                 if left is not None and left <= 0:
                     raise PoolExhausted(f"no runtime of the pool came back within {timeout} s")
-                self._freed.wait(left)
+                if self._retired and self._tender is None:
+                    self._end_retired_here()
+                else:
+                    self._freed.wait(left)
         member = self._make()
         with self._freed:
             self._making -= 1
@@ -361,8 +364,13 @@ class RuntimePool:
             member = self._idle.popleft() if self._reuse == "never" else self._idle.pop()
             if member.lives() and not self._too_old(member):
                 return member
-            self._retired.append(member)
+            self._retire(member)
         return None
+
+    def _retire(self, member: _Member) -> None:
+        """Have one ended. Its place is free only then, and somebody may wait for that."""
+        self._retired.append(member)
+        self._tend()
 
     def _lend(self, member: _Member) -> AnyRuntime:
         member.uses += 1
@@ -432,10 +440,21 @@ class RuntimePool:
             )
             try:
                 self._tender.start()
-            except RuntimeError:  # the interpreter is about to end, or has no thread to give
+            except RuntimeError as problem:  # the interpreter is about to end, or has no thread
                 self._tender = None
+                self._problem = problem  # of who waits for the stock; `acquire` needs no thread
+                self._freed.notify_all()
 
     def _keep_tending(self) -> None:
+        try:
+            self._tend_until_quiet()
+        except BaseException:
+            with self._freed:
+                self._tender = None
+                self._freed.notify_all()  # who waits for a place ends what is retired
+            raise
+
+    def _tend_until_quiet(self) -> None:
         """End what is retired and make what is wanted, until nothing was to do for a while."""
         while True:
             with self._work:
@@ -479,6 +498,14 @@ class RuntimePool:
             elif self._closed or now >= end:
                 return False
             self._work.wait(until - now)
+
+    def _end_retired_here(self) -> None:
+        """End all that are retired in this thread, where there is none to tend the stock."""
+        self._freed.release()
+        try:
+            self._end_retired()
+        finally:
+            self._freed.acquire()
 
     def _end_retired(self) -> None:
         """End all that are retired. Without the lock."""

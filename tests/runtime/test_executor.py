@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import cloudpickle  # type: ignore[import-untyped]
 import pytest
+from jail_helpers import until
 from runtime_helpers import WORKER_PYTHONS, children_of, not_granted
 
 from visruntime import (
@@ -28,6 +29,7 @@ from visruntime import (
     ProtocolViolation,
     TrustedRuntime,
     WorkerDied,
+    pool,
 )
 
 if TYPE_CHECKING:
@@ -270,6 +272,19 @@ def test_a_worker_that_ends_costs_one_task(executor: JailExecutor) -> None:
     with pytest.raises(WorkerDied):
         executor.submit(os._exit, 3).result()
     assert executor.submit(abs, -1).result() == 1
+
+
+def test_workers_that_end_at_rest_do_not_hold_up_the_next_task(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A task must not be able to stop all later ones by having its worker end when nobody looks."""
+    monkeypatch.setattr(pool, "_LINGER_SECONDS", 0.05)
+    code = "import os, threading\nthreading.Timer(0.3, os._exit, [1]).start()"
+    with JailExecutor(JailPolicy(), 1, timeout=5) as running:
+        running.submit("builtins:exec", code).result(timeout=20)
+        member = running._pool._idle[0]
+        assert until(lambda: not member.lives() and running._pool._tender is None)
+        assert running.submit(abs, -1).result(timeout=20) == 1
 
 
 def test_time_limits() -> None:

@@ -6,13 +6,21 @@ import gc
 import os
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from jail_helpers import until
 from runtime_helpers import children_of
 
-from visruntime import JailClosed, JailPolicy, PolicyError, PoolExhausted, TrustedRuntime, pool
+from visruntime import (
+    JailClosed,
+    JailPolicy,
+    Limits,
+    PolicyError,
+    PoolExhausted,
+    TrustedRuntime,
+    pool,
+)
 from visruntime.pool import RuntimePool
 
 if TYPE_CHECKING:
@@ -183,6 +191,100 @@ def test_a_worker_that_died_is_not_lent() -> None:
             runtime.set("x", 1)
             runtime.kill()
         assert runtimes.run("'x' in globals()").value is False
+
+
+def at_rest(runtimes: RuntimePool) -> bool:
+    """Whether its thread has ended, so that nobody looks at the stock."""
+    return eventually(lambda: runtimes._tender is None)
+
+
+@pytest.mark.parametrize("exhausted", ["wait", "error"])
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ({"reuse": "keep"}, "import os, threading\nthreading.Timer(0.3, os._exit, [1]).start()"),
+        ({"reuse": "reset"}, "import os, threading\nthreading.Timer(0.3, os._exit, [1]).start()"),
+        ({"reuse": "keep", "max_age": 0.3}, "1"),
+    ],
+    ids=["keep", "reset", "age"],
+)
+def test_a_stock_that_has_died_at_rest_holds_up_nobody(
+    monkeypatch: pytest.MonkeyPatch, arguments: dict[str, Any], code: str, exhausted: Any
+) -> None:
+    """A guest that ends later, and age, must not keep the place of one that can be lent."""
+    monkeypatch.setattr(pool, "_LINGER_SECONDS", 0.05)
+    options = {"min_idle": 0, "max_size": 1, "when_exhausted": exhausted, **arguments}
+    with trusted(**options) as runtimes:
+        with runtimes.borrow() as runtime:
+            runtime.run(code)
+        first = runtimes._idle[0]
+        assert at_rest(runtimes)
+        assert eventually(lambda: not first.lives() or runtimes._too_old(first))
+        with runtimes.borrow(timeout=20) as runtime:
+            assert runtime is not first.runtime
+            assert runtime.run("1 + 1").value == 2
+
+
+def test_a_stock_over_the_time_limit_of_its_policy_holds_up_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Workers that nobody has used end with ``wall_seconds``, and the pool must outlive them."""
+    monkeypatch.setattr(pool, "_LINGER_SECONDS", 0.05)
+    policy = JailPolicy(limits=Limits(wall_seconds=1))
+    with RuntimePool(policy, min_idle=2, max_size=2) as runtimes:
+        runtimes.wait_ready(20)
+        first = list(runtimes._idle)
+        assert at_rest(runtimes)
+        assert eventually(lambda: not any(member.lives() for member in first))
+        with runtimes.borrow(timeout=20) as runtime:
+            assert runtime.run("1 + 1").value == 2
+
+
+def test_a_pool_without_a_thread_lends_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no thread starts, who needs a place makes it, and who waits for the stock is told."""
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == "visruntime-pool":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with trusted(min_idle=1, max_size=1) as runtimes:
+        with pytest.raises(RuntimeError, match="new thread"):
+            runtimes.wait_ready(20)
+        for _ in range(2):
+            with runtimes.borrow(timeout=20) as runtime:
+                assert runtime.run("1 + 1").value == 2
+        monkeypatch.undo()
+        runtimes.run("1")
+        runtimes.wait_ready(20)  # the control: with a thread it fills up again
+        assert runtimes.ready == 1
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_runtime_whose_end_raises_holds_up_nobody() -> None:
+    """What a runtime of somebody else raises must cost its own place no longer than it takes."""
+    bad = [True]
+
+    def make() -> TrustedRuntime:
+        runtime = TrustedRuntime()
+        close = runtime.close
+
+        def fail() -> None:
+            close()
+            if bad:
+                bad.clear()
+                raise ValueError("its end went wrong")
+
+        runtime.close = fail  # type: ignore[method-assign]
+        return runtime
+
+    with RuntimePool(make, min_idle=0, max_size=1) as runtimes:
+        for _ in range(3):
+            with runtimes.borrow(timeout=20) as runtime:
+                assert runtime.run("1 + 1").value == 2
+    assert not bad
 
 
 @pytest.mark.parametrize("reuse", ["keep", "reset"])
