@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from visruntime._jail.members import ExpectedProcess
     from visruntime._jail.process import JailProcess
     from visruntime._jail.usage import Span
-    from visruntime._worker.place import Expected, MakeArgv, Pairs, Place, PipedProcess
+    from visruntime._worker.place import Expected, MakeArgv, Pairs, PipedProcess, Place
     from visruntime._worker.standard_input import WorkerInput
     from visruntime.events import Violation
     from visruntime.jail import Jail
