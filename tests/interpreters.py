@@ -86,3 +86,19 @@ def interpreter(minor: int) -> str:
     if not found:
         missing(f"no CPython 3.{minor} in PATH, nor installed by pyenv or uv")
     return found[0]
+
+
+def newer_interpreter(minor: int) -> str:
+    """Return a CPython 3.*minor* that is newer than those with which everything is tried.
+
+    Where there is none the test skips, or fails under ``VIS_FULL=1``, for which ``.ci/run`` makes one.
+    """
+    if sys.version_info[:2] == (3, minor):
+        return sys.executable
+    found = programs(f"3.{minor}")
+    if found:
+        return found[0]
+    what = f"no CPython 3.{minor} here (scripts/debian_python.py makes one)"
+    if os.environ.get("VIS_FULL") == "1":
+        missing(what)
+    pytest.skip(what)

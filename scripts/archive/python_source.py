@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import http.client
-import os
 import re
-import shutil
 import subprocess
 import tempfile
 import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+from archive.apt import PrivateApt, debian_mirror
 
 if TYPE_CHECKING:
     from typing import IO
@@ -23,7 +23,6 @@ __all__ = [
     "RECORD",
     "Source",
     "SourceRefusedError",
-    "debian_mirror",
     "digest",
     "obtain",
 ]
@@ -149,60 +148,14 @@ def _from_upstream(source: Source, path: Path) -> Path:
 def _from_debian(source: Source, folder: Path) -> Path:
     """Download Debian's copy, with lists of packages of our own: the system's stay as they are."""
     mirror = debian_mirror()
-    for name in ("lists/partial", "cache/archives/partial", "got"):
-        (folder / name).mkdir(parents=True)
-    listed = [f"deb-src {mirror} {suite} main\n" for suite in _SUITES]
-    (folder / "sources.list").write_text("".join(listed))
-    options = [
-        f"Dir::Etc::SourceList={folder}/sources.list",
-        "Dir::Etc::SourceParts=/dev/null",
-        f"Dir::State::Lists={folder}/lists",
-        f"Dir::Cache={folder}/cache",
-        "APT::Sandbox::User=root",
-    ]
-    apt = [word for option in options for word in ("-o", option)]
-
-    def run(*command: str) -> str:
-        done = subprocess.run(
-            [command[0], *apt, *command[1:]],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=folder / "got",
-            timeout=10 * _SECONDS,
-        )
-        if done.returncode != 0:
-            raise OSError(f"{' '.join(command)}: {done.stderr.strip()}")
-        return done.stdout
-
-    run("apt-get", "-qq", "update")
+    apt = PrivateApt(folder, [f"deb-src {mirror} {suite} main" for suite in _SUITES])
+    apt.run("apt-get", "-qq", "update")
     package = "python" + ".".join(source.version.split(".")[:2])
-    for paragraph in run("apt-cache", "showsrc", package).split("\n\n"):
+    for paragraph in apt.run("apt-cache", "showsrc", package).split("\n\n"):
         version = re.search(r"^Version: (\S+)$", paragraph, re.MULTILINE)
         if version is None or source.sha256 not in paragraph:
             continue
-        run("apt-get", "-qq", "source", "--download-only", f"{package}={version[1]}")
-        (path,) = (folder / "got").glob("*.orig.tar.*z")
+        apt.run("apt-get", "-qq", "source", "--download-only", f"{package}={version[1]}")
+        (path,) = apt.got.glob("*.orig.tar.*z")
         return path
     raise OSError(f"no {package} of {', '.join(_SUITES)} is made of the pinned file")
-
-
-def debian_mirror() -> str:
-    """Return the mirror that this system has its packages from.
-
-    Raises:
-        OSError: it is no Debian, or has none.
-    """
-    if shutil.which("apt-get") is None:
-        raise OSError("this is no Debian")
-    texts = [
-        path.read_text()
-        for folder in ("/etc/apt", "/etc/apt/sources.list.d")
-        for path in sorted(Path(folder).glob("*"))
-        if path.suffix in {".list", ".sources"} and os.access(path, os.R_OK)
-    ]
-    line = re.compile(r"^(?:URIs:|deb) +(https?://\S+/debian/?)(?= |$)", re.MULTILINE)
-    found = line.search("\n".join(texts))
-    if found is None:
-        raise OSError("apt of this system has no mirror of Debian")
-    return found[1]

@@ -2,8 +2,9 @@
 
     python executor_suite.py FOLDER CASE
 
-FOLDER holds a copy of ``test_concurrent_futures`` named ``cpython_futures``, which the workers read,
-too. Prints one line of JSON: which tests ran, and what became of those that did not pass.
+FOLDER holds a copy of ``test_concurrent_futures`` named ``cpython_futures`` and one of shared_event.py;
+the workers read it, too. Prints one line of JSON: which tests ran, and what became of those that did
+not pass.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ CASES: dict[str, tuple[str, str, dict[str, str]]] = {
         {
             "test_free_reference": "its results are objects of a class of its own, and those never "
             "come out of a worker; test_executor.py has the same with sets",
+            "test_swallows_falsey_exceptions": "wants exceptions of classes of its own; the same",
         },
     ),
     "shutdown": (
@@ -60,12 +62,22 @@ CASES: dict[str, tuple[str, str, dict[str, str]]] = {
                 "test_force_shutdown_workers_not_started_yet",
                 "test_force_shutdown_workers_stops_pool",
                 "test_force_shutdown_workers_invalid_op",
+                # Since 3.14.
+                "test_kill_workers",
+                "test_terminate_workers",
+                "test_force_shutdown_workers_dead_workers",
+                "test_force_shutdown_during_max_tasks_worker_exit",
+                "test_failed_worker_replacement_breaks_pool",
+                "test_gc_during_max_tasks_worker_exit_gh152967",
+                "test_max_tasks_per_child_pending_tasks_gh115634",
+                "test_shutdown_no_wait_max_tasks_gh119592",
             ),
             "looks into ProcessPoolExecutor's own _processes, or its threads",
         )
         | {
             "test_traceback": "wants multiprocessing's class as the cause; ours is GuestError",
             "test_traceback_when_child_process_terminates_abruptly": "wants BrokenProcessPool",
+            "test_broken_process_pool_traceback": "the same",
             "test_ressources_gced_in_workers": "needs a multiprocessing.Manager over the boundary",
             "test_max_workers_too_large": "Windows only",
         },
@@ -109,7 +121,11 @@ def main(folder: str, case: str) -> None:
     shared = load("util")
     module, name, left_out = CASES[case]
     mixin = getattr(load(module), name)
-    body = {"executor_type": staticmethod(executor_type)}
+    event = importlib.import_module("shared_event").Event
+    body = {
+        "executor_type": staticmethod(executor_type),
+        "create_event": lambda _: event(folder),  # which the mixins ask for since 3.14
+    }
     ours = type("JailMixin", (shared.ExecutorMixin,), body)
     made = type(f"Jail{name}", (mixin, ours, shared.BaseTestCase), {})
     loader = unittest.TestLoader()

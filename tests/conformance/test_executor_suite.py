@@ -27,6 +27,7 @@ PLACES = (Path(os.__file__).parent / "test", Path("/usr/lib") / VERSION / "test"
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """Start every case at once, since most of them sleep, each in a process of its own."""
     folder = tmp_path_factory.mktemp("suite").resolve()
+    shutil.copy(Path(__file__).with_name("shared_event.py"), folder)
     for place in PLACES:
         found = place / "test_concurrent_futures"
         if found.is_dir():

@@ -128,7 +128,7 @@ class Mutator:
 def sources() -> list[str]:
     """Return the C files that the build makes `_viscore` of."""
     native = ROOT / "native" / "vispython"
-    library = (native / "CMakeLists.txt").read_text().partition("python_add_library(_viscore")[2]
+    library = (native / "CMakeLists.txt").read_text().rpartition("python_add_library(_viscore")[2]
     return [str(native / name) for name in re.findall(r"\S+\.c\b", library.partition(")")[0])]
 
 

@@ -42,7 +42,7 @@ def test_packages_are_installed_compiled_and_read_only(wheels: Path, cache: Path
     with vr.Runtime(vr.JailPolicy(), environment=environment) as runtime:
         result = runtime.run(
             "import os, subprocess, sys, tinya\n"
-            "[tinya.y, sys.prefix, os.path.exists(tinya.__cached__),"
+            "[tinya.y, sys.prefix, os.path.exists(tinya.__spec__.cached),"
             " subprocess.run(['tinya'], capture_output=True, env={'PATH': sys.prefix + '/bin:'"
             " '/usr/bin:/bin'}).stdout]"
         )

@@ -91,8 +91,9 @@ def test_each_has_packages_that_uv_installed(
     with vr.Runtime(vr.JailPolicy(), environment=environment) as runtime:
         assert runtime._worker is None
         value = runtime.eval(
-            "[(m := __import__('tinyb')).y, __import__('sys').implementation.cache_tag in m.__cached__,"
-            " __import__('os').path.exists(m.__cached__), __import__('sys').prefix]"
+            "[(m := __import__('tinyb')).y,"
+            " __import__('sys').implementation.cache_tag in (cached := m.__spec__.cached),"
+            " __import__('os').path.exists(cached), __import__('sys').prefix]"
         )
         assert runtime._worker is not None
         assert runtime._worker.hello["hook_before_init"] is True

@@ -16,6 +16,7 @@ from interpreters import (
     copy_installation,
     interpreter,
     make_venv,
+    newer_interpreter,
     refuse_probe,
 )
 
@@ -36,6 +37,12 @@ def test_the_versions_that_have_to_be_tried_are_here(minor: int) -> None:
     assert python in INTERPRETERS
     shown = subprocess.run([python, "--version"], capture_output=True, text=True, check=True).stdout
     assert shown.startswith(f"Python 3.{minor}.")
+
+
+@pytest.mark.parametrize("minor", [14, 15])
+def test_the_newer_versions_are_tried_where_they_are_made(minor: int) -> None:
+    """The same of those that only the long lanes have."""
+    assert newer_interpreter(minor) in INTERPRETERS
 
 
 @pytest.mark.parametrize("python", INTERPRETERS)

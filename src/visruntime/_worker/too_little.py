@@ -25,9 +25,9 @@ The least is 4: pid 1, the keeper, the worker and its control thread. Ports, soc
 """
 ENOUGH_MEMORY = 64 * 1024**2
 """Bytes in which the interpreters of 3.11 to 3.15 start; they take 10 to 20 MiB."""
-_WANT_OF_MEMORY = ("MemoryError", "Fatal Python error")
+_WANT_OF_MEMORY = ("MemoryError", "Fatal Python error", "annot allocate memory")
 """What an interpreter says that gets none: in its traceback, in its last words once it has lost
-stderr (3.14), or, while it begins, of whatever it could not make."""
+stderr (3.14), or, while it begins, of whatever it could not make. Before it there is its loader."""
 _UNSTARTED = 121
 """Exit code of the loader (native/vispython/loader.c): it could not start the interpreter."""
 
