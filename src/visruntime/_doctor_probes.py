@@ -362,9 +362,13 @@ def _too_long_for_a_socket() -> JailUnavailable:
     )
 
 
+def _clause_of(key: str) -> str:
+    """Return the clause of the report that *key* is about: each limit has one of its own."""
+    return key if key.startswith("limits.") else key.partition(".")[0]
+
+
 def _probe_of(key: str) -> str:
-    clause = key.partition(".")[0] if key != "limits.cpus" else key
-    return f"open a jail with {clause}= and run a program"
+    return f"open a jail with {_clause_of(key)}= and run a program"
 
 
 def _clause(key: str, name: str, fields: Mapping[str, Any], folder: str = "") -> Finding:
@@ -378,8 +382,7 @@ def _clause(key: str, name: str, fields: Mapping[str, Any], folder: str = "") ->
 
 
 def _try_clause(key: str, name: str, fields: Mapping[str, Any], folder: str) -> Finding:
-    clause = key.partition(".")[0] if key != "limits.cpus" else key
-    probe = _probe_of(key)
+    clause, probe = _clause_of(key), _probe_of(key)
     try:
         with Jail(JailPolicy(**fields)) as jail:
             result = jail.run(["true"], timeout=PROGRAM_TIMEOUT_SECONDS)
