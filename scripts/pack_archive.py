@@ -51,8 +51,14 @@ Cflags: -I${{prefix}}/include/visjail
 """
 
 
-def pack(wheel: Path, python: Path, out: Path) -> Path:
+def pack(wheel: Path, python: Path, out: Path, glibc: str) -> Path:
     """Pack into *out*; return the file.
+
+    Args:
+        wheel: what the native programs are taken from.
+        python: the prefix of a CPython.
+        out: the folder for the archive.
+        glibc: the oldest that the archive says it works with, and has to.
 
     Raises:
         ValueError: a part is missing, or a gate refuses what came out.
@@ -78,7 +84,7 @@ def pack(wheel: Path, python: Path, out: Path) -> Path:
         fields = {
             "version": version,
             "platform": f"linux-{machine}",
-            "glibc": "2.35",
+            "glibc": glibc,
             "python": {
                 "version": told.split()[1],
                 "abi": "cp" + program.name.removeprefix("python").replace(".", ""),
@@ -101,7 +107,7 @@ def pack(wheel: Path, python: Path, out: Path) -> Path:
         if compiled:
             ours = (program, shared)
             hardened += [f"{tree.name}/{each.relative_to(tree).as_posix()}" for each in ours]
-        broken = elf.problems(path, machine=machine, hardened=hardened)
+        broken = elf.problems(path, machine=machine, glibc=glibc, hardened=hardened)
         broken += archive_gate.problems(path)
         if broken:
             path.unlink()
@@ -199,6 +205,7 @@ def main() -> int:
     parser.add_argument("--parts", type=Path, metavar="FOLDER")
     parser.add_argument("--platform", help="of the parts: windows-x64, macos-arm64 or macos-x64")
     parser.add_argument("--out", type=Path, default=ROOT / "dist")
+    parser.add_argument("--glibc", default=elf.GLIBC, help="the oldest that it has to do with")
     options = parser.parse_args()
     if (options.parts is None) == (options.python is None) or (
         (options.parts is None) != (options.platform is None)
@@ -211,7 +218,7 @@ def main() -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     try:
         if options.python is not None:
-            print(pack(options.wheel, options.python, options.out))
+            print(pack(options.wheel, options.python, options.out, options.glibc))
         else:
             licence, when = ROOT / "LICENSE", int(epoch())
             given = options.platform, options.parts, options.wheel

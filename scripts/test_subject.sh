@@ -6,7 +6,7 @@
 #   scripts/test_subject.sh DIST/visruntime-*-linux-*.tar.gz [- [PYTEST ARGUMENTS...]]
 #
 # A wheel is installed for PYTHON. An archive is unpacked, its uv makes the environment of its Python, and
-# the wheel beside it is installed there. VIS_SUBJECT tells the tests, which refuse to run
+# the wheel beside it is installed there; that it needs nothing else is tested, too. VIS_SUBJECT tells the tests, which refuse to run
 # against anything else (tests/conftest.py).
 set -euo pipefail
 subject=$(realpath "$1")
@@ -26,6 +26,8 @@ if [[ $subject == *.tar.gz ]]; then
     wheel=${wheels[0]}
     uv=$archive/bin/uv
     python=$archive/python/bin/python3.13
+    VIS_DIST=$(dirname "$subject")
+    export VIS_DIST
     subject=$archive
 elif [[ $python == - ]]; then
     python=python3
@@ -41,6 +43,7 @@ if (($# == 0)); then
     set -- tests/values/test_codec.py tests/values/test_codec_hostile.py tests/runtime/test_runtime.py tests/runtime/test_runtime_jailed.py tests/worker/test_worker.py \
         tests/jail/test_jail.py tests/runtime/test_pool.py tests/runtime/test_executor.py tests/policy/test_decision.py \
         tests/project/test_readme.py
+    [[ ! ${archive:-} ]] || set -- "$@" tests/archive/test_extracted.py
 fi
 VIS_SUBJECT=$subject PYTHONDONTWRITEBYTECODE=1 "$work/environment/bin/python" -m pytest -q \
     -p no:cacheprovider --deselect tests/values/test_codec.py::test_fuzzing_under_sanitizers "$@"

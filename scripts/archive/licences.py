@@ -23,14 +23,17 @@ class Component(NamedTuple):
 
 _LICENSES = {
     "libbz2-1.0": "bzip2-1.0.6",
+    "libffi7": "MIT",
     "libffi8": "MIT",
     "liblzma5": "0BSD",
     "libsqlite3-0": "blessing",
+    "libssl1.1": "OpenSSL",
     "libssl3": "Apache-2.0",
     "libuuid1": "BSD-3-Clause",
     "zlib1g": "Zlib",
 }
-"""By the package of the system that a library is taken from; another package is refused."""
+"""By the package of the system that a library is taken from; another package is refused.
+libffi7 and libssl1.1 are Debian 11's: for scripts/test_old_glibc.sh, and in no release."""
 
 
 def of_folder(texts: list[Path], name: str, target: Path) -> None:

@@ -33,8 +33,10 @@ if TYPE_CHECKING:
 
     from gates.contents import Entry
 
-__all__ = ["problems"]
+__all__ = ["GLIBC", "problems"]
 
+GLIBC = "2.35"
+"""The baseline: the oldest glibc that what is released has to do with."""
 LIBRARIES = frozenset(
     (
         *("libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1"),
@@ -55,7 +57,7 @@ def problems(
     subject: Path,
     *,
     machine: str = "x86_64",
-    glibc: str = "2.35",
+    glibc: str = GLIBC,
     hardened: Sequence[str] = (),
 ) -> list[str]:
     """Return each broken rule as ``file: rule``; nothing for a subject that may be shipped."""
@@ -151,7 +153,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("subjects", nargs="+", type=Path, metavar="SUBJECT")
     parser.add_argument("--machine", default="x86_64", choices=sorted(LOADERS))
-    parser.add_argument("--glibc", default="2.35", help="the oldest that has to do")
+    parser.add_argument("--glibc", default=GLIBC, help="the oldest that has to do")
     parser.add_argument("--hardened", action="append", default=[], metavar="PATTERN")
     options = parser.parse_args()
     broken = []

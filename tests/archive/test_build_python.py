@@ -49,6 +49,13 @@ for word; do case $word in DESTDIR=*) ;; *) continue ;; esac
     done
 done
 """
+# Notes what is run in another system, and runs it here.
+ENTER = """#!/bin/sh
+echo "$@" >>"${0%/*}/entered"
+while test "$1" != --; do shift; done
+shift
+exec "$@"
+"""
 PATCHELF = '#!/bin/sh\necho searches "$@" >>"$4"\n'
 
 
@@ -207,6 +214,26 @@ def test_a_whole_build(tmp_path: Path, build: functools.partial[Build]) -> None:
     spaced = Build(tmp_path / "a place", source, 1, source=PINNED)
     with pytest.raises(NotBuiltError, match=r"cannot be built in .*/a place: name a"):
         spaced.prefix(tmp_path / "more")
+
+
+def test_a_build_in_another_system(
+    tmp_path: Path, build: functools.partial[Build], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No step that compiles runs in this system, and none is taken for done that another has done."""
+    enter = tmp_path / "in_root.sh"
+    enter.write_text(ENTER)
+    enter.chmod(0o755)
+    monkeypatch.setattr("build_python.IN_ROOT", enter)
+    source = tarball(tmp_path, *MODULES)
+    build(source, system=tmp_path / "root").prefix(tmp_path / "out")
+    entered = (tmp_path / "entered").read_text().splitlines()
+    inside = f"{tmp_path}/root {tmp_path}/work --"
+    assert {line.rpartition(" -- ")[0] + " --" for line in entered} == {inside}
+    steps = [line.removeprefix(inside).split()[0] for line in entered]
+    assert steps == ["gcc", "./configure", "make", "make", "gcc"]
+    build(source).prefix(tmp_path / "here")  # the control
+    assert (tmp_path / "entered").read_text().splitlines() == entered
+    assert len(calls(tmp_path)) == 3
 
 
 def source_time(path: Path) -> float:
