@@ -200,7 +200,7 @@ class JailPolicy(Unsaid):
     ) -> None:
         given = (read, write, deny, deny_read, deny_write, deny_exec)
         rules, patterns = check_rules(dict(zip(KINDS, given, strict=True)))
-        self._set(files=(), found=frozenset(), patterns=patterns, plans={}, **rules)
+        self._set(files=(), found=frozenset(), patterns=patterns, plans={}, searched={}, **rules)
         self._set(owners=MappingProxyType({}), walked=None)
         self._set(reveal=check_paths("reveal", reveal, MAX_NAMES))
         self._set(caches=check_caches(check_paths("caches", caches, MAX_NAMES)))

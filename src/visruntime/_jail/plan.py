@@ -256,6 +256,8 @@ def _make_plan(
         plan.protected,
         reveal,
         aliases,
+        table=table,
+        searched=policy.searched,
         implicit=implicit,
         host_root=host_root,
         granted=frozenset(path for _, path in sockets),

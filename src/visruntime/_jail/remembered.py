@@ -16,9 +16,9 @@ import stat
 import struct
 
 from visruntime import _native
+from visruntime._jail.bound_sockets import bound_elsewhere
 from visruntime._jail.mounts import mount_table
 from visruntime._jail.own_places import accounts, new_guest_id
-from visruntime._jail.search import bound_elsewhere
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Remembered:
         self._looks = looks
         self._seen: list[tuple[str, Seen | None]] = []  # made when it is first needed
 
-    def still_holds(self) -> bool:
+    def still_holds(self, searched: dict[tuple[object, ...], frozenset[bytes]]) -> bool:
         """Repeat every look, and tell whether each shows what it showed."""
         seen = self._seen or [(path, _seen(status)) for path, status in self._looks.items()]
         self._seen = seen
@@ -79,7 +79,7 @@ class Remembered:
         return (
             all(_look(path) == before for path, before in seen)
             and mount_table() == self._mounts
-            and not bound_elsewhere(self._plan.host_rules)
+            and not bound_elsewhere(self._plan.host_rules, self._mounts, searched=searched)
         )
 
     def plan(self) -> JailPlan:
@@ -107,7 +107,7 @@ def key_of(
 def recall(policy: JailPolicy, key: tuple[object, ...]) -> JailPlan | None:
     """Return the plan that *policy* keeps under *key*, if all that it rests on still holds."""
     kept = policy.plans.get(key)
-    return kept.plan() if kept is not None and kept.still_holds() else None
+    return kept.plan() if kept is not None and kept.still_holds(policy.searched) else None
 
 
 def remember(policy: JailPolicy, key: tuple[object, ...], kept: Remembered) -> None:

@@ -8,9 +8,9 @@ not covered; SECURITY.md says so.
 from __future__ import annotations
 
 import os
-import stat
 
 from visruntime import _native
+from visruntime._jail.bound_sockets import bound_elsewhere
 from visruntime._jail.links import (
     names_by_file,
     notes_on_names,
@@ -20,9 +20,8 @@ from visruntime._jail.links import (
 from visruntime._jail.secrets import Secrets
 from visruntime._jail.state_folder import state_folder
 from visruntime._policy.decider import Decider
-from visruntime._policy.links import Resolver
 from visruntime._policy.paths import NOT_LOOKED_THROUGH, Trees, ancestors, is_within, visible
-from visruntime.errors import PolicyError, PolicyUnsupported
+from visruntime.errors import PolicyUnsupported
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from visruntime._jail.mounts import Aliases
     from visruntime.policy import Rule
 
-__all__ = ["REASONS", "Findings", "bound_elsewhere", "look_through", "refuse_devices"]
+__all__ = ["REASONS", "Findings", "look_through", "refuse_devices"]
 
 MOST_ENTRIES = 5_000_000
 """Names below the grants of one policy that are looked at."""
@@ -80,6 +79,8 @@ def look_through(
     reveal: Sequence[str],
     aliases: Aliases,
     *,
+    table: bytes | None = None,
+    searched: dict[tuple[object, ...], frozenset[bytes]] | None = None,
     implicit: Sequence[str] = (),
     host_root: bool,
     granted: frozenset[str] = frozenset(),
@@ -93,6 +94,8 @@ def look_through(
         protected: what stays read-only unasked.
         reveal: the secret paths that the policy lifts, resolved.
         aliases: of the host's mounts.
+        table: those as text; ``None`` where no socket of the host is reached by a path.
+        searched: what the policy remembers of `bound_elsewhere`.
         implicit: what the caller's library lets the guest read: an interpreter, an environment.
         granted: sockets that the policy names.
         devices: look for device nodes too, which no mount of the jail makes dead.
@@ -106,7 +109,11 @@ def look_through(
     asked = _places(written, host_root=host_root)
     added = _not_built(implicit)
     places = sorted({*asked, *added})
-    sockets = bound_elsewhere(plain)
+    sockets = []
+    if table is not None:
+        sockets = bound_elsewhere(
+            plain, table, asked, searched={} if searched is None else searched
+        )
     if not places and not sockets:
         return findings
     every = Decider([rule[:2] for rule in rules])
@@ -273,56 +280,3 @@ def _places(written: Sequence[Rule], *, host_root: bool) -> list[str]:
             if entry.is_dir(follow_symlinks=False) and entry.name not in NOT_LOOKED_THROUGH:
                 found.add(entry.path)
     return sorted(found)
-
-
-def bound_elsewhere(plain: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the sockets of this network namespace (proc(5)) in what was not looked through."""
-    try:
-        with open("/proc/net/unix", "rb") as table:
-            lines = table.read().splitlines()[1:]
-    except OSError:
-        return []
-    tops = {path for kind, path in plain if kind in ("read", "write")}
-    folders: dict[str, list[str]] = {}
-    for line in lines:
-        fields = line.split(None, 7)
-        if len(fields) == 8 and fields[7].startswith(b"/"):
-            folder, _, name = os.fsdecode(fields[7]).rpartition("/")
-            folders.setdefault(folder or "/", []).append(name)
-    found = []
-    # One for all: whoever bound the sockets chose the words, and how many names they lead through.
-    with Resolver(within=tops) as resolver:
-        for folder, names in folders.items():
-            inside = any(top in tops for top in ancestors(os.path.normpath(folder)))
-            meant = names if inside else [name for name in names if f"{folder}/{name}" in tops]
-            real = _reached(resolver, folder) if meant else ""
-            paths = [os.path.join(real, name) for name in meant] if real else ()
-            found += [path for path in paths if _is_socket(path)]
-    return sorted(found)
-
-
-def _reached(resolver: Resolver, folder: str) -> str:
-    """Return where *folder* leads; "" if out of the grants, in circles or too deep.
-
-    Raises:
-        PolicyUnsupported: the paths of the sockets so far led through too many names.
-    """
-    try:
-        return resolver(folder)
-    except PolicyError:
-        if resolver.is_spent:
-            raise PolicyUnsupported(
-                f"sockets: {visible(folder)} and other paths that programs of this machine have "
-                "bound sockets to lead by links through more names than are followed; see "
-                "/proc/net/unix, and end those programs",
-                field="sockets",
-                value=folder,
-            ) from None
-        return ""
-
-
-def _is_socket(path: str) -> bool:
-    try:
-        return stat.S_ISSOCK(os.lstat(path).st_mode)
-    except OSError:
-        return False

@@ -101,7 +101,8 @@ class Unsaid(Frozen):
     ``found`` has those of its patterns that only a file says which was found and not named:
     a guest may have written it, so what looking for them may cost is bounded more tightly.
 
-    ``plans`` are those of jails that it opened, for `visruntime._jail.remembered`.
+    ``plans`` are those of jails that it opened, for `visruntime._jail.remembered`, and ``searched``
+    what `visruntime._jail.bound_sockets` did not find.
 
     ``walked`` is what the command line has seen of its patterns' names, so that it looks once for
     all that it asks before the jail opens; ``None`` elsewhere.
@@ -110,12 +111,13 @@ class Unsaid(Frozen):
     what they say next time is for the owner to write.
     """
 
-    __slots__ = ("files", "found", "owners", "patterns", "plans", "walked")
+    __slots__ = ("files", "found", "owners", "patterns", "plans", "searched", "walked")
     files: tuple[str, ...]
     found: frozenset[str]
     owners: Mapping[str, tuple[int, int] | None]
     patterns: Mapping[str, Pattern]
     plans: dict[tuple[object, ...], Any]
+    searched: dict[tuple[object, ...], frozenset[bytes]]
     walked: Walked | None
 
 
