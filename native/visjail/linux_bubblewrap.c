@@ -435,8 +435,8 @@ vj_status vj_bubblewrap_start(const vj_bubblewrap *start, pid_t *pid, vj_error *
     int result = list.result;
     if (status == VJ_OK && !result) result = launch(start, &list, pid);
     if (result) {
-        status = vj_fail(error, VJ_SYSTEM, VJ_STAGE_BUBBLEWRAP, result,
-                         start->options->bubblewrap);
+        status =
+            vj_fail(error, VJ_SYSTEM, VJ_STAGE_HOST, result, start->options->bubblewrap);
     }
     for (uint32_t i = 0; i < list.file_count; i++) close(list.files[i]);
     free(list.data);

@@ -174,17 +174,18 @@ void vj_identity_enter(vj_setup *setup) {
         long mapped = vj_trees_open(setup, 1);
         vj_close_slot(&setup->map);
         setup->map = -1;
-        // EINVAL: the file system knows no id-mapped mounts. EPERM: this root is
-        // not the file system's, as in a container. Anything else is an accident,
-        // and no reason to go on with less.
-        if (mapped < 0 && mapped != -EINVAL && mapped != -EPERM) {
+        if (mapped == 0) mapped = become(setup->plan->guest_id);
+        // EINVAL: the file system knows no id-mapped mounts, or this user namespace not
+        // the guest's id. EPERM: this root is not the file system's, as in a container.
+        // Anything else is an accident, and no reason to go on with less.
+        int refused = mapped == -EINVAL || mapped == -EPERM;
+        if (mapped < 0 && (!refused || sys(SYS_geteuid) != 0)) {
             vj_setup_fail(setup, VJ_STAGE_ID_MAP, mapped);
         }
-        if (mapped == 0 && become(setup->plan->guest_id) == 0) {
+        if (mapped == 0) {
             setup->identity = VJ_IDENTITY_MAPPED;
             user = group = setup->plan->guest_id;
         } else {
-            if (sys(SYS_geteuid) != 0) vj_setup_fail(setup, VJ_STAGE_ID_MAP, -EPERM);
             vj_trees_close(setup);
             drop_groups(setup);
         }

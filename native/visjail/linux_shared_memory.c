@@ -49,6 +49,16 @@ static long open_space(long pid) {
     return sys(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
 }
 
+static int is_refusal(long result) {
+    switch (result) {
+    case -EPERM:
+    case -EACCES:
+    case -EINVAL:
+    case -ENOSYS: return 1;
+    default: return 0;
+    }
+}
+
 void vj_shared_memory_limit(vj_setup *setup) {
     uint64_t pages = setup->plan->tree.shared_memory_pages;
     if (!pages) return;
@@ -57,7 +67,6 @@ void vj_shared_memory_limit(vj_setup *setup) {
     int status = 0;
     long space = pid < 0 ? pid : sys(SYS_wait4, pid, &status, WUNTRACED, 0);
     if (space >= 0) space = WIFSTOPPED(status) ? open_space(pid) : -EPERM;
-    // Where the kernel refuses (before Linux 5.19 it does) the report says so.
     if (space >= 0) {
         setup->shared_memory = sys(SYS_setns, space, CLONE_NEWIPC) == 0;
         sys(SYS_close, space);
@@ -66,4 +75,7 @@ void vj_shared_memory_limit(vj_setup *setup) {
         sys(SYS_kill, pid, SIGKILL);
         sys(SYS_wait4, pid, 0, 0, 0);
     }
+    // Where the kernel refuses (before Linux 5.19 it does) the report says so. Anything
+    // else is an accident, which a guest of another jail can have caused.
+    if (space < 0 && !is_refusal(space)) vj_setup_fail(setup, VJ_STAGE_LIMITS, space);
 }

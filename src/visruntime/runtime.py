@@ -246,6 +246,8 @@ class Runtime(RuntimeSession):
             self._shared = Shared(self, jail=policy, stdin=self._stdin)
         else:
             self._shared = Shared(self, self._open_jail, stdin=self._stdin)
+            # One that is opened anew is by the same back end, and never by a weaker one.
+            self._backend = str(self._shared.jail.report.backend)
         self._start = JailedStart(
             self._shared.live_jail,
             cwd=cwd,

@@ -458,7 +458,7 @@ def test_no_mount_where_a_guest_could_have_put_a_link(
 
 
 def test_a_bubblewrap_that_makes_another_jail_is_unavailable() -> None:
-    """What it made wrong is no fault of the policy, so that `auto` goes on to the next."""
+    """What it made wrong is no fault of the policy, and must be called by its name."""
     error = _native.NativeError("system", "mount verification", errno.EPROTO, -1, "")
     public = as_public_error(error, b"")
     assert isinstance(public, JailUnavailable)

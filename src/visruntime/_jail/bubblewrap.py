@@ -5,6 +5,7 @@ Distributions carry fixes back, so a version says nothing: what matters is tried
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 
@@ -14,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["find_bubblewrap", "follows_links"]
+__all__ = ["failure", "find_bubblewrap", "follows_links"]
 
 PLACES = ("/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap")
 """Never by PATH or in the working directory, where a guest may have put one."""
@@ -27,6 +28,33 @@ REFUSED = 1
 """The exit code of a bwrap that could not make what it was asked for."""
 REFUSALS = ("Too many levels of symbolic links", "Not a directory")
 """How the messages end of a bwrap that does not go through a link (ELOOP, ENOTDIR)."""
+
+REFUSED_HERE = (
+    ("No permissions to creat", errno.EPERM),
+    ("likely because the kernel does not support user namespaces", errno.EINVAL),
+    ("namespaces exceeded (ENOSPC)", errno.ENOSPC),
+    ("setting up uid map: Permission denied", errno.EACCES),
+    ("Failed to make / slave: Permission denied", errno.EACCES),
+    (": Operation not permitted", errno.EPERM),
+    (": Function not implemented", errno.ENOSYS),
+)
+"""Words of a bwrap to which this machine gives no jail, and what the kernel answered."""
+ACCIDENT_FIX = (
+    "if that can pass (no memory, too many processes or open files), open it again; else see "
+    "`visruntime doctor`"
+)
+
+
+def failure(said: str) -> JailUnavailable:
+    """Return the error for what bwrap *said*; its ``errno`` is 0 if that can be an accident."""
+    number = next((number for words, number in REFUSED_HERE if words in said), 0)
+    shown = "".join(each if each.isprintable() else "?" for each in said)
+    return JailUnavailable(
+        f"bubblewrap makes no jail here: {shown}",
+        stage="bubblewrap",
+        errno=number,
+        fix="see `visruntime doctor`" if number else ACCIDENT_FIX,
+    )
 
 
 def find_bubblewrap(places: Sequence[str] = PLACES) -> str:
@@ -83,21 +111,21 @@ def follows_links(path: str) -> bool:
 
     One that does can be made to create names outside of a grant by a link that a guest left
     in it (the class of CVE-2026-87766). It is tried in a file system that bwrap makes for it,
-    in which nobody else can change anything meanwhile. Whatever fails in another way than by
-    a refusal of the link counts as following.
+    in which nobody else can change anything meanwhile.
 
     Raises:
-        JailUnavailable: it mounts nothing at all.
+        JailUnavailable: it mounts nothing at all, or fails in another way than by a refusal of
+            the link.
     """
     code, said = _mount(path, "real")
     if code != 0:
-        raise JailUnavailable(
-            f"bubblewrap does not work here: {said}",
-            stage="bubblewrap",
-            fix="see `visruntime doctor`",
-        )
+        raise failure(said)
     code, said = _mount(path, "link")
-    return code != REFUSED or not said.endswith(REFUSALS)
+    if code == 0:
+        return True
+    if code != REFUSED or not said.endswith(REFUSALS):
+        raise failure(said)
+    return False
 
 
 def _mount(path: str, name: str) -> tuple[int, str]:
@@ -108,12 +136,15 @@ def _mount(path: str, name: str) -> tuple[int, str]:
     for folder in ("real", "aside"):
         arguments += ["--dir", f"{SCENE}/{folder}"]
     arguments += ["--symlink", "aside", f"{SCENE}/link", "--tmpfs", f"{SCENE}/{name}/made"]
-    done = subprocess.run(
-        [path, *arguments, "--", path, "--version"],
-        capture_output=True,
-        check=False,
-        env={},  # and so its messages are in English
-        stdin=subprocess.DEVNULL,
-        timeout=PROBE_TIMEOUT_SECONDS,
-    )
+    try:
+        done = subprocess.run(
+            [path, *arguments, "--", path, "--version"],
+            capture_output=True,
+            check=False,
+            env={},  # and so its messages are in English
+            stdin=subprocess.DEVNULL,
+            timeout=PROBE_TIMEOUT_SECONDS,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise failure(f"it could not be tried ({error})") from None
     return done.returncode, done.stderr.decode("ascii", "replace").strip()[-200:]

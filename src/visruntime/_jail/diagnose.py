@@ -20,7 +20,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from visruntime._policy.wall import Wall
 
-__all__ = ["apparmor_profile", "as_public_error", "init_path", "no_wall"]
+__all__ = [
+    "apparmor_profile",
+    "apparmor_restricts",
+    "as_public_error",
+    "init_path",
+    "no_wall",
+    "switched_off",
+]
 
 OPENING_FILES = 64
 """Open files with which a jail without grants can open: 42 were needed on Debian, each place of the
@@ -28,6 +35,41 @@ system being held until it is mounted."""
 
 MOVED = frozenset({errno.EINVAL, errno.ENOENT, errno.ENOTDIR, errno.ESTALE})
 NAMESPACE_STAGES = frozenset({"user namespace", "id map", "namespaces", "mount propagation"})
+KINDS_OF_NAMESPACE = {
+    "user namespace": ("user",),
+    "namespaces": ("mnt", "pid", "uts", "cgroup", "ipc"),
+    "network": ("net",),
+    "bubblewrap": ("user", "mnt", "pid", "uts", "cgroup", "ipc", "net"),
+}
+"""What is made at each stage, as the settings in /proc/sys/user name it."""
+ACCIDENTS = {
+    errno.EAGAIN: (
+        "this user, or the cgroup around this process, has as many processes as it may",
+        (
+            "end some of them or raise the limit (`ulimit -u`, pids.max), then open it again; with a "
+            "smaller limits.processes guests cannot use it up"
+        ),
+    ),
+    errno.ENOMEM: ("the kernel has no memory for it", "free some, then open it again"),
+    errno.ENFILE: (
+        "this machine has as many open files as it may",
+        "close some or raise fs.file-max, then open it again",
+    ),
+    errno.EUSERS: (
+        "this user has as many namespaces as it may",
+        "close other jails, then open it again",
+    ),
+    errno.ETOOMANYREFS: (
+        "too many descriptors of this user are under way in sockets",
+        "end the programs that leave them there, then open it again",
+    ),
+    errno.ETIMEDOUT: (
+        "this machine was too busy to make it in time",
+        "open it again when there is less to do",
+    ),
+    errno.EINTR: ("a signal came in between", "open it again"),
+}
+"""What is no trait of the machine or the policy, and may come from guests of other jails."""
 PATH_STAGES = frozenset(
     {"mount source", "mount source changed", "mount point", "mount verification"}
 )
@@ -70,6 +112,7 @@ def _read(path: str) -> str:
         return ""
 
 
+CAP_SETFCAP = 31
 CLONE_NEWUSER = 0x10000000
 NO_FLAG = 1
 
@@ -117,51 +160,91 @@ APPARMOR = (
 )
 
 
-def _apparmor_restricts() -> bool:
+def apparmor_restricts() -> bool:
     """Tell whether AppArmor takes the rights in a user namespace from programs without a profile."""
     return _read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1"
+
+
+def switched_off(stage: str) -> str:
+    """Return the setting by which a namespace of *stage* may never be made; "" if there is none."""
+    for kind in KINDS_OF_NAMESPACE.get(stage, ()):
+        if _read(f"/proc/sys/user/max_{kind}_namespaces") == "0":
+            return f"user.max_{kind}_namespaces"
+    return ""
 
 
 def _why_no_namespaces(stage: str, number: int) -> tuple[str, str]:
     """Return the cause and the fix of the errno *number* at *stage*."""
     if number == errno.ENOSYS:
         return ("the kernel is too old for this jail", "Linux 5.12 or newer is needed")
+    if number not in (errno.EPERM, errno.EACCES, errno.EINVAL, errno.ENOSPC):
+        return _step_failed(stage, number)
     if stage == "mount propagation":
         if _filter_refuses_mounts():
             return FILTERED[0].format(what="mounts"), FILTERED[1]
-        if _apparmor_restricts():
+        if apparmor_restricts():
             return APPARMOR
         return (
             "Landlock or another security module around this process refuses mounts (as in a jail)",
             "start the host outside of that sandbox",
         )
     if number == errno.ENOSPC:
-        if _read("/proc/sys/user/max_user_namespaces") == "0":
+        setting = switched_off(stage)
+        if setting:
             return (
-                "user namespaces are switched off (user.max_user_namespaces is 0)",
-                "as root: sysctl -w user.max_user_namespaces=15000",
+                f"namespaces are switched off ({setting} is 0)",
+                f"as root: sysctl -w {setting}=15000",
             )
         return (
             "no more namespaces may be made (a user.max_*_namespaces limit, or nested too deep)",
-            "raise the limits in /proc/sys/user, or leave the outer sandbox",
+            (
+                "close other jails, raise the limits in /proc/sys/user, or leave the outer sandbox; "
+                "where that cannot be, name another back end"
+            ),
         )
     if _filter_refuses_namespaces():
         return FILTERED[0].format(what="namespaces"), FILTERED[1]
-    return _why_the_kernel_refuses(stage)
+    return _why_the_kernel_refuses(stage, number)
 
 
-def _why_the_kernel_refuses(stage: str) -> tuple[str, str]:
+def _step_failed(stage: str, number: int) -> tuple[str, str]:
+    return f"the step '{stage}' failed: {os.strerror(number)}", "see `visruntime doctor`"
+
+
+def _lacks_capability(number: int) -> bool:
+    """Tell whether this process has no capability *number*."""
+    for line in _read("/proc/self/status").splitlines():
+        name, _, value = line.partition(":")
+        if name == "CapEff":
+            return not int(value, 16) >> number & 1
+    return False
+
+
+def _why_the_kernel_refuses(stage: str, number: int) -> tuple[str, str]:
     if _read("/proc/sys/kernel/unprivileged_userns_clone") == "0":
         return (
             "user namespaces are for root only (kernel.unprivileged_userns_clone is 0)",
             "as root: sysctl -w kernel.unprivileged_userns_clone=1",
         )
-    if _apparmor_restricts():
+    if apparmor_restricts():
         return APPARMOR
-    if stage == "id map":
+    if stage == "id map" and number == errno.EACCES:
+        return (
+            "the files in /proc that map ids could not be opened (Permission denied)",
+            (
+                "let everyone enter / and /proc (chmod a+x), or see what security module is around "
+                "this process; then open it again"
+            ),
+        )
+    if stage == "id map" and os.geteuid() == 0 and _lacks_capability(CAP_SETFCAP):
         return (
             "uid 0 without the capability SETFCAP may map no ids (as in a jail or a container)",
             "start the host as another uid, or outside of that sandbox",
+        )
+    if stage == "id map":
+        return (
+            f"the kernel let this process map no ids ({os.strerror(number)})",
+            "start the host outside of the sandbox around it, or see `visruntime doctor`",
         )
     if _is_in_chroot():
         return (
@@ -182,7 +265,7 @@ def _is_in_chroot() -> bool:
 
 def no_wall(error: _native.NativeError, wall: Wall) -> PolicyUnsupported | None:
     """Return the error for names that this kernel cannot hold, if that is what failed."""
-    if not wall.names:
+    if not wall.names or error.errno in ACCIDENTS:
         return None
     origin, path = wall.names[0]
     if error.stage == "broker":
@@ -254,6 +337,8 @@ def as_public_error(error: _native.NativeError, plan: bytes) -> Exception:
             fix=f"allow this process {OPENING_FILES} open files, soft and hard (`ulimit -n`), and one "
             "more for each grant, or grant fewer paths",
         )
+    if error.errno in ACCIDENTS and error.stage not in PATH_STAGES:
+        return _accident(error)
     if error.stage == "canary left" and error.index >= 0:
         path = _native.plan_path(plan, error.index)
         return JailUnavailable(
@@ -295,7 +380,7 @@ def as_public_error(error: _native.NativeError, plan: bytes) -> Exception:
             field=None,
             value=path,
         )
-    if error.stage in NAMESPACE_STAGES:
+    if error.stage in NAMESPACE_STAGES or (error.stage, error.errno) == ("network", errno.ENOSPC):
         cause, fix = _why_no_namespaces(error.stage, error.errno)
     elif error.stage == "landlock" and error.errno in (errno.ENOSYS, errno.EOPNOTSUPP):
         cause = "this kernel's Landlock is missing or too old for the back end"
@@ -304,10 +389,20 @@ def as_public_error(error: _native.NativeError, plan: bytes) -> Exception:
         cause = "the kernel refuses a private /proc because the visible one is partly covered"
         fix = "run the container with an unmasked /proc, or outside of it"
     else:
-        cause = f"the step '{error.stage}' failed: {os.strerror(error.errno)}"
-        fix = "see `visruntime doctor`"
+        cause, fix = _step_failed(error.stage, error.errno)
     return JailUnavailable(
         f"cannot open a jail: {cause}", stage=error.stage, errno=error.errno, fix=fix
+    )
+
+
+def _accident(error: _native.NativeError) -> JailUnavailable:
+    """Return the error for what can be gone the next moment."""
+    cause, fix = ACCIDENTS[error.errno]
+    return JailUnavailable(
+        f"cannot open a jail now: {cause} (step '{error.stage}': {os.strerror(error.errno)})",
+        stage=error.stage,
+        errno=error.errno,
+        fix=fix,
     )
 
 
@@ -321,14 +416,6 @@ def _bubblewrap_error(error: _native.NativeError, plan: bytes) -> Exception:
             field="backend",
             value=path,
         )
-    said = str(error).encode("ascii", "replace").decode()
-    return JailUnavailable(
-        f"bubblewrap makes no jail here: {_printable(said)}",
-        stage=error.stage,
-        errno=error.errno,
-        fix="see `visruntime doctor`",
-    )
+    from visruntime._jail.bubblewrap import failure
 
-
-def _printable(text: str) -> str:
-    return "".join(each if each.isprintable() else "?" for each in text)
+    return failure(str(error).encode("ascii", "replace").decode())

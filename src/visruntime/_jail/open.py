@@ -1,8 +1,9 @@
 """Opening a jail by one of the back ends, and proving that it holds.
 
 "auto" takes the first that opens and holds every clause. It finds out by really opening:
-nothing is concluded from versions. A jail that did not hold is closed and is an error; no
-other back end is tried after that.
+nothing is concluded from versions. It goes on to the next where a back end opens no jail on this
+machine (`_jail.impossible`). A jail that did not hold is closed and is an error, and so is every
+accident; no other back end is tried after that.
 """
 
 from __future__ import annotations
@@ -121,7 +122,9 @@ def _open_by(
                 raise  # what the strongest cannot hold, no other can
             others.append(f"{name}: {error}")
         except JailUnavailable as error:
-            if error.stage == "canaries":
+            from visruntime._jail.impossible import is_impossible
+
+            if not is_impossible(error):
                 raise
             if first is None:
                 first = error
