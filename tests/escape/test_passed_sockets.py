@@ -17,7 +17,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from jail_helpers import PYTHON, Egress, Jail, backends, errno, inside, outside, policy_of, spawn
+from jail_helpers import (
+    PRELUDE,
+    PYTHON,
+    Egress,
+    Jail,
+    backends,
+    errno,
+    inside,
+    outside,
+    policy_of,
+    spawn,
+)
 
 from visruntime.jail import PIPE
 
@@ -159,6 +170,50 @@ def test_unjailed_the_same_sockets_reach_it(
     assert alone == [0, 0, 0]
     assert got == [0, 0, 0, 0]
     assert all(touched(socket) for socket in listening)
+
+
+KEEPER = """
+import os, socket, sys, time
+meeting = socket.socket(socket.AF_UNIX)
+meeting.bind(os.path.join(sys.argv[1], "meet"))
+meeting.listen()
+print("ready", flush=True)
+kept = socket.recv_fds(meeting.accept()[0], 1, 1)[1]
+print(len(kept), flush=True)
+time.sleep(60)
+"""
+GIVES_STDOUT = """
+meeting = socket.socket(socket.AF_UNIX)
+meeting.connect(os.path.join({folder!r}, "meet"))
+socket.send_fds(meeting, [b"x"], [1])
+answer(0)
+"""
+
+
+@pytest.mark.parametrize("jailed", [True, False])
+def test_a_pipe_in_the_hands_of_another_jail_holds_no_run(shared: Path, *, jailed: bool) -> None:
+    """A guest that gives its stdout away and ends must not keep the host reading; unjailed it does."""
+    keeper_command = [PYTHON, "-IBS", "-c", KEEPER, str(shared)]
+    text = GIVES_STDOUT.format(folder=str(shared))
+    with Jail(policy_of(write=[shared])) as one, Jail(policy_of(write=[shared])) as other:
+        keeper: Any = (
+            spawn(other, keeper_command, stdout=PIPE)
+            if jailed
+            else subprocess.Popen(keeper_command, stdout=PIPE)
+        )
+        try:
+            assert keeper.stdout.readline() == b"ready\n"
+            if jailed:
+                assert inside(one, text) == 0
+            else:
+                command = [PYTHON, "-IBS", "-c", PRELUDE + text]
+                with pytest.raises(subprocess.TimeoutExpired):
+                    subprocess.run(command, stdout=PIPE, timeout=3, check=True)
+            assert keeper.stdout.readline() == b"1\n"
+        finally:
+            keeper.kill()
+            keeper.wait()
+            keeper.stdout.close()
 
 
 @pytest.mark.parametrize("egress", [Egress.OFF, Egress.OPEN])

@@ -101,6 +101,31 @@ def test_calls_that_no_program_needs_are_refused(jail: Jail) -> None:
     assert control["keyctl"] != errno.EPERM
 
 
+SINCE = {
+    "cachestat": (451, (6, 5)),
+    "fchmodat2": (452, (6, 6)),
+    "statmount": (457, (6, 8)),
+    "lsm_set_self_attr": (460, (6, 8)),
+    "mseal": (462, (6, 10)),
+    "setxattrat": (463, (6, 13)),
+    "open_tree_attr": (467, (6, 15)),
+    "file_setattr": (469, (6, 17)),
+}
+"""Numbers of calls that are newer than the filter's table, and the kernel that has them."""
+
+
+def test_calls_newer_than_the_table_are_not_there(jail: Jail) -> None:
+    """What came to the kernel after the filter was written must not exist, if called directly."""
+    text = f"""
+NUMBERS.update({ {name: number for name, (number, _) in SINCE.items()}!r})
+answer([call(name, -1, 0, 0, 0, 0) for name in {list(SINCE)!r}])
+"""
+    assert inside(jail, text) == [errno.ENOSYS] * len(SINCE)
+    kernel = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
+    there = [got != errno.ENOSYS for got in outside(text)]
+    assert there == [kernel >= since for _, since in SINCE.values()]
+
+
 MOUNTS = """
 def at(path): return path.encode()
 got = [call("mount", b"none", b"/tmp", b"tmpfs", 0, 0), call("mount", 0, b"/", 0, 32 | 4096, 0),

@@ -10,7 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from jail_helpers import PRELUDE, PYTHON, children_of, errno, inside, outside, spawn
+from jail_helpers import (
+    PRELUDE,
+    PYTHON,
+    backends,
+    children_of,
+    errno,
+    inside,
+    jail_by,
+    outside,
+    spawn,
+)
 
 if TYPE_CHECKING:
     from typing import Any
@@ -229,3 +239,43 @@ def test_file_operations_are_closed_to_guests_without_landlock(workspace: Path) 
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == [[True, []], [8 << 20]]
+
+
+OWNED = """
+import fcntl
+reader, writer = os.pipe()
+got = []
+for own in (lambda: fcntl.fcntl(reader, fcntl.F_SETOWN, {pid}),
+            lambda: fcntl.fcntl(reader, 15, struct.pack("ii", 1, {pid}))):  # F_SETOWN_EX, F_OWNER_PID
+    got.append(attempt(own))
+    fcntl.fcntl(reader, 10, signal.SIGUSR1)  # F_SETSIG
+    fcntl.fcntl(reader, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
+    os.write(writer, b"x")
+answer(got)
+"""
+WAITS = """
+import signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+print("ready", flush=True)
+sys.stdin.readline()
+print(signal.sigtimedwait([signal.SIGUSR1], 0) is not None, flush=True)
+"""
+
+
+@pytest.mark.parametrize("backend", [*backends(), None])
+def test_no_descriptor_signals_the_host(backend: str | None) -> None:
+    """No byte in a pipe must signal a process of the host that a guest has made its owner."""
+    command = [sys.executable, "-c", WAITS]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as waiting:
+        assert waiting.stdin is not None
+        assert waiting.stdout is not None
+        assert waiting.stdout.readline() == b"ready\n"
+        text = OWNED.format(pid=waiting.pid)
+        if backend is None:
+            assert outside(text) == [0, 0]
+        else:
+            with jail_by(backend) as jail:
+                assert len(inside(jail, text)) == 2
+        waiting.stdin.write(b"\n")
+        waiting.stdin.close()
+        assert waiting.stdout.read() == (b"True\n" if backend is None else b"False\n")

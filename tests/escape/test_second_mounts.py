@@ -6,6 +6,7 @@ same policy holds, so that the mount is what is refused, or covered.
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
@@ -195,3 +196,29 @@ def test_nothing_that_a_mount_covers_is_shown_with_the_hosts_root() -> None:
     field, errors = json.loads(in_mount_namespace(cover.format("unbindable"), COVERED))
     assert field == "system"
     assert "mount --make-private /mnt/point" in errors
+
+
+NESTED = """
+import json, sys
+from jail_helpers import Jail, JailPolicy, inside, outside
+top = sys.argv[1]
+paths = [top + "/" + name + "/in ner/new" for name in ("no write", "read only", "writable")]
+text = f"answer([opened(path, os.O_CREAT | os.O_WRONLY) for path in {paths!r}])"
+policy = JailPolicy(write=[top], deny_write=[top + "/no write"], read=[top + "/read only"])
+with Jail(policy) as jail:
+    found = inside(jail, text)
+print(json.dumps([found, outside(text)]))
+"""
+
+
+@pytest.mark.skipif(not is_root(), reason="only root mounts outside of a user namespace")
+def test_a_mount_inside_what_is_read_only_is_read_only(workspace: Path) -> None:
+    """What is mounted below a denied or read-only folder must not be writable, by any name."""
+    script = ""
+    for name in ("no write", "read only", "writable"):
+        (workspace / name / "in ner").mkdir(parents=True)
+        script += f"mount -t tmpfs -o mode=777 none '{workspace}/{name}/in ner'\n"
+    output = in_mount_namespace(script, NESTED, arguments=(str(workspace),))
+    found, control = json.loads(output.splitlines()[-1])
+    assert found == [errno.EROFS, errno.EROFS, 0]
+    assert control == [0, 0, 0]

@@ -65,6 +65,29 @@ def test_no_socket_below_the_systems_folders_is_reached() -> None:
     assert control == [0] * 5
 
 
+FIFO = """
+import json, os
+from jail_helpers import Jail, JailPolicy, inside, outside
+path = "/usr/games/pipe"
+os.mkfifo(path)
+os.chmod(path, 0o666)
+keeps = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+text = f"answer([opened({path!r}, flags) for flags in (os.O_WRONLY, os.O_RDWR)])"
+with Jail(JailPolicy()) as jail:
+    found = inside(jail, text)
+print(json.dumps([found, outside(text)]))
+"""
+
+
+@pytest.mark.skipif(not is_root(), reason="only root mounts below /usr")
+def test_no_pipe_below_the_systems_folders_is_written() -> None:
+    """A FIFO that everybody may write must not be written below /usr."""
+    output = in_mount_namespace("mount -t tmpfs -o mode=755 none /usr/games", FIFO)
+    found, control = json.loads(output.splitlines()[-1])
+    assert found == [errno.EACCES] * 2
+    assert control == [0, 0]
+
+
 @pytest.fixture
 def top() -> Iterator[Path]:
     """Return a folder with a short name, on a disk."""
