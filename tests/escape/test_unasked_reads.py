@@ -137,3 +137,20 @@ def test_any_unasked_grant_is_looked_through(project: Path) -> None:
     revealed = JailPolicy(reveal=[secrets[0]])
     with Jail(revealed, implicit_read=unasked) as jail:
         assert inside(jail, ASKED.format(paths=secrets[:2])) == [0, errno.EACCES]
+
+
+def test_beside_what_was_built_nothing_is_left_out(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A project in a folder that is the state folder by its name must be looked through as well."""
+    state = project.parent / "visruntime"
+    (state / "environments").mkdir(parents=True)
+    for folder in (state / "project", state / "environments" / "built"):
+        folder.mkdir()
+        (folder / ".env").write_text("top-secret")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(project.parent))
+    for name, expected in (("project", errno.EACCES), ("environments/built", 0)):
+        text = ASKED.format(paths=[str(state / name / ".env")])
+        with Jail(JailPolicy(), implicit_read=[(str(state / name), "a test")]) as jail:
+            assert inside(jail, text) == [expected]
+        assert outside(text) == [0]

@@ -18,7 +18,7 @@ from visruntime._jail.links import (
     refuse_conflict,
 )
 from visruntime._jail.secrets import Secrets
-from visruntime._jail.state_folder import state_folder
+from visruntime._jail.state_folder import BUNDLES, ENVIRONMENTS, state_folder
 from visruntime._policy.decider import Decider
 from visruntime._policy.paths import NOT_LOOKED_THROUGH, Trees, ancestors, is_within, visible
 from visruntime.errors import PolicyUnsupported
@@ -267,9 +267,10 @@ def _judge(
 
 
 def _not_built(implicit: Sequence[str]) -> list[str]:
-    """Return what may hold more than was installed: the state folder holds only what jails built."""
+    """Return what may hold more than was installed there by builds, in jails, and from archives."""
     state = os.path.realpath(state_folder()) if implicit else ""
-    return sorted({path for path in implicit if not is_within(path, state)})
+    built = [os.path.join(state, name) for name in (ENVIRONMENTS, BUNDLES)]
+    return sorted({path for path in implicit if not any(is_within(path, top) for top in built)})
 
 
 def _places(written: Sequence[Rule], *, host_root: bool) -> list[str]:
