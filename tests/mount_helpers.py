@@ -17,6 +17,7 @@ def in_mount_namespace(script: str, text: str, *, arguments: tuple[str, ...] = (
     result = subprocess.run(
         [
             "unshare",
+            *(() if os.geteuid() == 0 else ("--user", "--map-root-user")),
             "--mount",
             "--propagation",
             "private",

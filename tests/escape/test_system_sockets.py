@@ -15,7 +15,7 @@ from jail_helpers import Jail, JailPolicy, errno, inside, is_root, outside
 from mount_helpers import in_mount_namespace
 
 from visruntime._jail import bound_sockets
-from visruntime._jail.mounts import mount_table
+from visruntime._jail.mount_table import MountTree, mount_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -139,7 +139,7 @@ def found_in(top: Path, searched: dict[Any, Any] | None = None) -> list[str]:
     """Return what is found in the folder ``shown`` of *top*."""
     rules = [("read", str(top / "shown"))]
     searched = {} if searched is None else searched
-    return bound_sockets.bound_elsewhere(rules, mount_table(), searched=searched)
+    return bound_sockets.bound_elsewhere(rules, MountTree(mount_table()), searched=searched)
 
 
 def test_a_search_is_made_only_for_sockets_that_may_be_there(

@@ -15,7 +15,7 @@ import pytest
 from visruntime import Egress, Jail, JailPolicy, Limits
 from visruntime._jail import bound_sockets, remembered
 from visruntime._jail import plan as plan_module
-from visruntime._jail.mounts import mount_table
+from visruntime._jail.mount_table import mount_table
 from visruntime._jail.plan import make_plan
 from visruntime._policy.paths import MINIMAL_READ
 

@@ -11,7 +11,7 @@ import os
 import stat
 import sys
 
-from visruntime._jail.mounts import by_point, host_mounts, mount_of, mount_table
+from visruntime._jail.mount_table import MountTree, mount_table
 from visruntime._policy.paths import is_within, visible
 from visruntime._policy.planted import ALL, READ, keeps_from_others
 from visruntime.errors import PolicyUnsupported
@@ -127,10 +127,10 @@ def _cause(plan: JailPlan) -> str:
 
 def _other_mounts(grants: Iterable[str]) -> Iterator[str]:
     """Yield the mounts at, around and below *grants* that are not known to take id-maps."""
-    points = by_point(host_mounts(mount_table()))
+    tree = MountTree(mount_table())
     for path in grants:
-        around = mount_of(path, points)
-        below = [mount for mount in points.values() if is_within(mount.point, path)]
+        around = tree.mount_of(path)
+        below = [mount for mount in tree.mounts if is_within(mount.point, path)]
         for mount in ([around] if around is not None else []) + below:
             if mount.type not in TAKES_MAPS:
                 yield f"{visible(mount.point)} is {mount.type}"

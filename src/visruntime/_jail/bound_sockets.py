@@ -22,7 +22,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-__all__ = ["bound_elsewhere"]
+    from visruntime._jail.mount_table import MountTree
+
+__all__ = ["bound_elsewhere", "names_of"]
 
 MOST_ENTRIES = 5_000_000
 """Names that are looked at in a search."""
@@ -55,7 +57,7 @@ the kernel does not tell), and its cookie, which no other socket ever has."""
 
 def bound_elsewhere(
     plain: Sequence[tuple[str, str]],
-    table: bytes,
+    tree: MountTree,
     looked_through: Collection[str] = (),
     *,
     searched: dict[tuple[object, ...], frozenset[bytes]],
@@ -64,7 +66,7 @@ def bound_elsewhere(
 
     Args:
         plain: the rules about files of the host, as (kind, path).
-        table: the host's mounts, as `mount_table` returned them.
+        tree: the host's mounts.
         looked_through: grants in which every socket is known.
         searched: which sockets an earlier search did not find, by where that was.
 
@@ -75,12 +77,14 @@ def bound_elsewhere(
     if not tops:
         return []
     bound = _bound()
+    if not bound:
+        return []
     found = _by_name([name for name, _, _ in bound], tops)
     folders = _to_search(tops, looked_through)
-    shown = _Devices(folders, table)
+    shown = _Devices(folders, tree)
     known = {_inode(path) for path in found}
     unknown = {cookie for name, file, cookie in bound if shown.may_hold(name, file, known)}
-    place = (table, *folders)
+    place = (tree.table, *folders)
     if not unknown <= searched.get(place, frozenset()):
         here = [path for folder in folders for path in _search(folder)]
         found += here
@@ -102,20 +106,14 @@ class _Devices:
 
     __slots__ = ("_around", "_below", "_until")
 
-    def __init__(self, folders: Sequence[str], table: bytes) -> None:
+    def __init__(self, folders: Sequence[str], tree: MountTree) -> None:
         self._until = time.thread_time() + MOST_SECONDS
-        points: dict[str, str] = {}
-        for line in table.splitlines():
-            parts = line.split(None, 5)
-            points[os.fsdecode(parts[4])] = os.fsdecode(parts[2])
-        self._around = {
-            next((points[up] for up in reversed(list(ancestors(folder))) if up in points), "")
-            for folder in folders
-        }
+        around = (tree.mount_of(folder) for folder in folders)
+        self._around = {"" if mount is None else os.fsdecode(mount.device) for mount in around}
         self._below = {
-            device
-            for point, device in points.items()
-            if any(is_within(point, folder) and point != folder for folder in folders)
+            os.fsdecode(mount.device)
+            for mount in tree.mounts
+            if any(is_within(mount.point, up) and mount.point != up for up in folders)
         }
 
     def may_hold(self, name: str, file: tuple[str, int] | None, known: Collection[int]) -> bool:
@@ -219,14 +217,26 @@ def _listed() -> list[Bound]:
     """Return the same of proc(5), which has names only."""
     try:
         with open("/proc/net/unix", "rb") as table:
-            lines = table.read().splitlines()[1:]
+            names = names_of(table.read())
     except OSError as error:
         raise PolicyUnsupported(
             f"sockets: neither sock_diag nor /proc/net/unix tells which the host has ({error})",
             field="sockets",
         ) from None
-    names = [fields[7] for line in lines if len(fields := line.split(None, 7)) == 8]
-    return [(os.fsdecode(name), None, b"") for name in names if not name.startswith(b"@")]
+    return [(name, None, b"") for name in names if not name.startswith("@")]
+
+
+def names_of(table: bytes) -> list[str]:
+    """Return the names in a table of sockets, in which the kernel escapes nothing."""
+    names: list[bytes] = []
+    for line in table.split(b"\n")[1:-1]:
+        fields = line.split(b" ", 6)
+        if len(fields) == 7 and fields[0].endswith(b":") and fields[0][:-1].isalnum():
+            # The inode's number is filled up with spaces on its left.
+            names.append(fields[6].lstrip(b" ").partition(b" ")[2])
+        elif names:
+            names[-1] += b"\n" + line  # of a name that has a line feed in it
+    return [os.fsdecode(name) for name in names if name]
 
 
 # ---- names -------------------------------------------------------------------------------

@@ -22,8 +22,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from visruntime._jail.aliases import Aliases
     from visruntime._jail.caches import CacheFolders
-    from visruntime._jail.mounts import Aliases
     from visruntime.policy import JailPolicy
 
 __all__ = ["PlannedCaches", "hidden_caches"]

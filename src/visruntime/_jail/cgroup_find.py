@@ -10,6 +10,8 @@ import errno
 import os
 from contextlib import suppress
 
+from visruntime._jail.mount_table import host_mounts
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -71,23 +73,20 @@ def find_parents(needed: Collection[str]) -> list[Parent]:
 def _own_groups() -> tuple[dict[str, str], str | None]:
     """Return the directory of each controller of cgroup v1, and that of cgroup v2."""
     paths: dict[str, str] = {}
-    for line in _read("/proc/self/cgroup").splitlines():
+    for line in filter(None, _read("/proc/self/cgroup").split("\n")):
         _, controllers, path = line.split(":", 2)
         for controller in controllers.split(","):
             paths[controller] = path
     old: dict[str, str] = {}
     unified = None
-    for line in _read("/proc/self/mountinfo").splitlines():
-        fields, _, rest = line.partition(" - ")
-        kind, _, options = rest.split(" ", 2)
-        if kind not in ("cgroup", "cgroup2"):
+    for mount in host_mounts(_read_bytes("/proc/self/mountinfo"), ("cgroup", "cgroup2")):
+        if mount.type == "cgroup2":
+            unified = unified or _below(mount.point, mount.root, paths.get(""))
+        if mount.type != "cgroup":
             continue
-        root, point = (_unescaped(field) for field in fields.split(" ")[3:5])
-        if kind == "cgroup2":
-            unified = unified or _below(point, root, paths.get(""))
-            continue
-        for controller in set(options.replace(" ", ",").split(",")).intersection(CONTROLLERS):
-            directory = _below(point, root, paths.get(controller))
+        options = os.fsdecode(mount.options).replace(" ", ",").split(",")
+        for controller in set(options).intersection(CONTROLLERS):
+            directory = _below(mount.point, mount.root, paths.get(controller))
             if directory is not None:
                 old.setdefault(controller, directory)
     return old, unified
@@ -102,12 +101,6 @@ def _below(point: str, root: str, path: str | None) -> str | None:
             return None
         path = path[len(root) :]
     return point + path.rstrip("/")
-
-
-def _unescaped(field: str) -> str:
-    for code, character in (("040", " "), ("011", "\t"), ("012", "\n"), ("134", "\\")):
-        field = field.replace(f"\\{code}", character)
-    return field
 
 
 def _delegated(own: str, needed: Collection[str]) -> Parent:
@@ -185,8 +178,12 @@ def _words(path: str) -> set[str]:
 
 
 def _read(path: str) -> str:
+    return os.fsdecode(_read_bytes(path))
+
+
+def _read_bytes(path: str) -> bytes:
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        with open(path, "rb") as file:
             return file.read()
     except OSError:
-        return ""
+        return b""

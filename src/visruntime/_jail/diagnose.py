@@ -12,6 +12,7 @@ import os
 import stat
 
 from visruntime import _native
+from visruntime._jail.mount_table import host_mounts, mount_table
 from visruntime._jail.ports import port_error
 from visruntime._policy.paths import ancestors
 from visruntime.errors import JailClosed, JailUnavailable, PolicyError, PolicyUnsupported
@@ -259,8 +260,8 @@ def _why_the_kernel_refuses(stage: str, number: int) -> tuple[str, str]:
 
 def _is_in_chroot() -> bool:
     """Tell whether the root of this process is no mount point, which it is but for chroot(2)."""
-    points = [line.split()[4:5] for line in _read("/proc/self/mountinfo").splitlines()]
-    return bool(points) and ["/"] not in points
+    mounts = host_mounts(mount_table())
+    return bool(mounts) and all(mount.point != "/" for mount in mounts)
 
 
 def no_wall(error: _native.NativeError, wall: Wall) -> PolicyUnsupported | None:

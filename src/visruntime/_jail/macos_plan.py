@@ -10,8 +10,9 @@ import os
 import stat
 
 from visruntime import _native
+from visruntime._jail.aliases import Aliases
 from visruntime._jail.facts import check_facts, check_patterns
-from visruntime._jail.mounts import Aliases
+from visruntime._jail.mount_table import MountTree
 from visruntime._jail.plan import JailPlan, check_policy_links
 from visruntime._jail.protect import protect
 from visruntime._jail.search import REASONS, look_through
@@ -127,7 +128,7 @@ def _make(
         rules,
         plan.protected,
         reveal,
-        Aliases([]),
+        Aliases(MountTree(b"")),
         implicit=implicit,
         host_root=policy.system == "host",
         granted=frozenset(sockets),

@@ -9,23 +9,20 @@ from __future__ import annotations
 import os
 
 from visruntime._policy.decider import Decider
-from visruntime._policy.paths import Trees, is_within
+from visruntime._policy.paths import is_within, visible
 from visruntime.errors import PolicyUnsupported
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Sequence
 
+    from visruntime._jail.aliases import Aliases
+    from visruntime._jail.mount_table import Mount, MountTree
     from visruntime.policy import Rule
 
 __all__ = [
-    "Aliases",
-    "Mount",
-    "by_point",
-    "host_mounts",
+    "KERNEL_TYPES",
     "kernel_mounts",
-    "mount_of",
-    "mount_table",
     "refuse_aliases",
     "refuse_kernel_mounts",
     "refuse_second_mounts",
@@ -42,87 +39,11 @@ KERNEL_TYPES = frozenset(
 )
 """File systems whose files are the kernel's own state, and not data."""
 
-UNBINDABLE = b" unbindable "
-"""The mark of a mount that is left out where the tree around it is bound."""
 
-ESCAPE = rb"\\([0-7]{3})"
-LAYER = rb"(?:^|,)((?:lowerdir\+?|upperdir|datadir\+?)=(?:[^,\\]|\\.)*)"
-SEPARATOR = rb"(?<!\\):+"
-BACKSLASH = rb"\\(.)"
-
-
-class Mount:
-    """One line of proc_pid_mountinfo(5): where it is mounted, and what."""
-
-    __slots__ = ("device", "layers", "point", "root", "type", "unbindable")
-
-    def __init__(self, line: bytes) -> None:
-        parts = line.split(None, 5)
-        self.unbindable = UNBINDABLE in b" " + parts[5].partition(b"- ")[0]
-        self.device = parts[2]
-        self.root = _unescape(parts[3])
-        self.point = _unescape(parts[4])
-        self.type = _type_of(line)
-        self.layers = _layers(line) if self.type == "overlay" else []
-
-
-def _layers(line: bytes) -> list[str]:
-    """Return the folders that an overlay shows, as the options of its mount name them."""
-    import re
-
-    found: list[bytes] = []
-    for option in re.findall(LAYER, _unescape_bytes(line.rsplit(b" ", 1)[-1])):
-        name, _, value = option.partition(b"=")
-        found += re.split(SEPARATOR, value) if name.startswith(b"lowerdir") else [value]
-    return [os.fsdecode(re.sub(BACKSLASH, rb"\1", layer)) for layer in found if layer]
-
-
-def _unescape_bytes(text: bytes) -> bytes:
-    if b"\\" not in text:
-        return text
-    import re
-
-    return re.sub(ESCAPE, lambda found: bytes([int(found[1], 8)]), text)
-
-
-def _unescape(text: bytes) -> str:
-    return os.fsdecode(_unescape_bytes(text))
-
-
-def mount_table() -> bytes:
-    """Return the mounts of this process, in the order in which they were made, as text."""
-    with open("/proc/self/mountinfo", "rb") as table:
-        return table.read()
-
-
-def host_mounts(table: bytes, *, all_of_them: bool = True) -> list[Mount]:
-    """Return the mounts of a `mount_table`.
-
-    Without *all_of_them* only those that show the kernel's state, or that no grant would bring along.
-    """
-    lines = table.splitlines()
-    if not all_of_them:
-        lines = [line for line in lines if _type_of(line) in KERNEL_TYPES or UNBINDABLE in line]
-    return [Mount(line) for line in lines]
-
-
-def _type_of(line: bytes) -> str:
-    start = line.index(b" - ") + 3
-    return line[start : line.index(b" ", start)].decode("ascii", "replace")
-
-
-def by_point(mounts: Sequence[Mount]) -> dict[str, Mount]:
-    """Return the mounts by their mount points; of two at one point the later is on top."""
-    return {mount.point: mount for mount in mounts}
-
-
-def mount_of(path: str, points: Mapping[str, Mount]) -> Mount | None:
-    """Return the mount that *path* is on, of those that `by_point` returned."""
-    while path not in points:
-        if path == "/":
-            return None
-        path = path.rpartition("/")[0] or "/"
-    return points[path]
+SYSTEM = "system"
+PROTECTED = "protected"
+UNASKED = (SYSTEM, PROTECTED)
+"""What is said to be read-only where no field of the policy says it."""
 
 
 def kernel_mounts(mounts: Sequence[Mount]) -> list[str]:
@@ -141,16 +62,17 @@ def kernel_mounts(mounts: Sequence[Mount]) -> list[str]:
     )
 
 
-def refuse_kernel_mounts(grants: Sequence[tuple[str, str]], mounts: Sequence[Mount]) -> None:
+def refuse_kernel_mounts(grants: Sequence[tuple[str, str]], tree: MountTree) -> None:
     """Refuse a grant, given as (field, real path), that would carry such a mount into the jail.
 
     Raises:
         PolicyUnsupported: naming the mount.
     """
-    points = by_point(mounts)
-    kernel = [mount for mount in mounts if mount.type in KERNEL_TYPES]
+    if not grants:
+        return
+    kernel = [mount for mount in tree.mounts if mount.type in KERNEL_TYPES]
     for field, path in grants:
-        around = mount_of(path, points)
+        around = tree.mount_of(path)
         below = [mount for mount in kernel if is_within(mount.point, path)]
         if around is not None and around.type in KERNEL_TYPES:
             below.append(around)
@@ -186,52 +108,6 @@ def refuse_unbindable(grants: Sequence[tuple[str, str]], mounts: Sequence[Mount]
                 )
 
 
-class Aliases:
-    """By which further paths the host's mounts show what is at a path."""
-
-    __slots__ = ("_by_device", "_layers", "_mounts", "_points")
-
-    def __init__(self, mounts: Sequence[Mount]) -> None:
-        self._mounts = mounts
-        self._points = by_point(mounts)
-        self._by_device: dict[bytes, list[Mount]] = {}
-        for mount in mounts:
-            self._by_device.setdefault(mount.device, []).append(mount)
-        self._layers: list[tuple[Mount, str]] | None = None
-
-    def second_mounts(self, path: str) -> Iterator[str]:
-        """Yield where *path*, or a part of it, is mounted once more."""
-        own = mount_of(path, self._points)
-        if own is None or len(self._by_device[own.device]) == 1:
-            return
-        inside = path[len(own.point) :] if own.point != "/" else path
-        place = own.root.rstrip("/") + inside
-        for mount in self._by_device[own.device]:
-            if mount is own:
-                continue
-            if is_within(place, mount.root):
-                alias = mount.point.rstrip("/") + place[len(mount.root.rstrip("/")) :]
-            elif is_within(mount.root, place):
-                alias = mount.point
-            else:
-                continue
-            alias = alias or "/"
-            if not is_within(alias, path):
-                yield alias
-
-    def layers(self) -> list[tuple[Mount, str]]:
-        """Return each overlay with each of its layers that can be told from here."""
-        if self._layers is None:
-            self._layers = [
-                (mount, layer)
-                for mount in self._mounts
-                for layer in mount.layers
-                # Others are of another mount namespace: a container's own root, for example.
-                if not layer.startswith("/") or os.path.isdir(layer)
-            ]
-        return self._layers
-
-
 def refuse_aliases(
     denies: Sequence[tuple[str, str, str]],
     rules: Sequence[tuple[str, str]],
@@ -245,14 +121,18 @@ def refuse_aliases(
     if not denies:
         return
     decide = Decider(rules)
+    grants = [path for kind, path in rules if kind in ("read", "write")]
     for field, right, path in denies:
-        for mount, layer in aliases.layers():
-            _refuse_layer(field, right, path, mount, layer, decide)
-        for alias in aliases.second_mounts(path):
-            if decide(right, alias)[0]:
+        _refuse_unknown_layers(field, right, path, aliases, decide)
+        for name, alias in aliases.names(path, grants):
+            # Whoever grants a folder inside of one that is read-only unasked gives that away.
+            if field in UNASKED and is_within(alias, path):
+                continue
+            if decide(right, alias)[0] and not decide(right, name)[0]:
                 raise PolicyUnsupported(
-                    f"{field}: {path} can also be reached as {alias}, by a second mount of the "
-                    f"same file system inside a grant; {_FIXES[right]}",
+                    f"{field}: {visible(name)} can also be reached as {visible(alias)}, by a second "
+                    "mount of the same file system, or an overlay of it, inside a grant; "
+                    f"{_FIXES[right]}",
                     field=field,
                     value=path,
                 )
@@ -265,33 +145,17 @@ _FIXES = {
 }
 
 
-def _refuse_layer(
-    field: str, right: str, path: str, mount: Mount, layer: str, decide: Decider
+def _refuse_unknown_layers(
+    field: str, right: str, path: str, aliases: Aliases, decide: Decider
 ) -> None:
-    """Refuse a deny of what an overlay shows a second time, here or in one of its layers."""
-    if not layer.startswith("/"):
-        # Relative to where somebody stood when it was mounted: it could be anywhere,
-        # but for a root, which was there before all that can be seen.
-        unknown = is_within(path, mount.point) or decide(right, mount.point)[0]
-        if mount.point != "/" and unknown:
+    """Refuse an overlay that could show *path* a second time, or *path* in such an overlay."""
+    for mount, layer in aliases.unknown_layers():
+        if is_within(path, mount.point) or decide(right, mount.point)[0]:
             raise PolicyUnsupported(
-                f"{field}: {mount.point} is an overlay of {layer!r}, which is no full path, so "
-                f"a second name of {path} cannot be ruled out; mount it with full paths",
-                field=field,
-                value=path,
-            )
-        return
-    for here, there in ((layer, mount.point), (mount.point, layer)):
-        if is_within(path, here):
-            alias = there.rstrip("/") + path[len(here.rstrip("/")) :]
-        elif is_within(here, path):
-            alias = there
-        else:
-            continue
-        if not is_within(alias, path) and os.path.lexists(alias) and decide(right, alias)[0]:
-            raise PolicyUnsupported(
-                f"{field}: {path} can also be reached as {alias}, since the overlay at "
-                f"{mount.point} shows {layer}; {_FIXES[right]}",
+                f"{field}: {visible(mount.point)} is an overlay of {visible(layer)!r}, which is no "
+                f"full path of a folder that is there, so a second name of {visible(path)} cannot "
+                "be ruled out; mount it with full paths of its layers, or grant the folders "
+                "beside it",
                 field=field,
                 value=path,
             )
@@ -308,22 +172,21 @@ def refuse_second_mounts(
     Args:
         written: the rules of the policy's own fields, resolved.
         rules: all rules, as (kind, path, is private, is a grant).
-        protected: what the host runs or trusts, wherever it is.
+        protected: what the host or its guests run or trust, wherever it is.
         aliases: of the host's mounts.
 
     Raises:
         PolicyUnsupported: naming the other path.
     """
-    writable = [rule.path for rule in written if rule.kind == "write"]
-    if not writable:
+    if not any(rule.kind == "write" for rule in written):
         return
-    trees = Trees(writable)
-    constant = [
-        (rule.origin, "write", rule.path)
-        for rule in written
-        if rule.kind == "read" and trees.top_of(rule.path) is not None
+    constant = [(rule.origin, "write", rule.path) for rule in written if rule.kind == "read"]
+    constant += [
+        (SYSTEM, "write", path)
+        for kind, path, private, granted in rules
+        if kind == "read" and not private and not granted
     ]
-    constant += [("protected", "write", path) for path in protected]
+    constant += [(PROTECTED, "write", path) for path in protected]
     refuse_aliases(constant, [rule[:2] for rule in rules if not rule[2]], aliases)
 
 
@@ -333,11 +196,19 @@ def secrets_by_second_mounts(
     reveal: Sequence[str],
     aliases: Aliases,
 ) -> list[tuple[str, str]]:
-    """Return *secrets*, as (path, reason), with the further paths that mounts give them."""
+    """Return *secrets*, as (path, reason), with the further paths that mounts give them.
+
+    Raises:
+        PolicyUnsupported: naming an overlay that could show one of them, too.
+    """
+    if not secrets:
+        return []
     found = dict(secrets)
     decide = Decider([rule[:2] for rule in rules])
+    grants = [path for kind, path, private, _ in rules if kind in ("read", "write") and not private]
     for path, reason in secrets:
-        for alias in aliases.second_mounts(path):
+        _refuse_unknown_layers("secrets", "read", path, aliases, decide)
+        for alias in aliases.second_mounts(path, grants):
             readable, index = decide("read", alias)
             shown = readable and not rules[index][2] and alias not in reveal
             if shown and os.path.lexists(alias):

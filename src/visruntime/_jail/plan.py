@@ -12,6 +12,7 @@ from itertools import islice
 
 from visruntime import _native
 from visruntime._jail.acts import denied_paths
+from visruntime._jail.aliases import Aliases
 from visruntime._jail.backends import is_host_root, refused, without_denied
 from visruntime._jail.caches_plan import PlannedCaches, hidden_caches
 from visruntime._jail.canaries import MOST_PATHS
@@ -26,11 +27,10 @@ from visruntime._jail.facts import (
     status_at,
 )
 from visruntime._jail.limits import HeldLimits
+from visruntime._jail.mount_table import MountTree, host_mounts, mount_table
 from visruntime._jail.mounts import (
-    Aliases,
-    host_mounts,
+    KERNEL_TYPES,
     kernel_mounts,
-    mount_table,
     refuse_aliases,
     refuse_kernel_mounts,
     refuse_second_mounts,
@@ -73,7 +73,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from visruntime._jail.caches import CacheFolders
-    from visruntime._jail.mounts import Mount
     from visruntime.policy import JailPolicy, Rule
 
 __all__ = ["JailPlan", "check_policy_links", "make_plan"]
@@ -236,10 +235,9 @@ def _make_plan(
     rules += cached.rules()
     # What a cache covers of the host's is denied like anything else.
     speaking = [*written, *cached.covering]
-    table = mount_table()
-    mounts = host_mounts(table, all_of_them=bool(written))
-    aliases = Aliases(mounts)
-    rules += _mount_rules(speaking, rules, mounts, aliases, backend)
+    tree = MountTree(mount_table())
+    aliases = Aliases(tree)
+    rules += _mount_rules(speaking, rules, tree, aliases, backend)
     protection = protect(
         [(kind, path) for kind, path, private, _ in rules if not private],
         grants,
@@ -256,7 +254,7 @@ def _make_plan(
         plan.protected,
         reveal,
         aliases,
-        table=table,
+        tree=tree,
         searched=policy.searched,
         implicit=implicit,
         host_root=host_root,
@@ -272,10 +270,10 @@ def _make_plan(
     plan.secrets = secrets_by_second_mounts(findings.secrets, rules, reveal, aliases)
     plan.protected += findings.read_only
     plan.notes += findings.notes
-    spellings = Spellings(mounts)
+    spellings = Spellings(tree)
     _check_spellings(plan, speaking, spellings)
     rules += [("deny_write", path, False, False) for path in (*plan.protected, *protection.to_come)]
-    refuse_second_mounts(written, rules, protection.everywhere, aliases)
+    refuse_second_mounts(written, rules, (*protection.everywhere, *implicit), aliases)
     rules += [("deny", path, False, False) for path, _ in (*plan.masked, *plan.secrets)]
     rules += [(kind, path, False, True) for kind, path in findings.reopened]
     kept: list[str] = []
@@ -355,7 +353,7 @@ def _make_plan(
     )
     found = plan.masked or plan.secrets or plan.protected or plan.wall.names
     if key is not None and not found and (system_roots is None or system_roots.is_plain):
-        remember(policy, key, Remembered(plan, system_roots, looks, table, guest_id))
+        remember(policy, key, Remembered(plan, system_roots, looks, tree, guest_id))
     return plan
 
 
@@ -445,7 +443,7 @@ def check_policy_links(policy: JailPolicy, resolver: Resolver, write_grants: Seq
 def _mount_rules(
     written: Sequence[Rule],
     rules: Sequence[tuple[str, str, bool, bool]],
-    mounts: Sequence[Mount],
+    tree: MountTree,
     aliases: Aliases,
     backend: str,
 ) -> list[tuple[str, str, bool, bool]]:
@@ -457,7 +455,9 @@ def _mount_rules(
         for rule in written
         if rule.kind.startswith("deny")
     ]
-    refuse_kernel_mounts(grants, mounts)
+    refuse_kernel_mounts(grants, tree)
+    # Without a grant only these matter, and the rest is not worth the time.
+    mounts = tree.mounts if written else host_mounts(tree.table, KERNEL_TYPES)
     if backend != "landlock":  # which binds nothing
         unasked = [
             ("system", path)

@@ -17,7 +17,7 @@ import struct
 
 from visruntime import _native
 from visruntime._jail.bound_sockets import bound_elsewhere
-from visruntime._jail.mounts import mount_table
+from visruntime._jail.mount_table import mount_table
 from visruntime._jail.own_places import accounts, new_guest_id
 
 TYPE_CHECKING = False
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from visruntime._jail.limits import HeldLimits
+    from visruntime._jail.mount_table import MountTree
     from visruntime._jail.plan import JailPlan
     from visruntime._policy.system_roots import SystemRoots
     from visruntime.policy import JailPolicy
@@ -47,19 +48,19 @@ Seen = tuple[int, int, int, int, int, int]
 class Remembered:
     """A plan of a policy without grants, and what was seen when it was made."""
 
-    __slots__ = ("_etc", "_guest_id", "_links", "_looks", "_mounts", "_plan", "_seen")
+    __slots__ = ("_etc", "_guest_id", "_links", "_looks", "_plan", "_seen", "_tree")
 
     def __init__(
         self,
         plan: JailPlan,
         roots: SystemRoots | None,
         looks: Mapping[str, os.stat_result | None],
-        mounts: bytes,
+        tree: MountTree,
         guest_id: int,
     ) -> None:
         self._plan = plan
         self._guest_id = guest_id
-        self._mounts = mounts
+        self._tree = tree
         self._etc = roots.names if roots is not None else None
         self._links = list(roots.links.items()) if roots is not None else []
         self._looks = looks
@@ -78,8 +79,8 @@ class Remembered:
             return False
         return (
             all(_look(path) == before for path, before in seen)
-            and mount_table() == self._mounts
-            and not bound_elsewhere(self._plan.host_rules, self._mounts, searched=searched)
+            and mount_table() == self._tree.table
+            and not bound_elsewhere(self._plan.host_rules, self._tree, searched=searched)
         )
 
     def plan(self) -> JailPlan:

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
-    from visruntime._jail.mounts import Aliases
+    from visruntime._jail.aliases import Aliases
+    from visruntime._jail.mount_table import MountTree
     from visruntime.policy import Rule
 
 __all__ = ["REASONS", "Findings", "look_through", "refuse_devices"]
@@ -79,7 +80,7 @@ def look_through(
     reveal: Sequence[str],
     aliases: Aliases,
     *,
-    table: bytes | None = None,
+    tree: MountTree | None = None,
     searched: dict[tuple[object, ...], frozenset[bytes]] | None = None,
     implicit: Sequence[str] = (),
     host_root: bool,
@@ -94,7 +95,7 @@ def look_through(
         protected: what stays read-only unasked.
         reveal: the secret paths that the policy lifts, resolved.
         aliases: of the host's mounts.
-        table: those as text; ``None`` where no socket of the host is reached by a path.
+        tree: those; ``None`` where no socket of the host is reached by a path.
         searched: what the policy remembers of `bound_elsewhere`.
         implicit: what the caller's library lets the guest read: an interpreter, an environment.
         granted: sockets that the policy names.
@@ -110,10 +111,8 @@ def look_through(
     added = _not_built(implicit)
     places = sorted({*asked, *added})
     sockets = []
-    if table is not None:
-        sockets = bound_elsewhere(
-            plain, table, asked, searched={} if searched is None else searched
-        )
+    if tree is not None:
+        sockets = bound_elsewhere(plain, tree, asked, searched={} if searched is None else searched)
     if not places and not sockets:
         return findings
     every = Decider([rule[:2] for rule in rules])

@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from visruntime._jail.mounts import Aliases
+    from visruntime._jail.aliases import Aliases
     from visruntime._policy.decider import Decider
 
 __all__ = ["Secrets"]

@@ -11,7 +11,6 @@ import fcntl
 import os
 import struct
 
-from visruntime._jail.mounts import by_point, mount_of
 from visruntime._policy.paths import Trees, ancestors, is_within, visible
 from visruntime.errors import PolicyUnsupported
 
@@ -19,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from visruntime._jail.mounts import Mount
+    from visruntime._jail.mount_table import MountTree
 
 __all__ = ["Spellings"]
 
@@ -51,13 +50,13 @@ class Spellings:
     """Answers about names for one jail that opens; each folder is asked once.
 
     Args:
-        mounts: the mounts of this process.
+        tree: the mounts of this process.
     """
 
-    __slots__ = ("_flagged", "_kinds", "_listed", "_points")
+    __slots__ = ("_flagged", "_kinds", "_listed", "_tree")
 
-    def __init__(self, mounts: Sequence[Mount]) -> None:
-        self._points = by_point(mounts)
+    def __init__(self, tree: MountTree) -> None:
+        self._tree = tree
         self._kinds: dict[str, str] = {}
         self._flagged: dict[str, bool] = {}
         self._listed: dict[str, frozenset[str]] = {}
@@ -113,7 +112,7 @@ class Spellings:
 
     def _kind(self, folder: str) -> str:
         if folder not in self._kinds:
-            mount = mount_of(folder, self._points)
+            mount = self._tree.mount_of(folder)
             self._kinds[folder] = mount.type if mount else ""
         return self._kinds[folder]
 

@@ -6,7 +6,8 @@ import os
 from contextlib import contextmanager, suppress
 
 from visruntime._host.files import open_regular
-from visruntime._jail.mounts import Aliases, host_mounts, mount_table
+from visruntime._jail.aliases import Aliases
+from visruntime._jail.mount_table import MountTree, mount_table
 from visruntime._policy.links import real_path
 from visruntime._policy.paths import resolve_beside
 from visruntime.cli.messages import Refusal, clean, code_of
@@ -165,7 +166,7 @@ def _open(path: str, policy: JailPolicy) -> int:
 
 
 def _refuse_writable(option: str, real: str, policy: JailPolicy) -> None:
-    for name in (real, *Aliases(host_mounts(mount_table())).second_mounts(real)):
+    for name in (real, *Aliases(MountTree(mount_table())).second_mounts(real)):
         decision = policy.why("write", name)
         if decision and decision.rule is not None and not decision.rule.is_own:
             raise Refusal(
