@@ -22,6 +22,7 @@ from visruntime._arguments import (
     check_word,
 )
 from visruntime._jail import files as _jail_files
+from visruntime._jail.aliases import names_of
 from visruntime._jail.backends import BACKEND_WORDS
 from visruntime._jail.files import JailFiles
 from visruntime._jail.open import open_jail
@@ -467,8 +468,11 @@ class Jail(JailFiles):
         granted = any(is_within(here, grant) for grant in grants)
         return os.fsencode(here if granted else self._home), True
 
-    def _guest_can_replace(self, path: str) -> bool:
-        return _native.decide(self._host_rules, "write", path)[0]
+    def _name_for_guest(self, descriptor: int, path: str) -> str | None:
+        for name in (path, *names_of(descriptor)):
+            if _native.decide(self._host_rules, "write", name)[0]:
+                return name
+        return None
 
     def _file_operation(
         self, operation: str, path: str, *, data: bytes = b"", limit: int = 0

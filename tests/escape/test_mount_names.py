@@ -11,6 +11,7 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
+from jail_helpers import is_root
 from mount_helpers import in_mount_namespace
 
 from visruntime._jail.bound_sockets import names_of
@@ -265,3 +266,77 @@ def test_no_name_hides_a_socket_in_the_kernels_table(tmp_path: Path, name: str) 
     with socket.socket(socket.AF_UNIX) as server, open("/proc/net/unix", "rb") as table:
         server.bind(path)
         assert path in names_of(table.read())
+
+
+# ---- files of the host by another mount ----------------------------------------------------------
+
+TWICE = """
+mount -t tmpfs -o mode=755 none {top}; cd {top}; mkdir -p w/out alias
+echo genuine > w/file; mount --bind w alias; cd /
+"""
+
+PASSED = """
+import json, sys
+import visruntime as vr
+top, = json.loads(sys.argv[1])
+def passed(path, **rules):
+    with vr.Jail(vr.JailPolicy(write=[f"{top}/w"], **rules)) as jail, open(path) as file:
+        try:
+            child = jail.spawn(["sh", "-c", "echo x; echo EVIL >> /proc/self/fd/0"], stdin=file)
+        except vr.PathDenied as error:
+            return str(error)
+        child.wait()
+        with open(path) as now:
+            return now.read()
+print(json.dumps([
+    passed(f"{top}/alias/file", deny_write=[f"{top}/w/file"]),
+    passed(f"{top}/w/file", deny_write=[f"{top}/w/file"]),
+    passed(f"{top}/alias/file"),
+]))
+"""
+
+
+def test_a_descriptor_by_a_second_mount_does_not_open_what_is_closed(workspace: Path) -> None:
+    """A file under deny_write may not be opened for writing by a descriptor of its second mount."""
+    given = (json.dumps([str(workspace)]),)
+    script = TWICE.format(top=workspace) + f"chmod 666 {workspace}/w/file"
+    other, same, free = json.loads(in_mount_namespace(script, PASSED, arguments=given))
+    for refusal in (other, same):
+        assert f"does not let the guest write {workspace}/w/file" in refusal
+    assert free.startswith("genuine\n")  # the control: without the clause it is taken
+
+
+COPIED = """
+import json, sys
+import visruntime as vr
+top, = json.loads(sys.argv[1])
+def copied(path):
+    try:
+        jail.copy_in(path, "/tmp/x")
+    except vr.PathDenied as error:
+        return [error.path, error.errno]
+    return jail.run(["cat", "/tmp/x"]).stdout_text
+with vr.Jail(vr.JailPolicy(write=[f"{top}/w"])) as jail:
+    before = copied(f"{top}/alias/out/file")
+    moved = jail.run(["sh", "-c", f"cd {top}/w; cat other/file; mv out gone; mv other out"])
+    assert "Permission denied" in moved.stderr_text
+    print(json.dumps([before, copied(f"{top}/w/out/file"), copied(f"{top}/alias/out/file")]))
+"""
+
+
+@pytest.mark.skipif(not is_root(), reason="only root reads for a guest what the guest may not read")
+def test_root_copies_nothing_in_by_a_second_mount_that_the_guest_may_not_read(
+    workspace: Path,
+) -> None:
+    """A guest that moves another user's file may not have it copied in by another mount's name."""
+    script = (
+        TWICE.format(top=workspace)
+        + f"""
+cd {workspace}/w; mkdir other; echo public > out/file; echo closed > other/file
+chmod 600 other/file; chown -R 1000:1000 other; cd /
+"""
+    )
+    given = (json.dumps([str(workspace)]),)
+    before, same, other = json.loads(in_mount_namespace(script, COPIED, arguments=given))
+    assert before == "public\n"
+    assert same == other == [f"{workspace}/w/out/file", 13]

@@ -8,18 +8,28 @@ matter by which path or link somebody mounted it, or what the folders are called
 from __future__ import annotations
 
 import os
+import sys
 from bisect import bisect_left
 
 from visruntime._host.descriptors import FOLDER, path_of
+from visruntime._jail.mount_table import MountTree, mount_table
 from visruntime._policy.paths import is_within
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from visruntime._jail.mount_table import Mount, MountTree
+    from visruntime._jail.mount_table import Mount
 
-__all__ = ["Aliases"]
+__all__ = ["Aliases", "names_of"]
+
+
+def names_of(descriptor: int) -> list[str]:
+    """Return the names of the file that *descriptor* opens: the system's own, and by other mounts."""
+    path = path_of(descriptor)
+    if sys.platform != "linux":
+        return [path]
+    return Aliases(MountTree(mount_table())).names_of(descriptor, path)
 
 
 class Aliases:
@@ -59,6 +69,15 @@ class Aliases:
         for _, alias in self.names(path, grants):
             if not is_within(alias, path):
                 yield alias
+
+    def names_of(self, descriptor: int, path: str) -> list[str]:
+        """Return *path* and other names of what *descriptor* opened, on whatever mount that was."""
+        self._index()
+        number = _mount_id(descriptor)
+        mount = next((mount for mount in self._tree.mounts if mount.id == number), None)
+        if mount is None or not is_within(path, mount.point):
+            return [path]  # of no mount that is seen here, such as that of a memfd
+        return list(dict.fromkeys((path, *(alias for _, alias in self._aliases(mount, path)))))
 
     def unknown_layers(self) -> list[tuple[Mount, str]]:
         """Return the overlays of which a layer cannot be found, each with that layer.
@@ -156,3 +175,10 @@ def _rest(path: str, top: str) -> str:
 
 def _join(top: str, rest: str) -> str:
     return (top.rstrip("/") + rest).rstrip("/") or "/"
+
+
+def _mount_id(descriptor: int) -> bytes:
+    """Return the number of the mount that *descriptor* is open on (proc_pid_fdinfo(5))."""
+    with open(f"/proc/self/fdinfo/{descriptor}", "rb") as file:
+        _, _, rest = file.read().partition(b"mnt_id:")
+    return rest.partition(b"\n")[0].strip()

@@ -70,8 +70,8 @@ class JailFiles(ABC):
         """Carry out one operation inside."""
 
     @abstractmethod
-    def _guest_can_replace(self, path: str) -> bool:
-        """Whether a guest of this jail may write at *path*, a path of the host."""
+    def _name_for_guest(self, descriptor: int, path: str) -> str | None:
+        """Return the name by which a guest may write what *descriptor* opened at the host's *path*."""
 
     def _do(
         self,
@@ -208,8 +208,9 @@ class JailFiles(ABC):
         _absolute(target, "target")
         with open(open_without_links(check_path(source, "source"), os.O_RDONLY), "rb") as file:
             name = os.path.abspath(source)
-            if os.geteuid() == 0 and self._guest_can_replace(name):
-                data = self.read_bytes(name, max_bytes=max_bytes)
+            inside = self._name_for_guest(file.fileno(), name) if os.geteuid() == 0 else None
+            if inside is not None:
+                data = self.read_bytes(inside, max_bytes=max_bytes)
             else:
                 refuse_planted(file.fileno(), name)
                 data = file.read(max_bytes + 1)

@@ -9,6 +9,7 @@ import stat
 from visruntime import _native
 from visruntime._arguments import check_mapping, check_whole
 from visruntime._host.descriptors import path_of
+from visruntime._jail.aliases import names_of
 from visruntime._jail.limits import IDENTITY_ROOT
 from visruntime._jail.process import DEVNULL, PIPE, STDOUT
 from visruntime._jail.report import IDENTITY_MAPPED
@@ -17,7 +18,7 @@ from visruntime.errors import CommandError, JailClosed, PathDenied
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from visruntime.jail import Jail
@@ -116,27 +117,22 @@ class Streams:
         if stat.S_ISDIR(found.st_mode):
             raise ValueError(f"{name}: a folder's descriptor shows the host's own view; grant it")
         if stat.S_ISREG(found.st_mode):
-            path = path_of(descriptor)
             if _is_guests_own(jail, descriptor, found):
+                path = path_of(descriptor)
                 raise PathDenied(
                     f"{name}: {path} is open for reading only, but the guest is uid 0 of the host "
                     "here and could change its mode, times and attributes; pass its bytes by "
                     "input= or a pipe",
                     path=path,
                 )
-            rules = jail._host_rules
-            closed = [
-                right
-                for right, kinds in (("write", ("write",)), ("read", ("read", "write")))
-                if any(kind in kinds and is_within(path, top) for kind, top in rules)
-                and not _native.decide(rules, right, path)[0]
-            ]
-            if closed:
-                raise PathDenied(
-                    f"{name}: the policy does not let the guest {closed[0]} {path}, but through "
-                    "this descriptor it could; pass its bytes by input= or a pipe",
-                    path=path,
-                )
+            for path in names_of(descriptor):
+                closed = _closed(jail._host_rules, path)
+                if closed:
+                    raise PathDenied(
+                        f"{name}: the policy does not let the guest {closed} {path}, but through "
+                        "this descriptor it could; pass its bytes by input= or a pipe",
+                        path=path,
+                    )
         self.child[number] = descriptor
 
     def close_child(self) -> None:
@@ -151,6 +147,15 @@ class Streams:
         for descriptor in self.parent.values():
             os.close(descriptor)
         self.parent.clear()
+
+
+def _closed(rules: Sequence[tuple[str, str]], path: str) -> str:
+    """Return the right that a grant around *path* would give, and that *path* does not have, or ""."""
+    for right, kinds in (("write", ("write",)), ("read", ("read", "write"))):
+        inside = any(kind in kinds and is_within(path, top) for kind, top in rules)
+        if inside and not _native.decide(rules, right, path)[0]:
+            return right
+    return ""
 
 
 def _is_guests_own(jail: Jail, descriptor: int, found: os.stat_result) -> bool:
