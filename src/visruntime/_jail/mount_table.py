@@ -21,8 +21,8 @@ UNBINDABLE = b"unbindable"
 """The mark of a mount that is left out where the tree around it is bound."""
 
 ESCAPE = rb"\\([0-7]{3})"
-SEPARATOR = rb"(?<!\\):+"
-BACKSLASH = rb"\\(.)"
+LAYER = rb"(?s)(?:[^:\\]|\\.)+"
+BACKSLASH = rb"(?s)\\(.)"
 
 
 class Mount:
@@ -50,8 +50,8 @@ class Mount:
             name, _, value = option.partition(b"=")
             value = _unescape_bytes(value)
             if name in (b"lowerdir", b"upperdir"):
-                parts = re.split(SEPARATOR, value) if name == b"lowerdir" else [value]
-                found += [os.fsdecode(re.sub(BACKSLASH, rb"\1", part)) for part in parts if part]
+                parts = re.findall(LAYER, value) if name == b"lowerdir" else [value]
+                found += [os.fsdecode(re.sub(BACKSLASH, rb"\1", part)) for part in parts]
             elif name in (b"lowerdir+", b"datadir+"):
                 found.append(os.fsdecode(value))
         return found
