@@ -11,10 +11,17 @@
 #define KEYS_UNTIMED 64
 
 // CPU time that filling sets and dicts may take. Hashes of ints are predictable, so keys
-// can be chosen to collide and make filling quadratic; honest keys stay far below this.
-#define WORK_FREE_NS     200000000LL
-#define WORK_PER_NODE_NS 2000LL
-#define WORK_PER_BYTE_NS 10LL
+// can be chosen to collide and make filling quadratic. Only what is filled under the
+// clock adds to it: other parts cost a guest nothing to send. An honest plain key takes
+// up to 300 ns; hashing a Fraction, in Python, 1 us for each of its parts.
+#define WORK_FREE_NS       100000000LL
+#define WORK_PER_PLAIN_NS  1000LL
+#define WORK_PER_COSTLY_NS 2000LL // of each part of any other key
+#define WORK_PER_BYTE_NS   10LL
+
+// After so much of it, and after so many values, other threads of the process get a turn.
+#define WORK_TURN_NS 2000000LL
+#define VALUES_TURN  4096
 
 struct reader {
     struct codec_state *state;
@@ -23,8 +30,11 @@ struct reader {
     const unsigned char *at;
     const unsigned char *end;
     Py_ssize_t nodes_left;
-    long long work_ns;
-    int keys_open;  // keys that the current value is or is inside of
+    long long work_ns;    // spent on filling sets and dicts
+    long long allowed_ns; // for that
+    long long turn_ns;    // of it, when other threads had their last turn
+    unsigned values;      // read so far
+    int keys_open;        // keys that the current value is or is inside of
     int data_depth; // depth of the array, table or blob whose fields are read; 0: none
 };
 
@@ -185,10 +195,26 @@ failed:
     return NULL;
 }
 
+// Whether comparing two such keys takes next to no time, whatever they hold.
+static int is_plain(PyObject *key) {
+    return PyUnicode_CheckExact(key) || PyLong_CheckExact(key) ||
+           PyFloat_CheckExact(key) || PyBytes_CheckExact(key) || key == Py_None ||
+           PyBool_Check(key);
+}
+
+// What a key takes of the data is time for putting it somewhere, each part of it once.
 static PyObject *read_key(struct reader *reader, int depth) {
+    const unsigned char *start = reader->at;
+    Py_ssize_t nodes = reader->nodes_left + 1;
+    long long allowed = reader->allowed_ns;
     reader->keys_open++;
     PyObject *key = read_value(reader, depth);
     reader->keys_open--;
+    if (key == NULL) return NULL;
+    allowed += (nodes - reader->nodes_left) *
+                   (is_plain(key) ? WORK_PER_PLAIN_NS : WORK_PER_COSTLY_NS) +
+               (reader->at - start) * WORK_PER_BYTE_NS;
+    if (reader->allowed_ns < allowed) reader->allowed_ns = allowed;
     return key;
 }
 
@@ -242,23 +268,24 @@ static int add_key(const struct reader *reader, PyObject *target, PyObject *key,
     return -1;
 }
 
+// Nothing here is seen by others but through the garbage collector, as while builders
+// run.
+static void give_turn(void) {
+    PyEval_RestoreThread(PyEval_SaveThread());
+}
+
 static int work_allowed(struct reader *reader, long long spent,
                         const unsigned char *where) {
     reader->work_ns += spent;
-    long long nodes = reader->options->max_nodes - reader->nodes_left;
-    long long bytes = reader->at - reader->start;
-    if (reader->work_ns <=
-        WORK_FREE_NS + nodes * WORK_PER_NODE_NS + bytes * WORK_PER_BYTE_NS)
-        return 0;
-    fail(reader, where, "keys that collide on purpose");
-    return -1;
-}
-
-// Whether comparing two such keys takes next to no time, whatever they hold.
-static int is_plain(PyObject *key) {
-    return PyUnicode_CheckExact(key) || PyLong_CheckExact(key) ||
-           PyFloat_CheckExact(key) || PyBytes_CheckExact(key) || key == Py_None ||
-           PyBool_Check(key);
+    if (reader->work_ns > reader->allowed_ns) {
+        fail(reader, where, "keys that collide on purpose");
+        return -1;
+    }
+    if (reader->work_ns - reader->turn_ns >= WORK_TURN_NS) {
+        reader->turn_ns = reader->work_ns;
+        give_turn();
+    }
+    return 0;
 }
 
 // A key that may be costly to compare goes in under the clock on its own. It is hashed
@@ -277,9 +304,11 @@ static int fill_small(struct reader *reader, PyObject *target, Py_ssize_t count,
     int costly = 0; // stays: a plain key is compared with the costly ones before it
     for (Py_ssize_t i = 0; i < count; i++) {
         const unsigned char *where = reader->at;
+        long long allowed = reader->allowed_ns;
         PyObject *key = read_key(reader, depth);
         if (key == NULL) return -1;
         costly = costly || !is_plain(key);
+        if (!costly) reader->allowed_ns = allowed; // for none of the clock's time
         PyObject *value = pairs ? read_value(reader, depth) : NULL;
         int status = pairs && value == NULL ? -1 : 0;
         if (status == 0)
@@ -343,6 +372,10 @@ static PyObject *read_keyed(struct reader *reader, int tag, int depth) {
 
 // ---- composites ----
 
+static Py_ssize_t keys_of(PyObject *data) {
+    return data != NULL && PyDict_CheckExact(data) ? PyDict_Size(data) : 0;
+}
+
 static PyObject *read_composite(struct reader *reader, int tag, int depth) {
     const unsigned char *where = reader->at - 1;
     PyObject *builders = reader->options->builders;
@@ -371,7 +404,10 @@ static PyObject *read_composite(struct reader *reader, int tag, int depth) {
     }
     reader->nodes_left -= extra;
     PyObject *builder = PyTuple_GetItem(builders, tag - COMPOSITE_FIRST);
-    int refills = tag == COMPOSITE_COLLECTION;
+    Py_ssize_t refilled =
+        tag == COMPOSITE_COLLECTION ? keys_of(PyTuple_GetItem(fields, 1)) : 0;
+    int refills = refilled > KEYS_UNTIMED;
+    if (refills) reader->allowed_ns += refilled * WORK_PER_COSTLY_NS;
     long long before = refills ? vis_thread_time() : 0;
     PyObject *value = builder == NULL ? NULL : PyObject_CallObject(builder, fields);
     Py_DECREF(fields);
@@ -405,6 +441,7 @@ static PyObject *read_nested(struct reader *reader, int tag, int depth) {
 static PyObject *read_value(struct reader *reader, int depth) {
     const unsigned char *byte = take(reader, 1);
     if (byte == NULL) return NULL;
+    if (++reader->values % VALUES_TURN == 0) give_turn();
     switch (*byte) {
     case TAG_NONE: Py_INCREF(Py_None); return Py_None;
     case TAG_FALSE: return PyBool_FromLong(0);
@@ -431,6 +468,7 @@ PyObject *codec_decode(struct codec_state *state, const unsigned char *data,
         .at = data,
         .end = data + size,
         .nodes_left = options->max_nodes - 1,
+        .allowed_ns = WORK_FREE_NS,
     };
     if (size > options->max_bytes) return fail(&reader, data, "more bytes than allowed");
     const unsigned char *version = take(&reader, 1);

@@ -9,9 +9,12 @@ import fractions
 import gc
 import pathlib
 import struct
+import threading
+import time
 import tracemalloc
 import uuid
-from typing import Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
@@ -20,6 +23,9 @@ from values.test_codec import Box, Color, V, head, str_value
 
 from visruntime._native import decode, encode
 from visruntime.guest.values import Handle, Record, Repr
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 pytestmark = pytest.mark.one_uid
 
@@ -154,6 +160,72 @@ def test_colliding_keys() -> None:
     keys = b"".join(encode(i * modulus)[1:] for i in range(count))
     with pytest.raises(ValueError, match="keys that collide on purpose"):
         decode(V + head(0x12, count) + keys)
+
+
+def colliding(count: int, beside: int) -> bytes:
+    """Return a list of *beside* empty parts and a set of *count* ints with one hash."""
+    keys = b"".join(encode(i * ((1 << 61) - 1))[1:] for i in range(1, count + 1))
+    return V + head(0x10, beside + 1) + b"\x01" * beside + head(0x12, count) + keys
+
+
+def test_parts_that_cost_nothing_buy_no_time() -> None:
+    """What stands beside keys that collide, cheap to send, must not pay for their filling."""
+    assert len(decode(colliding(1000, 950_000))) == 950_001
+    hostile = colliding(16_000, 950_000)
+    before = time.thread_time()
+    with pytest.raises(ValueError, match="keys that collide on purpose"):
+        decode(hostile)
+    assert time.thread_time() - before < 1
+
+
+@pytest.mark.parametrize("form", ["set", "dict", "OrderedDict", "Counter", "defaultdict"])
+def test_other_threads_run_while_keys_are_filled(form: str) -> None:
+    """Filling a large set or dict must not keep all other threads of the host from running."""
+    keys = [i << 32 for i in range(400_000)]
+    value: Any = set(keys) if form == "set" else dict.fromkeys(keys)
+    if form not in ("set", "dict"):
+        arguments = (None,) if form == "defaultdict" else ()
+        value = getattr(collections, form)(*arguments, value)
+    data = encode(value)
+    clock = time.pthread_getcpuclockid(threading.get_ident())
+    turns = []
+    done = threading.Event()
+
+    def take_turns() -> None:
+        while not done.wait(0.001):
+            turns.append(time.clock_gettime(clock))
+
+    thread = threading.Thread(target=take_turns)
+    thread.start()
+    try:
+        start = time.thread_time()
+        got = decode(data)
+        end = time.thread_time()
+    finally:
+        done.set()
+        thread.join()
+    assert got == value
+    seen = [start, *(turn for turn in turns if start < turn < end), end]
+    assert max(after - before for before, after in pairwise(seen)) < (end - start) / 2
+
+
+HONEST: dict[str, Callable[[], Any]] = {
+    "ints": lambda: {i << 32 for i in range(300_000)},
+    "texts": lambda: {f"key number {i}": None for i in range(300_000)},
+    "tuples": lambda: {(i, -i) for i in range(100_000)},
+    "large ints": lambda: {(1 << 8000) + i for i in range(20_000)},
+    "decimals": lambda: {decimal.Decimal(i) / 7 for i in range(100_000)},
+    "fractions": lambda: {fractions.Fraction(i, (1 << 61) - 3) for i in range(1, 50_000)},
+    "one key of many": lambda: {frozenset(range(300_000))},
+    "a collection": lambda: collections.OrderedDict((i << 32, None) for i in range(200_000)),
+}
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_large_honest_values_are_not_refused(name: str) -> None:
+    """The control: many keys that nobody chose to collide must cross, whatever their type."""
+    value = HONEST[name]()
+    assert decode(encode(value)) == value
 
 
 @pytest.mark.parametrize("wrapped", [False, True])

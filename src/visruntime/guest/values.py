@@ -534,14 +534,17 @@ def _build_collection(kind: Any, data: Any, more: Any) -> Any:
             raise ValueError("not a factory")
         # One of a closed list of builtin types, each of which makes an empty value.
         factory = None if more is None else getattr(_stdlib("builtins"), more)
-        return collections.defaultdict(factory, data)
+        return _filled(collections.defaultdict(factory), data)
     if more is not None:
         raise ValueError("not a collection")
-    if kind == 0:
-        return collections.OrderedDict(data)
-    counter = collections.Counter()
-    dict.update(counter, data)  # its own would count, one by one
-    return counter
+    return _filled(collections.OrderedDict() if kind == 0 else collections.Counter(), data)
+
+
+def _filled(target: dict[Any, Any], data: Any) -> dict[Any, Any]:
+    """Return *target* with *data*, put there one by one: other threads get turns in between."""
+    for key, value in data.items():
+        target[key] = value  # noqa: PERF403
+    return target
 
 
 def build_blob(kind: Any, data: Any) -> Any:
