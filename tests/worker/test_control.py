@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from jail_helpers import until
 from runtime_helpers import children_of, runtime
 
 from visruntime import (
@@ -114,6 +115,22 @@ def test_a_paused_worker_can_be_ended(runtime: AnyRuntime) -> None:
     runtime.pause()
     runtime.close()
     assert time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize("how", ["close", "cancel"])
+def test_a_paused_run_can_be_cancelled(runtime: AnyRuntime, how: str) -> None:
+    """Who ends a run that stands still must not wait until somebody lets it go on."""
+    runtime.run("import time")
+    run = runtime.start("time.sleep(60)", timeout=30)
+    assert until(lambda: runtime._worker is not None and runtime._worker.run_number == 2)
+    runtime.pause()
+    with pytest.raises(TimeoutError):  # the control: nothing else ends it
+        run.result(timeout=0.7)
+    ending = threading.Thread(target=runtime.close if how == "close" else run.cancel, daemon=True)
+    ending.start()
+    assert run.result(timeout=5).stopped_by == "cancelled"
+    ending.join(5)
+    assert not ending.is_alive()
 
 
 def test_a_call_on_a_paused_worker_never_hangs(runtime: AnyRuntime) -> None:

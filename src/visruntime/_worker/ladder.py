@@ -78,6 +78,7 @@ class Ladder:
         "_rungs",
         "_shift",
         "_started",
+        "_stood",
         "_timeouts",
         "_told_at",
         "_turn_began",
@@ -103,6 +104,7 @@ class Ladder:
         self._limits = () if timeouts is None else tuple(timeouts.limits())
         self._worker = worker
         self._shift = worker.paused_seconds()
+        self._stood: float | None = None
         self._cpu_spent = cpu_spent
         self._cpu_look = 0.0
         self._cpu_left = 0.0
@@ -186,7 +188,12 @@ class Ladder:
         self._worker.interrupt()
 
     def cancel(self) -> None:
-        """End the run now, by all the rungs that it takes; from any thread."""
+        """End the run now, by all the rungs that it takes; from any thread.
+
+        A pause counts from now on: nobody waits for the end of one, and who stands still is ended.
+        """
+        if self._stood is None:
+            self._stood = self._worker.paused_seconds() - self._shift
         if self.told:
             return
         self.cancelled = True
@@ -221,7 +228,10 @@ class Ladder:
 
     def _now(self) -> float:
         """The time, without that in which the worker stood still: no limit and no rung counts it."""
-        return time.monotonic() - (self._worker.paused_seconds() - self._shift)
+        stood = self._stood
+        if stood is None:
+            stood = self._worker.paused_seconds() - self._shift
+        return time.monotonic() - stood
 
     def _left(self, now: float) -> float:
         """Seconds until the first limit is over; that one is remembered."""
