@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from visruntime._worker.ladder import Ladder
     from visruntime._worker.output import Late
     from visruntime._worker.place import PipedProcess, Place, Reader, Start
+    from visruntime._worker.starting import Starting
     from visruntime.environments import Interpreter
 
 __all__ = ["Worker"]
@@ -79,6 +80,7 @@ class Worker(Conversation):
         settings: Callable[[], Mapping[str, Any]],
         modules: tuple[tuple[str, str], ...] = (),
         secrets: tuple[str, ...] = (),
+        starting: Starting | None = None,
     ) -> None:
         """Start a worker and wait until it is ready.
 
@@ -89,6 +91,7 @@ class Worker(Conversation):
             settings: makes what it gets before its other code, while its interpreter starts.
             modules: (name, file) of guest modules besides those that every worker has.
             secrets: texts that no message and no report may show.
+            starting: by which another thread may end it meanwhile.
 
         Raises:
             WorkerDied: it ended before it was ready; the message carries its stderr.
@@ -97,6 +100,8 @@ class Worker(Conversation):
         place = start.settle()
         channel, control = self._connect(place)
         self.secrets = secrets
+        if starting is not None:
+            starting.holds(self)
 
         def make_argv(channel_number: int, control_number: int) -> list[str]:
             return worker_argv(
@@ -172,6 +177,8 @@ class Worker(Conversation):
         """Take the process, which ends with this object from now on."""
         self._process = process
         self._reader: Reader = process
+        if self.ended_by_host:  # while it was started
+            process.end()
         if process.pidfd is not None:
             self._poll.register(process.pidfd, select.POLLIN)
 

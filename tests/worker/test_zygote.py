@@ -15,6 +15,7 @@ from runtime_helpers import children_of
 
 from visruntime._runtime.events import Feed
 from visruntime._worker.copy import copy_worker
+from visruntime._worker.starting import Starting
 from visruntime._worker.zygote import Zygote
 from visruntime.errors import CommandTimeout, ForkRefused, GuestError, PolicyError, WorkerDied
 from visruntime.policy import JailPolicy, Limits
@@ -266,7 +267,9 @@ def test_workers_are_asked_for_by_many_threads_at_once() -> None:
     """Each must get a worker of its own, and all of them one that works."""
     zygote = Zygote(TrustedRuntime()._start_worker, ["json"])
     workers = []
-    threads = [threading.Thread(target=lambda: workers.append(zygote.worker())) for _ in range(8)]
+    threads = [
+        threading.Thread(target=lambda: workers.append(zygote.worker(Starting()))) for _ in range(8)
+    ]
     try:
         for thread in threads:
             thread.start()

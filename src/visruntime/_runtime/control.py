@@ -9,6 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from visruntime._worker.conversation import Conversation
     from visruntime._worker.standard_input import WorkerInput
+    from visruntime._worker.starting import Starting
     from visruntime._worker.terminal import WorkerTerminal
 
 __all__ = ["WorkerControl"]
@@ -18,6 +19,7 @@ class WorkerControl:
     """Interrupt, end, pause, ask and type; the part of a runtime that needs no turn."""
 
     _worker: Conversation | None
+    _starting: Starting | None
     _stdin: WorkerInput | WorkerTerminal | None
     _closed: bool
 
@@ -64,11 +66,19 @@ class WorkerControl:
     def kill(self) -> None:
         """End the worker at once, from any thread; the next call starts a fresh one.
 
-        A call under way raises `WorkerDied` with ``stopped_by`` "killed". The session is lost.
+        A call under way raises `WorkerDied` with ``stopped_by`` "killed", also while its worker
+        starts. The session is lost.
         """
+        self._end_start()
         worker = self._worker
         if worker is not None:
             worker.end()
+
+    def _end_start(self) -> None:
+        """End the worker that starts for a call under way, if one does."""
+        starting = self._starting
+        if starting is not None:
+            starting.cancel()
 
     def pause(self) -> None:
         """Stop the worker and all that it started (SIGSTOP), from any thread, until :meth:`resume`.

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from visruntime._worker.ladder import Ladder
+    from visruntime._worker.starting import Starting
     from visruntime.callbacks import Callbacks
     from visruntime.results import RunResult
 
@@ -100,7 +101,7 @@ class Feed:
         self.displays: Displays = Displays()
         self.denials: Denials = Denials()
         self.cancelled: bool = False
-        self.limit: Ladder | None = None
+        self.limit: Ladder | Starting | None = None
 
     @property
     def sink(self) -> Callable[[str, bytes], None] | None:
@@ -161,7 +162,7 @@ class Feed:
 
     # How another thread ends the run.
 
-    def begin(self, limit: Ladder) -> None:
+    def begin(self, limit: Ladder | Starting) -> None:
         """Let *limit* be what `cancel` ends, at once if that was asked for already."""
         with self._lock:
             self.limit = limit
@@ -169,7 +170,7 @@ class Feed:
             limit.cancel()
 
     def let_go(self) -> None:
-        """Forget the limit of a run that is over."""
+        """Forget the limit of a run that is over, or the start of its worker."""
         with self._lock:
             self.limit = None
 

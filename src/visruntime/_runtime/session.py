@@ -23,6 +23,7 @@ from visruntime._runtime.run import Run
 from visruntime._runtime.timeouts import as_timeouts
 from visruntime._worker.confinement import WorkerConfinement
 from visruntime._worker.limit import Timeout
+from visruntime._worker.starting import Starting
 from visruntime.callbacks import Callbacks
 from visruntime.errors import (
     CommandFailed,
@@ -32,6 +33,7 @@ from visruntime.errors import (
     WorkerDied,
 )
 from visruntime.guest.limits import UNKNOWN
+from visruntime.results import RunResult, RunUsage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,7 +51,6 @@ if TYPE_CHECKING:
     from visruntime.environments import Interpreter
     from visruntime.events import EnforcementReport, Violation
     from visruntime.processes import JailedStart, TrustedStart
-    from visruntime.results import RunResult
 
 __all__ = ["DEFAULT_OUTPUT", "OutputSink", "RuntimeSession"]
 
@@ -79,6 +80,7 @@ class RuntimeSession(WorkerControl, HostFunctions, ABC):
         self._callbacks = Callbacks()
         self._timeouts: Timeouts | None = None
         self._worker: Conversation | None = None
+        self._starting: Starting | None = None
         self._lock = threading.Lock()
         self._closed = False
         self._started: RunHandle | None = None
@@ -393,7 +395,8 @@ class RuntimeSession(WorkerControl, HostFunctions, ABC):
     def close(self) -> None:
         """End the worker; it cannot be used afterwards.
 
-        A run that :meth:`start` began is cancelled; one that another thread is in is waited for.
+        A run that :meth:`start` began is cancelled; one that another thread is in is waited for,
+        unless its worker has yet to start: that start is ended.
         The jail, if the runtime opened it, ends with the last of those forked from it.
         """
         if self._callbacks.in_callback():
@@ -404,6 +407,7 @@ class RuntimeSession(WorkerControl, HostFunctions, ABC):
         self._closed = True
         if self._started is not None:
             self._started.cancel()
+        self._end_start()
         with self._lock:
             worker, self._worker = self._worker, None
             try:
@@ -438,14 +442,30 @@ class RuntimeSession(WorkerControl, HostFunctions, ABC):
             self._refuse_closed()
             yield
 
-    def _live_worker(self) -> Conversation:
+    def _live_worker(self, feed: Feed | None = None) -> Conversation:
+        """Return the worker, after starting one if there is none; *feed* can cancel that."""
         if self._worker is not None and self._worker.ended_by_host:
             self._discard()
         if self._worker is not None:
             return self._worker
-        zygote = self._shared.zygote
-        worker = self._start_worker() if zygote is None else zygote.worker()
+        starting = self._starting = Starting()
+        if feed is not None:
+            feed.begin(starting)
         try:
+            self._refuse_closed()  # again: close() ends only a start that it can see
+            starting.refuse_ended()
+            self._worker = self._ready_worker(starting)
+            return self._worker
+        finally:
+            self._starting = None
+            if feed is not None:
+                feed.let_go()
+
+    def _ready_worker(self, starting: Starting) -> Conversation:
+        zygote = self._shared.zygote
+        worker = self._start_worker(starting) if zygote is None else zygote.worker(starting)
+        try:
+            starting.holds(worker)
             worker.set_types(self._types)
             self._confinement.check(worker.hello)
             if self._callbacks.names:
@@ -453,10 +473,9 @@ class RuntimeSession(WorkerControl, HostFunctions, ABC):
         except BaseException:
             worker.kill()
             raise
-        self._worker = worker
         return worker
 
-    def _start_worker(self) -> Conversation:
+    def _start_worker(self, starting: Starting) -> Conversation:
         from visruntime.worker import Worker
 
         try:
@@ -467,6 +486,7 @@ class RuntimeSession(WorkerControl, HostFunctions, ABC):
                 settings=self._settings,
                 modules=self._tls.modules,
                 secrets=self._secrets(),
+                starting=starting,
             )
         except WorkerDied as death:
             from visruntime._worker.too_little import explain_start
@@ -499,7 +519,17 @@ class RuntimeSession(WorkerControl, HostFunctions, ABC):
         """Make one request; the caller holds the runtime."""
         if self._unknown != UNKNOWN[0]:
             request.setdefault("unknown", self._unknown)
-        worker = self._live_worker()
+        try:
+            worker = self._live_worker(feed)
+        except (WorkerDied, JailClosed):
+            if not feed.cancelled:
+                raise
+            return RunResult(
+                usage=RunUsage(0.0, None, None),
+                stopped_by="cancelled",
+                session_lost=True,
+                report=self._report(),
+            )
         worker.refuse_paused()
         try:
             late = worker.begin_run(self._output_limit, feed.sink)

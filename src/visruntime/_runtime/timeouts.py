@@ -29,6 +29,9 @@ class Timeouts(Frozen):
     answer to such a call, or the start, to the next call or the reply. ``callback`` counts one call
     of a host function, on the host; with it, functions run in a thread of their own.
 
+    None of them counts the start of a worker, which has a limit of its own (30 s, and as much for
+    ``preload=``): where that takes longer than a run may, none would ever begin.
+
     ``idle`` and ``turn`` stand still while a function of the host runs, and ``wall`` too with
     ``pause_in_callbacks``. All stand still while the runtime is paused.
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from visruntime._policy.values import Secret
     from visruntime._runtime.events import Feed
     from visruntime._runtime.timeouts import Timeouts
+    from visruntime._worker.starting import Starting
     from visruntime.results import RunResult
 
 __all__ = ["REFUSED", "Runtime"]
@@ -167,7 +168,7 @@ class Runtime(RuntimeSession):
             raise _without("timeouts.cpu", "nothing there tells what a run has used; give wall=")
         return super()._perform(request, timeouts, feed)
 
-    def _start_worker(self) -> WindowsWorker:
+    def _start_worker(self, starting: Starting) -> WindowsWorker:
         jail = self._windows_jail
         python = jail._python
         assert python is not None
@@ -190,6 +191,7 @@ class Runtime(RuntimeSession):
             settings=settings,
             version=python.version,
             secrets=self._secrets(),
+            starting=starting,
         )
 
     def _report(self) -> EnforcementReport:

@@ -405,4 +405,5 @@ class Conversation(ABC):
     def end(self) -> None:
         """End it; whoever is in a call of it hears that it died."""
         self.ended_by_host = True
-        self.process.end()
+        if self._process is not None:
+            self._process.end()

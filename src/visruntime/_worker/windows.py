@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from visruntime._worker.ladder import Ladder
     from visruntime._worker.output import Late
     from visruntime._worker.place import Expected
+    from visruntime._worker.starting import Starting
 
 __all__ = ["MODE", "WindowsWorker"]
 
@@ -62,6 +63,7 @@ class WindowsWorker(Conversation):
         settings: Callable[[], Mapping[str, Any]],
         version: str,
         secrets: tuple[str, ...] = (),
+        starting: Starting | None = None,
     ) -> None:
         """Start a worker and wait until it is ready.
 
@@ -70,6 +72,7 @@ class WindowsWorker(Conversation):
             settings: makes what it gets before its other code.
             version: of its interpreter, which is that of the host.
             secrets: texts that no message and no report may show.
+            starting: by which another thread may end it meanwhile.
 
         Raises:
             WorkerDied: it ended before it was ready; the message carries its stderr.
@@ -78,6 +81,8 @@ class WindowsWorker(Conversation):
         self.secrets = secrets
         self.streams = ()
         self._begin(FramedValues())
+        if starting is not None:
+            starting.holds(self)
         self._sending = allocate_lock()
         self._order = 0  # the run to interrupt, until that was said
         self._torn = False  # a frame was sent in part
@@ -86,6 +91,8 @@ class WindowsWorker(Conversation):
         def launch() -> None:
             process = spawn()
             self._process = _WorkerProcess(process)
+            if self.ended_by_host:  # while it was started
+                self._process.end()
             assert process.stdout is not None
             assert process.stderr is not None
             assert process.to_guest is not None

@@ -14,7 +14,7 @@ from visruntime._runtime.events import Feed
 from visruntime._runtime.timeouts import Timeouts
 from visruntime._worker.conversation import START_SECONDS
 from visruntime._worker.copy import copy_worker
-from visruntime._worker.limit import Timeout
+from visruntime._worker.limit import LOOK_MILLISECONDS, Timeout
 from visruntime.callbacks import Callbacks
 from visruntime.errors import WorkerDied
 from visruntime.results import GuestFailure
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from visruntime._worker.conversation import Conversation
+    from visruntime._worker.starting import Starting
 
 __all__ = ["Zygote", "check_preload"]
 
@@ -43,7 +44,7 @@ class Zygote:
 
     def __init__(
         self,
-        start_worker: Callable[[], Conversation],
+        start_worker: Callable[[Starting], Conversation],
         preload: Iterable[str] = (),
         *,
         output: int | None = None,
@@ -60,8 +61,8 @@ class Zygote:
         if original is not None and os.getpid() == self._process_id:
             original.kill()
 
-    def worker(self) -> Worker:
-        """Return a fresh worker.
+    def worker(self, starting: Starting) -> Worker:
+        """Return a fresh worker; *starting* can end the start of the zygote, too.
 
         Raises:
             GuestError: a module to preload could not be imported.
@@ -69,7 +70,9 @@ class Zygote:
             WorkerDied: the zygote, or the copy, ended or did not answer in time.
             ProtocolViolation: it broke the protocol.
         """
-        with self._lock:
+        while not self._lock.acquire(timeout=LOOK_MILLISECONDS / 1000):
+            starting.refuse_ended()
+        try:
             if self._original is not None:
                 try:
                     return copy_worker(self._original, broken=self._discard)
@@ -77,8 +80,10 @@ class Zygote:
                     # It may have come to its time limit; one that lives is not to blame.
                     if self._original is not None:
                         raise
-            self._original = self._begin()
+            self._original = self._begin(starting)
             return copy_worker(self._original, broken=self._discard)
+        finally:
+            self._lock.release()
 
     def close(self) -> None:
         """End the zygote; its copies live on. Idempotent, and the next copy starts another."""
@@ -90,8 +95,8 @@ class Zygote:
         if original is not None:
             original.kill()
 
-    def _begin(self) -> Worker:
-        worker = self._start_worker()
+    def _begin(self, starting: Starting) -> Worker:
+        worker = self._start_worker(starting)
         assert isinstance(worker, Worker)
         try:
             worker.begin_run(self._output, None)

@@ -121,8 +121,8 @@ class StoppableRuntime(_StoppableSession, Runtime):
     def _open_jail(self) -> Jail:
         return StoppableJail(self._policy, implicit_read=self._grants, backend=self._backend)
 
-    def _live_worker(self) -> Conversation:
-        worker = super()._live_worker()
+    def _live_worker(self, feed: Feed | None = None) -> Conversation:
+        worker = super()._live_worker(feed)
         call = _CURRENT.get()
         if call is not None and call.ready():
             worker.ended_by_host = True  # the next call starts another one
