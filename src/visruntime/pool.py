@@ -250,7 +250,7 @@ class RuntimePool:
     def release(self, runtime: AnyRuntime) -> None:
         """Take a runtime back. The borrower must not use it any more.
 
-        One in which a run still goes on is ended, whatever *reuse* says.
+        One in which a call still goes on is ended, and the call with it, whatever *reuse* says.
 
         Raises:
             ValueError: it is not one that is borrowed from this pool.
@@ -517,11 +517,24 @@ class RuntimePool:
                 self._ending += 1
             try:
                 with suppress(VisRuntimeError, OSError):
+                    _end_call(member.runtime)
                     member.runtime.close()
             finally:
                 with self._freed:
                     self._ending -= 1
                     self._freed.notify_all()
+
+
+def _end_call(runtime: AnyRuntime) -> None:
+    """End a call that goes on in *runtime*, for which its `close` would wait; none begins any more.
+
+    One that was cancelled keeps the moment that it has for cleaning up.
+    """
+    runtime._closed = True
+    if runtime._started is not None:
+        runtime._started.cancel()
+    if runtime._lock.locked() and not runtime._is_ending():
+        runtime.kill()
 
 
 def _reset(runtime: AnyRuntime) -> None:

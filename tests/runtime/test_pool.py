@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import gc
 import os
 import threading
@@ -19,6 +20,7 @@ from visruntime import (
     PolicyError,
     PoolExhausted,
     TrustedRuntime,
+    WorkerDied,
     pool,
 )
 from visruntime.pool import RuntimePool
@@ -303,6 +305,31 @@ def test_a_run_that_goes_on_does_not_meet_the_next_borrower(reuse: str) -> None:
         with runtimes.borrow() as runtime:
             assert runtime.start(MARK).result(timeout=10).value == 1
         assert runtimes.run(MARK).value == 2
+
+
+@pytest.mark.parametrize("verb", ["run", "eval"])
+@pytest.mark.parametrize("reuse", ["never", "keep"])
+def test_a_call_of_another_thread_is_ended_when_its_runtime_is_given_back(
+    verb: str, reuse: Any
+) -> None:
+    """Who waits no longer for a guest that does not end must get the place, and the pool its end."""
+    hold = (
+        "import time\ndef hold():\n    while True:\n        try: time.sleep(60)\n"
+        "        except BaseException: pass\n"
+    )
+    runtimes = trusted(min_idle=0, max_size=1, reuse=reuse)
+    with concurrent.futures.ThreadPoolExecutor(4) as threads:
+        with runtimes.borrow() as runtime:
+            runtime.exec(hold)
+            call = threads.submit(getattr(runtime, verb), "hold()")
+            with pytest.raises(TimeoutError):  # the control: the guest does not end by itself
+                call.result(timeout=0.5)
+        with pytest.raises(WorkerDied) as caught:
+            call.result(timeout=5)
+        assert caught.value.stopped_by == "killed"
+        with runtimes.borrow(timeout=5) as runtime:
+            assert runtime.run("1 + 1").value == 2
+        threads.submit(runtimes.kill).result(timeout=5)
 
 
 def test_a_session_that_cannot_be_reset_is_not_lent_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,6 +74,11 @@ class WorkerControl:
         if worker is not None:
             worker.end()
 
+    def _is_ending(self) -> bool:
+        """Whether the call under way was told to end, by all that it takes."""
+        worker = self._worker
+        return worker is not None and worker.is_ending()
+
     def _end_start(self) -> None:
         """End the worker that starts for a call under way, if one does."""
         starting = self._starting

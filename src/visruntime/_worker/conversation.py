@@ -372,6 +372,11 @@ class Conversation(ABC):
         if ladder is not None:
             ladder.asked_to_stop()
 
+    def is_ending(self) -> bool:
+        """Whether the run under way was told to end, and is ended where it does not."""
+        ladder = self._ladder
+        return ladder is not None and ladder.cancelled
+
     def signal_descendants(self, number: int) -> int:
         """Signal what the worker has started, but not itself; return how many there were."""
         return self.process.signal_descendants(number)
