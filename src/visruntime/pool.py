@@ -159,6 +159,7 @@ class RuntimePool:
         self._idle: deque[_Member] = deque()
         self._busy: dict[int, _Member] = {}
         self._retired: deque[_Member] = deque()
+        self._unready: list[AnyRuntime] = []  # of those that are made, or reset
         self._making = 0
         self._ending = 0
         self._tender: threading.Thread | None = None
@@ -239,7 +240,12 @@ class RuntimePool:
                     self._end_retired_here()
                 else:
                     self._freed.wait(left)
-        member = self._make()
+        try:
+            member = self._make()
+        except Exception as problem:
+            if self._closed:
+                raise JailClosed("this pool was closed") from problem
+            raise
         with self._freed:
             self._making -= 1
             if not self._closed:
@@ -308,16 +314,23 @@ class RuntimePool:
     # The end.
 
     def close(self) -> None:
-        """End those that are not borrowed, now, and each other one when it is given back."""
+        """End those that are not borrowed, now, and each other one when it is given back.
+
+        What *prepare* does in one of the former is ended with it, and an `acquire` that waits for
+        it raises `JailClosed`.
+        """
         if os.getpid() != self._process_id:
             return
         with self._freed:
             self._closed = True
             self._retired.extend(self._idle)
             self._idle.clear()
+            unready = list(self._unready)
             tender = self._tender
             self._freed.notify_all()
             self._work.notify_all()
+        for runtime in unready:  # whoever makes them ready closes them
+            _end_call(runtime)
         self._end_retired()
         if tender is not None and tender is not threading.current_thread():
             tender.join()
@@ -347,7 +360,7 @@ class RuntimePool:
         for member in members:
             act(member.runtime)
         with self._freed:
-            return self._freed.wait_for(lambda: not self._busy, seconds)
+            return self._freed.wait_for(lambda: not self._busy and not self._unready, seconds)
 
     # How it works. Where nothing else is said, the caller holds the lock.
 
@@ -396,7 +409,8 @@ class RuntimePool:
             return False
         if self._reuse == "reset":
             try:
-                _reset(member.runtime)
+                with self._unready_until_done(member.runtime):
+                    _reset(member.runtime)
             except (VisRuntimeError, Timeout):
                 return False
         return True
@@ -408,9 +422,10 @@ class RuntimePool:
                 runtime, self._first = self._first, None
             runtime = runtime or self._open()
             try:
-                runtime.warm_up()
-                if self._prepare is not None:
-                    self._prepare(runtime)
+                with self._unready_until_done(runtime):
+                    runtime.warm_up()
+                    if self._prepare is not None:
+                        self._prepare(runtime)
             except BaseException:
                 runtime.close()
                 raise
@@ -420,6 +435,20 @@ class RuntimePool:
                 self._freed.notify_all()
             raise
         return _Member(runtime)
+
+    @contextmanager
+    def _unready_until_done(self, runtime: AnyRuntime) -> Iterator[None]:
+        """Have `close` end the calls by which *runtime* is made ready. Without the lock."""
+        with self._freed:
+            if self._closed:
+                raise JailClosed("this pool was closed")
+            self._unready.append(runtime)
+        try:
+            yield
+        finally:
+            with self._freed:
+                self._unready.remove(runtime)
+                self._freed.notify_all()
 
     def _wanted(self) -> bool:
         """Whether one more is to be made ready."""

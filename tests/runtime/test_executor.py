@@ -353,6 +353,34 @@ def test_workers_can_be_ended(how: str) -> None:
     assert children_of(os.getpid()) <= before
 
 
+@pytest.mark.parametrize("min_idle", [0, 1])
+@pytest.mark.parametrize("how", ["terminate_workers", "kill_workers"])
+def test_workers_that_are_made_ready_can_be_ended(how: str, min_idle: int) -> None:
+    """An initializer that does not end must not outlive what ends all workers."""
+    before = children_of(os.getpid())
+    code = (
+        "import time\nprint('begun', flush=True)\n"
+        "while True:\n    try: time.sleep(60)\n    except BaseException: pass"
+    )
+    begun = threading.Event()
+    running = JailExecutor(
+        JailPolicy(),
+        1,
+        initializer="builtins:exec",
+        initargs=(code,),
+        min_idle=min_idle,
+        on_output=lambda *_: begun.set(),
+    )
+    future = running.submit(abs, -1)
+    assert begun.wait(20)
+    with pytest.raises(TimeoutError):  # the control: it does not end by itself
+        future.result(timeout=0.3)
+    getattr(running, how)()
+    assert isinstance(future.exception(timeout=5), JailExecutorBroken)
+    running.shutdown()
+    assert children_of(os.getpid()) <= before
+
+
 def test_a_failing_initializer_breaks_the_executor(caplog: pytest.LogCaptureFixture) -> None:
     """Every task gets an error that is a BrokenExecutor and ours, and says why."""
     with JailExecutor(JailPolicy(), 1, initializer=divmod, initargs=(1, 0)) as executor:

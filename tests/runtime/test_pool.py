@@ -32,6 +32,12 @@ pytestmark = pytest.mark.one_uid
 
 MARK = "import sys; seen = getattr(sys, 'mark', 0); sys.mark = seen + 1; seen"
 
+HOLD = (
+    "import time\ndef hold():\n    while True:\n        try: time.sleep(60)\n"
+    "        except BaseException: pass\n"
+)
+"""Defines what no interrupt ends."""
+
 
 def trusted(**arguments: object) -> RuntimePool:
     """Return a pool of workers without jails, which start a little faster."""
@@ -313,14 +319,10 @@ def test_a_call_of_another_thread_is_ended_when_its_runtime_is_given_back(
     verb: str, reuse: Any
 ) -> None:
     """Who waits no longer for a guest that does not end must get the place, and the pool its end."""
-    hold = (
-        "import time\ndef hold():\n    while True:\n        try: time.sleep(60)\n"
-        "        except BaseException: pass\n"
-    )
     runtimes = trusted(min_idle=0, max_size=1, reuse=reuse)
     with concurrent.futures.ThreadPoolExecutor(4) as threads:
         with runtimes.borrow() as runtime:
-            runtime.exec(hold)
+            runtime.exec(HOLD)
             call = threads.submit(getattr(runtime, verb), "hold()")
             with pytest.raises(TimeoutError):  # the control: the guest does not end by itself
                 call.result(timeout=0.5)
@@ -447,6 +449,47 @@ def test_kill_ends_borrowed_workers() -> None:
     thread.join()
     assert time.monotonic() - start < 5
     assert [type(p).__name__ for p in problems] == ["WorkerDied"]
+
+
+@pytest.mark.parametrize("min_idle", [0, 1])
+@pytest.mark.parametrize("verb", ["close", "kill"])
+def test_the_end_reaches_a_worker_that_is_made_ready(verb: str, min_idle: int) -> None:
+    """Code that *prepare* has started must neither hold up the end of the pool nor outlive it."""
+    before = children_of(os.getpid())
+    begun = threading.Event()
+
+    def prepare(runtime: AnyRuntime) -> None:
+        runtime.exec(HOLD)
+        begun.set()
+        runtime.eval("hold()")
+
+    runtimes = trusted(min_idle=min_idle, max_size=2, prepare=prepare)
+    with concurrent.futures.ThreadPoolExecutor(2) as threads:
+        call = threads.submit(runtimes.acquire)
+        assert begun.wait(20)
+        with pytest.raises(TimeoutError):  # the control: it does not end by itself
+            call.result(timeout=0.5)
+        threads.submit(getattr(runtimes, verb)).result(timeout=10)
+        with pytest.raises(JailClosed, match="pool was closed"):
+            call.result(timeout=5)
+    assert children_of(os.getpid()) <= before
+
+
+def test_kill_reaches_a_worker_that_is_reset(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What forgetting does to objects of a guest must not hold up the end of the pool."""
+    monkeypatch.setattr(pool, "RESET_SECONDS", 60.0)
+    runtimes = trusted(min_idle=0, max_size=1, reuse="reset")
+    runtime = runtimes.acquire()
+    runtime.exec(
+        "import time\nclass Stay:\n    def __del__(self, sleep=time.sleep):\n        sleep(60)\n"
+    )
+    runtime.eval("Stay()")  # its handle holds it until then
+    with concurrent.futures.ThreadPoolExecutor(2) as threads:
+        call = threads.submit(runtimes.release, runtime)
+        with pytest.raises(TimeoutError):
+            call.result(timeout=0.5)
+        threads.submit(runtimes.kill).result(timeout=10)
+        call.result(timeout=5)
 
 
 def test_a_pool_that_is_forgotten_leaves_nothing() -> None:
