@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import venv
 import weakref
 from concurrent.futures import BrokenExecutor, CancelledError
 from typing import TYPE_CHECKING, Any
@@ -27,13 +28,16 @@ from visruntime import (
     JailExecutorBroken,
     JailPolicy,
     ProtocolViolation,
+    Timeouts,
     TrustedRuntime,
     WorkerDied,
     pool,
 )
+from visruntime._worker import conversation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from visruntime.pool import AnyRuntime
 
@@ -351,6 +355,29 @@ def test_workers_can_be_ended(how: str) -> None:
         executor.submit(abs, -1)
     executor.shutdown()
     assert children_of(os.getpid()) <= before
+
+
+def test_a_worker_that_takes_no_library_breaks_the_executor_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A package of the workers must not hold up tasks with a limit before the first has begun."""
+    monkeypatch.setattr(conversation, "_ASIDE", Timeouts(wall=0.5, grace=0.2))
+    venv.create(tmp_path, with_pip=False, symlinks=True)
+    (packages,) = tmp_path.glob("lib/python3*/site-packages")
+    with JailExecutor(JailPolicy(), 1, timeout=20, environment=tmp_path) as running:
+        assert running.submit(abs, -1).result(timeout=30) == 1  # the control
+    (packages / "silent.pth").write_text("import silent\n")
+    (packages / "silent.py").write_text(
+        "import sys, time\n"
+        "def wait(*_, **__):\n    while True:\n        try: time.sleep(60)\n"
+        "        except BaseException: pass\n"
+        "if '_visguest.worker' in sys.modules: sys.modules['_visguest.worker']._answer = wait\n"
+    )
+    with JailExecutor(JailPolicy(), 1, timeout=20, environment=tmp_path) as running:
+        failure = running.submit(abs, -1).exception(timeout=15)
+        assert isinstance(failure, JailExecutorBroken)
+        assert isinstance(failure.__cause__, WorkerDied)
+        assert "did not answer" in str(failure)
 
 
 @pytest.mark.parametrize("min_idle", [0, 1])

@@ -82,7 +82,7 @@ def send_library(runtime: RuntimeSession) -> None:
     """Give the worker of *runtime* what it needs to load functions that cross as code."""
     codes = _library()
     if codes:
-        runtime._value({"op": "apply", "library": codes}, None)
+        runtime._equip({"op": "apply", "library": codes})
 
 
 @cache

@@ -134,10 +134,12 @@ class HostFunctions(ABC):
 
     def _expose(self, worker: Conversation, names: list[str]) -> None:
         """Tell a worker of functions; one that cannot take them is of no use any more."""
+        self._tell(worker, {"op": "expose", "names": names})
+
+    def _tell(self, worker: Conversation, request: dict[str, Any]) -> None:
+        """Make a request of our own, which runs no code of the guest and has a limit of ours."""
         try:
-            reply = worker.request_aside(
-                {"op": "expose", "names": names}, callbacks=self._callbacks
-            )
+            reply = worker.request_aside(request, callbacks=self._callbacks)
         except Timeout:
             raise WorkerDied("the worker did not answer between two runs and was ended") from None
         if reply.get("error") is not None:

@@ -493,6 +493,17 @@ class RuntimeSession(WorkerControl, HostFunctions, ABC):
 
             raise explain_start(death, self._limits()) from None
 
+    def _equip(self, request: dict[str, Any]) -> None:
+        """Make a request of our own of the worker, which ends where it cannot take it."""
+        with self._exclusive():
+            worker = self._live_worker()
+            worker.refuse_paused()
+            try:
+                self._tell(worker, request)
+            except BaseException:
+                self._discard()
+                raise
+
     def _discard(self) -> None:
         worker, self._worker = self._worker, None
         if worker is not None:
