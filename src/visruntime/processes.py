@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import _socket as socket
 import errno
 import os
 import select
-import signal
-import socket
 import time
 from contextlib import suppress
 
@@ -26,6 +25,7 @@ from visruntime.errors import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal
     import subprocess
     from collections.abc import Callable, Mapping, Sequence
 
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from visruntime._worker.standard_input import WorkerInput
     from visruntime.events import Violation
     from visruntime.jail import Jail
+else:
+    import _signal as signal
 
 __all__ = ["JailedProcess", "JailedStart", "TrustedProcess", "TrustedStart"]
 

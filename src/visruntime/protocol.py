@@ -7,9 +7,9 @@ is hostile: anything that is not exactly the frame that may come next is a
 
 from __future__ import annotations
 
+import _socket as socket
 import contextlib
 import select
-import socket
 import threading
 import time
 

@@ -7,12 +7,11 @@ is under way, never more than the limit is kept, and it is ended when it does no
 
 from __future__ import annotations
 
-import array
+import _socket as socket
 import errno
 import fcntl
 import os
 import select
-import socket
 import struct
 import time
 from contextlib import ExitStack, suppress
@@ -156,8 +155,8 @@ class Worker(Conversation):
         """Have *launch* hand the worker its four ends, and give them up here."""
         readers, writers = [], []
         with ExitStack() as given:  # the ends that only the worker keeps
-            given.enter_context(channel)
-            given.enter_context(control)
+            given.callback(channel.close)
+            given.callback(control.close)
             for name in ("stdout", "stderr"):
                 ours, theirs = os.pipe2(os.O_CLOEXEC)
                 self._owned.append(ours)
@@ -226,7 +225,8 @@ class Worker(Conversation):
         descriptors = self._values.outgoing
         if not descriptors:
             return self._channel.send(data, _QUIETLY)
-        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
+        numbers = struct.pack(f"{len(descriptors)}i", *descriptors)
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, numbers)]
         sent = self._channel.sendmsg([data], rights, _QUIETLY)
         self._values.drop_outgoing()
         return sent

@@ -116,7 +116,7 @@ def test_a_run_imports_nothing_that_it_does_not_need(tmp_path: Path) -> None:
     """What only other policies and failures need must not be paid for by the smallest run."""
     heavy = (
         "ctypes hashlib hmac secrets random base64 bz2 lzma urllib.parse tomllib importlib.metadata "
-        "argparse gettext locale re shlex subprocess typing"
+        "argparse gettext locale re shlex subprocess typing enum signal socket selectors math array"
     )
     code = (
         "import sys; before = set(sys.modules); from visruntime.cli import main\n"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import io
 import os
-import signal
 import time
 
 from visruntime import _native
@@ -17,12 +16,15 @@ from visruntime.errors import CommandError, CommandTimeout, JailClosed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Callable
     from typing import IO, Any, Self
 
     from visruntime._jail.usage import Account, Span
     from visruntime._policy.values import Limits
     from visruntime.events import EnforcementReport, Usage, Violation
+else:
+    import _signal as signal
 
 __all__ = ["DEVNULL", "PIPE", "STDOUT", "CommandResult", "JailProcess", "Terminal"]
 

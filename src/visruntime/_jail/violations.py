@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno as numbers
 import os
-import signal
 
 from visruntime._jail.redacted import without_secrets
 from visruntime._jail.refusals import violation_of
@@ -22,11 +21,14 @@ from visruntime.events import Violation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from visruntime._native import Refusal
     from visruntime._policy.values import Limits, Rule
     from visruntime.policy import JailPolicy
+else:
+    import _signal as signal
 
 __all__ = [
     "MAX_VIOLATIONS",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 
@@ -110,7 +109,8 @@ class _Text:
 
     def add_instance(self, kind: Any, value: Any) -> bool:
         """Write an instance of a class that the owner has listed; whether it is one."""
-        if isinstance(kind, enum.EnumType):
+        enum = sys.modules.get("enum")  # without which there is no instance of one
+        if enum is not None and isinstance(kind, enum.EnumType):
             self.add(f"<{kind.__qualname__}.{value._name_}: ")
             self.add_value(value._value_)
             self.add(">")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import _socket as socket
 import select
-import socket
 import struct
 import time
 from _thread import allocate_lock
-from array import array
 from contextlib import suppress
 
 from visruntime._runtime.traceback import printable
@@ -60,7 +59,8 @@ class Control:
         Raises:
             OSError: it takes no orders, or too many descriptors are in flight.
         """
-        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", descriptors).tobytes())
+        numbers = struct.pack(f"{len(descriptors)}i", *descriptors)
+        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, numbers)
         self._socket.sendmsg([_PACKET.pack(b"F", 0)], [rights], _QUIETLY)
 
     def stacks(self, seconds: float = STACKS_SECONDS) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import time
 
 from visruntime._runtime.stop import Rung, Stop
@@ -12,12 +11,15 @@ from visruntime._worker.limit import LOOK_MILLISECONDS, Timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Callable
     from typing import Protocol
 
     from visruntime._callbacks.run import Call
     from visruntime._runtime.timeouts import Timeouts
 else:
+    import _signal as signal
+
     Protocol = object  # typing costs more than all that a run needs of this package's protocols
 
 __all__ = ["Ladder", "Stoppable"]

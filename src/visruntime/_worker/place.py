@@ -5,8 +5,8 @@ For type checkers: nothing imports it when it runs.
 
 from __future__ import annotations
 
+from _socket import socket
 from collections.abc import Callable
-from socket import socket
 from typing import Any, Protocol
 
 __all__ = ["Expected", "MakeArgv", "Pairs", "PipedProcess", "Place", "Process", "Reader", "Start"]

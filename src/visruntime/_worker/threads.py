@@ -7,7 +7,6 @@ each other. So each worker is told what it has.
 
 from __future__ import annotations
 
-import math
 import os
 
 TYPE_CHECKING = False
@@ -32,7 +31,7 @@ def thread_variables(limits: Limits, given: Container[str]) -> dict[str, str]:
     """Return the variables that are not *given*, set to the processors that *limits* leave."""
     threads = len(os.sched_getaffinity(0))
     if limits.cpus is not None:
-        threads = min(threads, math.ceil(limits.cpus))
+        threads = min(threads, -int(-limits.cpus // 1))  # upwards
     if limits.processes is not None:
         threads = min(threads, limits.processes // _PROCESSES_OF_EACH)
     return {name: str(max(threads, 1)) for name in THREAD_VARIABLES if name not in given}

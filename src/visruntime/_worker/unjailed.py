@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import signal
 import sys
 import termios
 from _thread import allocate_lock
@@ -12,9 +11,12 @@ from contextlib import suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal
     from typing import Any
 
     from visruntime._worker.meter import ProcessMeter
+else:
+    import _signal as signal
 
 __all__ = ["UnjailedProcess"]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import time
 from contextlib import contextmanager, suppress
 
@@ -16,11 +15,14 @@ from visruntime.cli.messages import Cleaner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Callable, Iterator
     from types import FrameType
     from typing import Any
 
     from visruntime.jail import JailProcess
+else:
+    import _signal as signal
 
 __all__ = [
     "Stopped",
