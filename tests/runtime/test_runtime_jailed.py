@@ -220,15 +220,17 @@ def test_closing_the_jail_ends_the_worker() -> None:
 def test_children_end_with_their_worker(workspace: Path) -> None:
     """A daemon that a guest leaves behind is gone when its worker was ended for a time limit."""
     with Runtime(JailPolicy(write=[str(workspace)])) as runtime:
+        # A worker that is interrupted while it still starts the daemon obeys, and lives on with it.
+        started = runtime.run(
+            "import os, subprocess, time\n"
+            "loop = f'while :; do echo x >> {p}; sleep .05; done'\n"
+            "subprocess.Popen(['setsid', 'sh', '-c', loop])\n"
+            "while not os.path.exists(p): time.sleep(0.01)",
+            inputs={"p": str(workspace / "t")},
+        )
+        assert started.error is None
         with pytest.raises(CommandTimeout):
-            runtime.run(
-                "import subprocess\n"
-                "loop = f'while :; do echo x >> {p}; sleep .05; done'\n"
-                "subprocess.Popen(['setsid', 'sh', '-c', loop])\n"
-                "sum(range(10**12))",
-                inputs={"p": str(workspace / "t")},
-                timeout=0.5,
-            )
+            runtime.run("sum(range(10**12))", timeout=0.5)
         before = (workspace / "t").read_text()
         assert before
         time.sleep(0.4)
