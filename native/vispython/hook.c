@@ -45,6 +45,7 @@ static const interest interests[] = {
     {"subprocess.Popen", vis_judge_start, true},
     {"sys._current_frames", NULL, true},
     {"sys.addaudithook", NULL, true},
+    {"sys.remote_exec", NULL, true},
 };
 #define INTEREST_COUNT (sizeof interests / sizeof *interests)
 

@@ -27,7 +27,7 @@ from visruntime.processes import TrustedStart
 from visruntime.runtime import TrustedRuntime
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 
 @pytest.mark.parametrize("minor", [12, 13])
@@ -144,23 +144,20 @@ def test_a_forged_word_on_the_start_breaks_the_protocol(tmp_path: Path, error: s
         runtime.run("1")
 
 
-def test_other_preloaded_libraries_stay() -> None:
+def test_other_preloaded_libraries_stay(tool: Callable[[str], str], tmp_path: Path) -> None:
     """LD_PRELOAD of the caller is as it was, in the worker and in its children."""
-    library = (
-        next(
-            line.split()[-1]
-            for line in Path("/proc/self/maps").read_text().splitlines()
-            if "/libm.so" in line
-        )
-        if "/libm.so" in Path("/proc/self/maps").read_text()
-        else None
-    )
-    assert library is not None
+    library = str(tmp_path / "libmore.so")
+    # Without any library of its own, since an interpreter may have brought a newer C library.
+    command = [tool("cc"), "-x", "c", "-", "-shared", "-fPIC", "-nostdlib", "-o", library]
+    subprocess.run(command, input=b"int more;", check=True)
     for python in INTERPRETERS:
         with TrustedRuntime(
             python=python, env={"LD_PRELOAD": library, "PATH": os.defpath}
         ) as runtime:
-            assert runtime.run("import os; os.environ['LD_PRELOAD']").value == library
+            found = runtime.run(
+                f"import os; [os.environ['LD_PRELOAD'], {library!r} in open('/proc/self/maps').read()]"
+            )
+            assert found.value == [library, True]
 
 
 # ---- refusals ----

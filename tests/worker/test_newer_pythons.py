@@ -60,6 +60,7 @@ def test_no_process_is_steered_by_another(python: str, tmp_path: Path) -> None:
         failed = runtime.run("import sys; sys.remote_exec(1, '/tmp/steer.py')")
         assert failed.error is not None
         assert "not enabled" in failed.error.message
+        assert failed.trips["sys.remote_exec"] == 1
     with vr.TrustedRuntime(python=python) as trusted:
         inputs = {key: str(tmp_path / name) for key, name in names.items()}
         sent, to_worker, steered, enabled = trusted.run(STEER, inputs=inputs).value

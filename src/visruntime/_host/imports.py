@@ -32,7 +32,8 @@ NEEDED = """
     fnmatch fractions gc grp gzip hashlib hmac html importlib.metadata inspect io json linecache
     locale numbers pathlib platform pwd queue random re resource secrets select selectors shlex
     shutil signal socket sqlite3 stat string struct subprocess tempfile termios textwrap threading
-    tokenize tomllib traceback tracemalloc tty unicodedata uuid warnings weakref zlib zoneinfo
+    tokenize tomllib traceback tracemalloc tty unicodedata urllib.parse uuid warnings weakref zlib
+    zoneinfo
 """.split()
 """Of the standard library: what this package imports, and what that imports later on."""
 EXTRAS = ("cloudpickle", "anyio", "anyio.from_thread", "anyio._backends._asyncio")
