@@ -6,9 +6,9 @@
 wine is a Windows without AppContainers: nothing that passes here is a word about enforcement on
 Windows. What the lane needs are wine64, the mingw compiler, and an ordinary uid, because descriptors
 become modes of files, and root has all of them. It builds the programs, puts a CPython of Windows
-together (scripts/windows_python.py), makes a prefix of its own below TMPDIR, runs
-tests/windows/wine and removes them. Where wine or the compiler is missing it says so; under
-VIS_REQUIRE_TOOLS=1 that fails.
+together (scripts/windows_python.py) with this package beside it (scripts/windows_host.py), makes a
+prefix of its own below TMPDIR, runs tests/windows/wine and removes them. Where wine or the compiler
+is missing it says so; under VIS_REQUIRE_TOOLS=1 that fails.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import tempfile
 from pathlib import Path
 
 import cross_build
+import windows_host
 import windows_python
 
 TARGET = next(each for each in cross_build.TARGETS if each.compiler == "mingw")
@@ -58,6 +59,7 @@ def prepare(wine: str, work: Path) -> None:
     python = windows_python.assemble(work / "python", work / "bin" / cross_build.LAUNCHER)
     windows_python.build_guard(python, "x86_64-w64-mingw32-gcc", work)
     windows_python.build_worker_beside(python, TARGET, work)
+    windows_host.build_host(TARGET, python, work)
     # One server for the whole lane; without -p each pause would end it, and begin anew.
     (work / "prefix").mkdir()
     subprocess.run([server(), "-p"], check=True, env=environment(work), timeout=END_SECONDS)

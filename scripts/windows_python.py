@@ -23,7 +23,7 @@ from cross_build import ROOT, TESTS, build_worker, cache, compiler, windows_head
 if TYPE_CHECKING:
     from cross_build import Target
 
-__all__ = ["assemble", "build_guard", "build_worker_beside", "is_possible"]
+__all__ = ["assemble", "build_guard", "build_worker_beside", "install_for_windows", "is_possible"]
 
 VERSION = (3, 11)
 SOURCES = TESTS / "python"
@@ -100,13 +100,7 @@ def _carried() -> Path:
     if (kept / "python311.dll").is_file():
         return kept
     with tempfile.TemporaryDirectory() as work:
-        listed = Path(work, "wine.txt")
-        export = ["uv", "export", "--quiet", "--frozen", "--only-group", "wine", "--no-header"]
-        subprocess.run([*export, "--output-file", str(listed)], check=True, cwd=ROOT)
-        install = ["uv", "pip", "install", "--quiet", "--require-hashes", "--no-deps", "--no-build"]
-        system = ["--python-platform", "x86_64-pc-windows-msvc", "--python-version", "3.11"]
-        where = ["--target", str(Path(work, "wheel")), "-r", str(listed)]
-        subprocess.run([*install, *system, *where], check=True, cwd=work)
+        install_for_windows(Path(work, "wheel"), "--only-group", "wine")
         new = kept.with_name(f"{kept.name}.{os.getpid()}")
         new.mkdir(parents=True)
         for path in Path(work, "wheel", "deploy_libs").iterdir():
@@ -115,6 +109,21 @@ def _carried() -> Path:
         shutil.rmtree(kept, ignore_errors=True)
         new.rename(kept)
     return kept
+
+
+def install_for_windows(folder: Path, *which: str) -> None:
+    """Put packages of uv.lock into *folder*, as their wheels for Windows have them, by their hashes.
+
+    *which* are the words of ``uv export`` that choose them.
+    """
+    with tempfile.TemporaryDirectory() as work:
+        listed = Path(work, "packages.txt")
+        export = ["uv", "export", "--quiet", "--frozen", "--no-header", *which]
+        subprocess.run([*export, "--output-file", str(listed)], check=True, cwd=ROOT)
+        install = ["uv", "pip", "install", "--quiet", "--require-hashes", "--no-deps", "--no-build"]
+        system = ["--python-platform", "x86_64-pc-windows-msvc", "--python-version", "3.11"]
+        where = ["--target", str(folder), "-r", str(listed)]
+        subprocess.run([*install, *system, *where], check=True, cwd=work)
 
 
 def assemble(folder: Path, launcher: Path) -> Path:

@@ -18,6 +18,11 @@ def only_in_the_lane() -> None:
         pytest.skip("scripts/test_wine.py runs these tests", allow_module_level=True)
 
 
+def windows_name(path: Path) -> str:
+    """Return the name that a program of Windows has for a file of this machine."""
+    return "Z:" + str(path).replace("/", "\\")
+
+
 SECONDS = 60
 """How long one program may take, the start of wine included."""
 

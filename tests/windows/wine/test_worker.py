@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from protocol_values import decode, encode
 from wine_helpers import only_in_the_lane
+from wine_helpers import windows_name as windows
 
 from visruntime._worker.start import LOAD, bootstrap
 
@@ -23,11 +24,6 @@ HEADER = struct.Struct("<BBHIQ")
 HELLO, RUN, CALLBACK, CALLBACK_REPLY, RESULT, BYE = 1, 2, 4, 5, 7, 14
 CONFINE = {"rules": [], "closed": [], "processes": True, "ctypes": True, "native": True}
 VALUES = Path(__file__).parents[2] / "protocol_values.py"
-
-
-def windows(path: Path) -> str:
-    """Return the name that a program of Windows has for a file of this machine."""
-    return "Z:" + str(path).replace("/", "\\")
 
 
 def act(wine: Wine, name: str, folder: Path) -> list[str]:

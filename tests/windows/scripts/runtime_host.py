@@ -1,0 +1,150 @@
+"""A host of `Runtime` on Windows: what users write, run by a CPython of Windows.
+
+Each act has a jail of its own below the folder that the command line names. The lines that it
+writes are what the tests read.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import visruntime as vr
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+assert sys.platform == "win32"
+
+LIMITS = vr.WindowsLimits(processes=8, memory=1 << 30)
+
+
+def show(*words: object) -> None:
+    """Write one line of the result."""
+    with open("result.txt", "a", encoding="utf-8") as result:
+        result.write(" ".join(map(str, words)) + "\n")
+
+
+def refusal(call: Callable[[], object]) -> str:
+    """Return how *call* is refused, in one line."""
+    try:
+        return f"not at all: {call()!r}"
+    except (vr.VisRuntimeError, ValueError) as error:
+        return f"{type(error).__name__} {getattr(error, 'field', None)}"
+
+
+def verbs(jail: Any, runtime: Any) -> None:
+    """Values, output, state, errors, functions of the host, input and displays."""
+    show("state", jail.state)
+    result = runtime.run("import os, sys\nprint('hällo')\nprint('err', file=sys.stderr)\n6 * 7")
+    show("run", result.value, result.stdout_text.split(), result.stderr_text.split())
+    show("report", result.report.backend, len(result.report.clauses))
+    where = runtime.eval("[os.getcwd(), sys.executable, sys.flags.isolated, os.environ['MODE']]")
+    show("where", where == [jail.work, jail.app + r"\python\python.exe", 1, "test"])
+    runtime.exec("def twice(n):\n    return n * 2")
+    show("call", runtime.call("twice", 21), runtime.get("sys.platform"))
+    runtime.set("kept", {"a": [1, 2.5, None, b"x"]})
+    show("set", runtime.eval("kept"))
+    show("error", runtime.run("open('missing.txt')").error.type_name)
+    runtime.expose("tools.add", lambda a, b=1: a + b)
+    show("callback", runtime.run("import tools; tools.add(1, b=5)").value)
+    show("asked", runtime.run("input('name? ')", stdin=lambda prompt, _: prompt.upper()).value)
+    show("displayed", [one.text for one in runtime.run("display(7)").displays])
+    size = 3 << 20
+    show("large", len(runtime.eval("data", inputs={"data": b"a" * size})) == size)
+    show("output", len(runtime.run("print('x' * 1_000_000)").stdout))
+    show("written", runtime.run("open('out', 'w').write('kept')").value)
+    with runtime.start("print('x'); 5") as handle:
+        show("events", [event.kind for event in handle], handle.result().value)
+    for name in ("pause", "resume", "stacks", "ping", "fork"):
+        show(name, refusal(getattr(runtime, name)))
+    show("stdin", refusal(lambda: vr.Runtime(jail, stdin="pty")))  # type: ignore[arg-type]
+    show("cpu", refusal(lambda: runtime.run("1", timeout=vr.Timeouts(cpu=1.0))))
+    show("policy", refusal(lambda: vr.Runtime(vr.JailPolicy())))
+
+
+def ends(_jail: Any, runtime: Any) -> None:
+    """Times, interrupts, and what becomes of a worker that ends or does not obey."""
+    runtime.run("kept = 1")
+    runtime.expose("tools.wait", time.sleep)
+    for name, wall, code in (
+        ("loop", 0.5, "while True: pass"),
+        ("sleep", 0.5, "import time; time.sleep(60)"),
+        ("call", 30.0, "import tools; tools.wait(60)"),
+    ):
+        began = time.monotonic()
+        try:
+            runtime.run(code, timeout=vr.Timeouts(wall=wall, callback=0.5, grace=8.0))
+        except vr.CommandTimeout as error:
+            show(
+                name,
+                error.result.stop.reason,
+                error.result.session_lost,
+                time.monotonic() - began < 9,
+            )
+    threading.Timer(0.5, runtime.interrupt).start()
+    show("interrupted", runtime.run("while True: pass").error.interrupted, runtime.get("kept"))
+    try:
+        runtime.run("sum(range(10**12))", timeout=vr.Timeouts(wall=0.3, grace=0.5))
+    except vr.CommandTimeout as error:
+        show("stubborn", error.result.session_lost, [rung.name for rung in error.result.stop.rungs])
+    show("fresh", runtime.run("kept").error.type_name)
+    try:
+        runtime.run("import os; print('last', flush=True); os._exit(7)")
+    except vr.WorkerDied as error:
+        show("died", error.exit_code, error.result.stdout_text.split(), error.signal)
+    try:
+        runtime.run("import os; os.abort()")
+    except vr.WorkerDied as error:
+        show("crash", error.exit_code, "Fatal Python error: Aborted" in error.report.stacks)
+    threading.Timer(0.5, runtime.kill).start()
+    try:
+        runtime.run("while True: pass")
+    except vr.WorkerDied as error:
+        show("killed", error.stopped_by)
+    show("again", runtime.eval("1 + 1"))
+
+
+def children(_jail: Any, runtime: Any) -> None:
+    """What the worker has started goes with it."""
+    code = (
+        "import subprocess, sys\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        "child.pid"
+    )
+    number = runtime.run(code).value
+    show("alive", alive(number))
+    runtime.close()
+    show("gone", alive(number))
+
+
+def alive(number: int) -> bool:
+    """Whether there is a process of that number."""
+    import _winapi
+
+    try:
+        handle = _winapi.OpenProcess(0x100000, False, number)
+    except OSError:
+        return False
+    try:
+        return bool(_winapi.WaitForSingleObject(handle, 0) == 0x102)
+    finally:
+        _winapi.CloseHandle(handle)
+
+
+def main() -> None:
+    """Do what the command line names."""
+    act, folder = sys.argv[1:]
+    with vr.WindowsJail(folder) as jail:
+        runtime: Any = vr.Runtime(jail, limits=LIMITS, env={"MODE": "test"})  # type: ignore[arg-type,call-arg]
+        with runtime:
+            {"verbs": verbs, "ends": ends, "children": children}[act](jail, runtime)
+        work = jail.work
+    show("closed", jail.state, sorted(os.listdir(os.path.dirname(work))))
+
+
+if __name__ == "__main__":
+    main()
