@@ -11,7 +11,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from gates import archive as archive_gate
-from gates import macho, pe
+from gates import archive_windows, macho, pe
 from gates.contents import entries
 
 from archive.container import write_bill, write_manifest, write_tar
@@ -59,7 +59,8 @@ def pack_parts(
         for written in _WRITTEN:
             if (tree / written).exists():
                 raise ValueError(f"{written} is among the parts, and written by the packer alone")
-        program, library = wanted["python"]
+        digits = archive_windows.stable_abi(python.version)
+        program, library = (place.format(digits) for place in wanted["python"])
         executed = {*wanted["programs"], program}
         for path in tree.rglob("*"):
             if path.is_file() and not path.is_symlink():
@@ -70,14 +71,13 @@ def pack_parts(
         digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
         own = Component("visruntime", version, "Apache-2.0", wheel.name, digest)
         components = sorted([own, *components])
-        abi = "cp" + "".join(python.version.split(".")[:2])
         fields = {
             "version": version,
             "platform": platform,
             "glibc": "",
             "python": {
                 "version": python.version,
-                "abi": abi,
+                "abi": f"cp{digits}",
                 "program": program,
                 "library": library,
             },
@@ -87,7 +87,7 @@ def pack_parts(
         path = write_tar(tree, out, epoch)
     finally:
         shutil.rmtree(tree, ignore_errors=True)
-    broken = [*archive_gate.problems(path), *_compiled(path, name)]
+    broken = [*archive_gate.problems(path), *_compiled(path, name, digits)]
     if broken:
         path.unlink()
         raise ValueError("\n".join(broken))
@@ -102,7 +102,7 @@ def _components(parts: Path) -> list[Component]:
         raise ValueError(f"{parts / COMPONENTS} cannot be read: {error}") from error
 
 
-def _compiled(path: Path, name: str) -> Iterator[str]:
+def _compiled(path: Path, name: str, digits: str) -> Iterator[str]:
     """Judge what is ours by the gate of its platform."""
     ours = set(archive_gate.hardened(name))
     machine = name.rpartition("-")[2].replace("x64", "x86_64")
@@ -113,5 +113,6 @@ def _compiled(path: Path, name: str) -> Iterator[str]:
                     yield f"{entry.name}: {rule}"
     elif archive_gate.system(name) == "windows":
         others = [entry.name for entry in entries(path) if entry.name not in ours]
-        # The core asks for the stable ABI of whatever Python it is in.
-        yield from pe.problems(path, machine=machine, ignored=others, also_needs=("python3.dll",))
+        # The core asks for the stable ABI of whatever Python it is in, its guard for that one's own.
+        of_python = ("python3.dll", f"python{digits}.dll")
+        yield from pe.problems(path, machine=machine, ignored=others, also_needs=of_python)

@@ -24,6 +24,7 @@ if __package__ in (None, ""):  # run as a file: the folder of this package
 from archive.python_tree import MODULES
 from archive.worker import BOOTSTRAP, START
 
+from gates import archive_windows
 from gates.contents import command, judged
 
 if TYPE_CHECKING:
@@ -65,20 +66,22 @@ PLATFORMS = {
     "windows": {
         "programs": ("bin/uv.exe", "bin/vispython.exe", "bin/visjail-desktop.exe"),
         "files": (
-            *("bin/visjail.dll", "bin/_viscore.pyd", "lib/visjail.lib"),
-            *("include/visjail/visjail.h", "sbom.cdx.json", *_WORKER),
+            *("bin/visjail.dll", "bin/_viscore.pyd", "bin/_visconsole.pyd", "lib/visjail.lib"),
+            *("include/visjail/windows_jail.h", "sbom.cdx.json", *_WORKER),
+            "python/python3.dll",  # which the core asks for
         ),
         "module": "",
         "modules": (),
-        "python": ("python/python.exe", "python/python313.dll"),
+        "python": ("python/python.exe", "python/python{}.dll"),
         "own": (
             *("bin/vispython.exe", "bin/visjail-desktop.exe", "bin/visjail.dll"),
-            "bin/_viscore.pyd",
+            *("bin/_viscore.pyd", "bin/_visconsole.pyd"),
         ),
     },
 }
 """What the archive of each platform has to have beside the licences: what is executed, what is there,
-the extension modules of CPython, its program and library, and what of all that is compiled by us."""
+the extension modules of CPython, its program and library (``{}`` are the digits of its version), and
+what of all that is compiled by us."""
 _NAME = re.compile(r"visruntime-([\w.]+)-((linux|macos|windows)-(x86_64|x64|arm64|aarch64))")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _LICENCES = ("visruntime", "uv", "cpython")
@@ -171,6 +174,12 @@ def _parts(names: dict[str, Entry], system: str, manifest: dict[str, Any]) -> It
             yield f"{name}: is missing"
         for name in sorted(there - modules):
             yield f"{name}: is no module that belongs there"
+    if system == "windows":
+        digits = archive_windows.stable_abi(python["version"])
+        for name in (place.format(digits) for place in wanted["python"]):
+            if name not in names:
+                yield f"{name}: is missing"
+        yield from archive_windows.problems(names, python["version"])
     for name in names:
         if "/__pycache__/" in name or name.endswith((".pyc", ".a")):
             yield f"{name}: does not belong there"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from archive.parts import COMPONENTS, pack_parts
-from gates import archive
+from gates import archive, archive_windows
 from macho_maker import GOOD, X86_64, macho, text
 from pe_maker import pe_file
 
@@ -51,7 +51,11 @@ def make_parts(folder: Path, platform: str) -> Path:
     wanted = archive.PLATFORMS[platform.partition("-")[0]]
     written = {"sbom.cdx.json", "lib/worker/start.py", "lib/worker/bootstrap"}
     modules = [str(wanted["module"]).format(each) for each in wanted["modules"]]
-    names = {*wanted["programs"], *wanted["files"], *wanted["python"], *modules} - written
+    python = [place.format("313") for place in wanted["python"]]
+    names = {*wanted["programs"], *wanted["files"], *python, *modules} - written
+    if platform == "windows-x64":
+        names |= {f"python/DLLs/{name}.pyd" for name in archive_windows.MODULES}
+        names.add("python/Lib/encodings/__init__.py")
     for name in (*names, "LICENSES/uv/MIT", "LICENSES/cpython/LICENSE.txt"):
         path = parts / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -121,12 +125,51 @@ def with_text(name: str, data: bytes) -> Callable[[Path], object]:
     return put
 
 
+def asking(needed: str, *, library: bool = True) -> bytes:
+    """Return a file of Windows that asks for one library, and for what is Windows' own."""
+    imports = {needed: ["f"], "kernel32.dll": ["f"], "api-ms-win-crt-runtime-l1-1-0.dll": ["f"]}
+    return pe_file(library=library, imports=imports)
+
+
+def test_what_lies_beside_its_python_is_found(tmp_path: Path, small_wheel: Path) -> None:
+    """No archive is refused for libraries that are where Windows looks for them."""
+    parts = make_parts(tmp_path, "windows-x64")
+    for name, needed in (
+        ("python/DLLs/_ssl.pyd", "libssl-3.dll"),
+        ("python/DLLs/_bz2.pyd", "vcruntime140.dll"),
+        ("bin/_viscore.pyd", "python3.dll"),
+        ("bin/_visconsole.pyd", "python313.dll"),
+    ):
+        (parts / name).write_bytes(asking(needed))
+    for beside in ("python/DLLs/libssl-3.dll", "python/VCRUNTIME140.dll"):
+        (parts / beside).write_text("a library")
+    given = "windows-x64", parts, small_wheel, LICENCE
+    assert pack_parts(*given, tmp_path, EPOCH).is_file()
+
+
 @pytest.mark.parametrize(
     ("platform", "change", "why"),
     [
         ("windows-x64", without("bin/uv.exe"), "bin/uv.exe: is missing"),
         ("windows-x64", without("bin/visjail.dll"), "bin/visjail.dll: is missing"),
         ("windows-x64", without("python/python313.dll"), "python/python313.dll: is missing"),
+        ("windows-x64", without("bin/_visconsole.pyd"), "bin/_visconsole.pyd: is missing"),
+        ("windows-x64", without("bin/_viscore.pyd"), "bin/_viscore.pyd: is missing"),
+        ("windows-x64", without("python/python3.dll"), "python/python3.dll: is missing"),
+        ("windows-x64", without("python/DLLs/_ssl.pyd"), "python: has no _ssl"),
+        ("windows-x64", without("python/Lib/encodings/__init__.py"),
+         "python: has no standard library"),
+        ("windows-x64", with_text("python/python313.dll", asking("vcruntime140.dll")),
+         "python/python313.dll: needs vcruntime140.dll, which does not lie"),
+        ("windows-x64", with_text("python/DLLs/_ssl.pyd", asking("libssl-3.dll")),
+         "python/DLLs/_ssl.pyd: needs libssl-3.dll, which does not lie"),
+        ("windows-x64", with_text("bin/vispython.exe", asking("vcruntime140.dll", library=False)),
+         "bin/vispython.exe: needs vcruntime140.dll, which does not lie"),
+        ("windows-x64", with_text("bin/visjail.dll", asking("python3.dll")),
+         "bin/visjail.dll: needs python3.dll, which does not lie"),
+        ("windows-x64", with_text("bin/_visconsole.pyd", asking("python312.dll")),
+         "bin/_visconsole.pyd: needs python312.dll, which does not lie"),
+        ("windows-x64", with_text("python/a.pyd", b"MZ broken"), "python/a.pyd: a broken PE file"),
         ("windows-x64", without("LICENSES/uv/MIT"), "LICENSES/uv: has no text"),
         ("windows-x64", with_text("bin/visjail.dll", pe_file(characteristics=0x140)),
          "bin/visjail.dll: lies in the lower 4 GiB"),

@@ -63,9 +63,7 @@ def shown() -> dict[str, set[int]]:
         *ROOT.glob("scripts/**/*cross*"),
         *ROOT.glob(WORKFLOW),
     ]:
-        lane = lane_of(path)
-        if path.suffix == ".pyc":  # of whoever imported a script
-            continue
+        lane = None if "__pycache__" in path.parts else lane_of(path)
         if lane is not None and path.is_file() and path.name != Path(__file__).name:
             named = named_in_python(path) if path.suffix == ".py" else named_in_text(path)
             lanes[lane] |= named
