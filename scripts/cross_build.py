@@ -56,7 +56,9 @@ __all__ = [
     "build_worker",
     "cache",
     "compiler",
+    "hardening",
     "problems",
+    "python_names",
     "windows_headers",
     "words_of",
     "worker_problems",
@@ -125,7 +127,8 @@ def compiler(target: Target) -> list[str] | None:
     return [sys.executable, "-m", "ziglang", "cc", "-target", triple]
 
 
-def _hardening(target: Target) -> list[str]:
+def hardening(target: Target) -> list[str]:
+    """Return the options by which a file is linked as what is shipped has to be."""
     if target.compiler != "mingw":  # zig does so by itself
         return []
     hard = ["-static-libgcc", "-Wl,--dynamicbase,--nxcompat,--high-entropy-va"]
@@ -149,7 +152,7 @@ def _products(target: Target) -> list[Product]:
     libraries = [f"-l{each}" for each in words_of(lists, "VISJAIL_WINDOWS_LIBRARIES")]
     sources = [NATIVE / each for each in words_of(lists, "VISJAIL_WINDOWS_SOURCES")]
     helper = [NATIVE / each for each in words_of(lists, "VISJAIL_DESKTOP_SOURCES")]
-    hard = _hardening(target)
+    hard = hardening(target)
     program = [*hard, "-municode"]
     guest, table, probe, lane = (
         sorted(TESTS.glob(f"{name}*.c")) for name in ("guest", "table", "probe", "lane")
@@ -212,11 +215,10 @@ def build(target: Target, folder: Path) -> Path:
     return out
 
 
-def build_worker(target: Target, folder: Path, library: str = STABLE_ABI) -> Path:
+def build_worker(target: Target, folder: Path) -> Path:
     """Build the loader and the core for *target* below *folder*; return where they are.
 
     The headers are this Python's, of which the stable ABI of 3.11 is used, with the sizes of Windows.
-    *library* is what the core asks for CPython's functions.
 
     Raises:
         FileNotFoundError: the compiler, or the headers of this Python, are not there.
@@ -236,8 +238,8 @@ def build_worker(target: Target, folder: Path, library: str = STABLE_ABI) -> Pat
     )
     sizes = ["-isystem", str(windows_headers(headers, out / "include"))]
     stub = out / "python3.a"
-    environment, flags, hard = _environment(), _flags(), _hardening(target)
-    run = [*_dlltool(target), "-d", str(WORKER / "python3.def"), "-D", library, "-l", str(stub)]
+    environment, flags, hard = _environment(), _flags(), hardening(target)
+    run = [*_dlltool(target), "-d", str(WORKER / "python3.def"), "-D", STABLE_ABI, "-l", str(stub)]
     subprocess.run(run, check=True, env=environment)
     run = [*command, *flags, '-DVIS_VERSION="0"', *loader, *hard, "-o", str(out / LOADER)]
     subprocess.run(run, check=True, env=environment)

@@ -27,7 +27,10 @@ WORKFLOWS = ROOT / ".github" / "workflows"
 RUNNERS = {
     "ci": {"test": ["ubuntu-22.04", "ubuntu-24.04"]},
     "macos": {"seatbelt": ["macos-15", "macos-15-intel", "macos-26"]},
-    "windows": {"jail": ["windows-2022", "windows-2025"]},
+    "windows": {
+        "jail": ["windows-2022", "windows-2025"],
+        "archive": ["windows-2022", "windows-2025"],
+    },
     "wheels": {
         "linux": ["ubuntu-22.04", "ubuntu-22.04-arm"],
         "other": ["macos-15-intel", "macos-15", "windows-2022"],
@@ -90,7 +93,9 @@ WINDOWS = (
     "session0",
     "python",
     "package",
+    "runtime",
     "extracted",
+    "parts parts",
 )
 """The probes of WindowsJail, as its workflow runs them."""
 _MACOS = 'python scripts/build_macos.py build/macos --compiler cc --machine "$(uname -m)"'
@@ -101,6 +106,13 @@ _ON_A_MAC = " ".join(
 _TESTED = "uv run --frozen --no-default-groups --group test"
 RUNS = {
     ("windows", "jail"): [f"{_ON_WINDOWS} {words}" for words in WINDOWS],
+    ("windows", "pack"): [
+        (
+            "python3 scripts/pack_archive.py --wheel parts/*.whl --parts parts/parts "
+            "--platform windows-x64 --out packed"
+        )
+    ],
+    ("windows", "archive"): [f"{_ON_WINDOWS} build", f"{_ON_WINDOWS} archive packed"],
     ("ci", "test"): ['sudo --set-home VIS_RECORD="$PWD/record.json" .ci/run'],
     ("macos", "seatbelt"): [
         _MACOS,
@@ -304,7 +316,8 @@ def _of_called(workflow: dict[str, Any]) -> list[str]:
 def gather(built: Path, assets: Path, version: str) -> list[str]:
     """Copy the assets of *version* from *built* to *assets*, with SHA256SUMS and SIZES.
 
-    Folders ``record-*`` hold what the documentation was made from, and are no assets.
+    Folders ``record-*`` hold what the documentation was made from, and ``trial-*`` what jobs of one
+    workflow hand each other to be tried; neither are assets.
 
     Returns:
         What is missing, twice with other bytes, empty or not expected; then nothing is copied.
@@ -313,7 +326,7 @@ def gather(built: Path, assets: Path, version: str) -> list[str]:
     there: dict[str, Path] = {}
     found = []
     for path in sorted(p for p in built.rglob("*") if p.is_file()):
-        if path.relative_to(built).parts[0].startswith("record-"):
+        if path.relative_to(built).parts[0].startswith(("record-", "trial-")):
             continue
         known = there.setdefault(path.name, path)
         if known.read_bytes() != path.read_bytes():

@@ -21,6 +21,7 @@ import tempfile
 from pathlib import Path
 
 import cross_build
+import windows_archive
 import windows_host
 import windows_python
 
@@ -57,9 +58,10 @@ def prepare(wine: str, work: Path) -> None:
     cross_build.build(TARGET, work)
     (work / TARGET.name).rename(work / "bin")
     python = windows_python.assemble(work / "python", work / "bin" / cross_build.LAUNCHER)
-    windows_python.build_guard(python, "x86_64-w64-mingw32-gcc", work)
+    windows_python.build_guard(python, TARGET, work)
     windows_python.build_worker_beside(python, TARGET, work)
     windows_host.build_host(TARGET, python, work)
+    windows_archive.pack(TARGET, work)
     # One server for the whole lane; without -p each pause would end it, and begin anew.
     (work / "prefix").mkdir()
     subprocess.run([server(), "-p"], check=True, env=environment(work), timeout=END_SECONDS)

@@ -18,7 +18,17 @@ import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cross_build import ROOT, TESTS, build_worker, cache, compiler, windows_headers
+from cross_build import (
+    ROOT,
+    STABLE_ABI,
+    TESTS,
+    build_worker,
+    cache,
+    compiler,
+    hardening,
+    python_names,
+    windows_headers,
+)
 
 if TYPE_CHECKING:
     from cross_build import Target
@@ -56,7 +66,7 @@ def folder_of(what: str) -> Path | None:
     return Path(result.stdout.strip())
 
 
-def build_guard(folder: Path, command: str, work: Path) -> None:
+def build_guard(folder: Path, target: Target, work: Path) -> None:
     """Compile the guard of consoles for the Python in *folder*, as a module of that Python.
 
     The headers are those of the CPython that the standard library came from, with the sizes of Windows.
@@ -69,18 +79,33 @@ def build_guard(folder: Path, command: str, work: Path) -> None:
         raise FileNotFoundError("no CPython 3.11 whose headers could be taken")
     windows_headers(headers, work / "include")
     source = ROOT / "native" / "vispython" / "windows_console_guard.c"
-    flags = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-static-libgcc"]
+    flags = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", *hardening(target)]
     output = ["-o", str(folder / "_visconsole.pyd"), str(source), str(folder / "python311.dll")]
-    subprocess.run([command, *flags, f"-I{work / 'include'}", *output], check=True)
+    command = [*(compiler(target) or ()), *flags, f"-I{work / 'include'}", *output]
+    subprocess.run(command, check=True)
+
+
+def build_stable_abi(python: Path, target: Target, work: Path) -> None:
+    """Put python3.dll beside the library of the Python in *python*: what was carried has none.
+
+    As CPython's own it only leads to that library; it has the names that the core asks for.
+    """
+    listed = work / "python3.def"
+    forwarded = "".join(f"{name} = python311.{name}\n" for name in sorted(python_names()))
+    listed.write_text(f"LIBRARY {STABLE_ABI}\nEXPORTS\n{forwarded}")
+    empty = work / "python3.c"
+    empty.write_text("typedef int nothing;\n")
+    flags = ["-shared", "-static-libgcc", "-o", str(python / STABLE_ABI)]
+    subprocess.run([*(compiler(target) or ()), *flags, str(empty), str(listed)], check=True)
 
 
 def build_worker_beside(python: Path, target: Target, work: Path) -> Path:
     """Build a worker for the Python in *python*, in a folder of its own; return that folder.
 
-    Its core asks for the library of 3.11 itself: what was carried has no python3.dll. Beside it lies a
-    library that needs another one, whole in ``beside`` and alone in the folder itself.
+    Beside it lies a library that needs another one, whole in ``beside`` and alone in the folder itself.
     """
-    built = build_worker(target, work, library="python311.dll")
+    build_stable_abi(python, target, work)
+    built = build_worker(target, work)
     folder = work / "worker"
     built.rename(folder)
     shutil.copyfile(python / "_visconsole.pyd", folder / "_visconsole.pyd")

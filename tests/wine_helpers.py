@@ -63,6 +63,7 @@ class Wine:
         input: bytes = b"",
         cwd: Path | None = None,
         variables: dict[str, str] | None = None,
+        seconds: float = SECONDS,
     ) -> Answer:
         """Run a program of the lane; its name is that of a file in ``bin``, or a path."""
         program = self.binaries / command[0]
@@ -71,7 +72,7 @@ class Wine:
             input=input,
             capture_output=True,  # apart: what wine says of itself is nobody's answer
             check=False,
-            timeout=SECONDS,
+            timeout=seconds,
             cwd=cwd or self.work,
             env={
                 "PATH": "/usr/bin:/bin",

@@ -6,9 +6,10 @@
 //
 // VISJAIL_CHANNEL in its environment is INPUT:OUTPUT, the numbers of two pipes that it
 // has inherited; no program after it sees that variable. Core and library are absolute
-// paths, and what they need is looked for beside them and in the folder of Windows alone:
-// neither in the working directory nor along PATH. It refuses a library whose
-// Py_GetVersion differs from what the host found. --name becomes sys.executable.
+// paths, and what they need is looked for beside them, for the core beside the library
+// too, and in the folder of Windows: neither in the working directory nor along PATH. It
+// refuses a library whose Py_GetVersion differs from what the host found. --name becomes
+// sys.executable.
 //
 // It ends with 120 for wrong arguments and 121 when the interpreter cannot be started,
 // after one line on stderr that says why: as on Linux (loader.c).
@@ -24,6 +25,7 @@
 
 #define SEARCH           (LOAD_LIBRARY_SEARCH_DLL_LOAD_DIR | LOAD_LIBRARY_SEARCH_SYSTEM32)
 #define CHANNEL_VARIABLE L"VISJAIL_CHANNEL"
+#define STABLE_ABI       L"python3.dll"
 
 typedef struct {
     vis_windows_boot boot;
@@ -90,6 +92,22 @@ static bool is_version(const char *found, const wchar_t *expected) {
     return !*found && !*expected;
 }
 
+// The core asks for the stable ABI of whatever Python it is in: python3.dll, which lies
+// beside the library, and not beside the core. Once it is loaded its name alone finds it.
+// Where there is none, the load of a core that asks for it says so.
+static void load_stable_abi(const wchar_t *library) {
+    const wchar_t *name = library;
+    for (const wchar_t *at = library; *at; at++)
+        if (*at == L'\\' || *at == L'/') name = at + 1;
+    size_t folder = (size_t)(name - library);
+    wchar_t *path = malloc((folder + sizeof STABLE_ABI / sizeof *path) * sizeof *path);
+    if (!path) return;
+    memcpy(path, library, folder * sizeof *path);
+    memcpy(path + folder, STABLE_ABI, sizeof STABLE_ABI);
+    (void)LoadLibraryExW(path, NULL, SEARCH);
+    free(path);
+}
+
 static int run(options *chosen, int count, wchar_t **words) {
     // Nothing that is loaded later is looked for in the working directory either.
     if (!SetDefaultDllDirectories(LOAD_LIBRARY_SEARCH_DEFAULT_DIRS))
@@ -105,6 +123,7 @@ static int run(options *chosen, int count, wchar_t **words) {
     if (!is_version(version, chosen->expected_version))
         return refuse(121, "the library has another version than python", version);
 
+    load_stable_abi(chosen->library);
     HMODULE core = LoadLibraryExW(chosen->core, NULL, SEARCH);
     if (!core) return refuse_system("cannot load the core");
     void (*install)(void) = (void (*)(void))GetProcAddress(core, "viscore_install");

@@ -109,6 +109,9 @@ WINDOWS = [
     ("on_windows.py probe network\n", "on_windows.py table\n",
      "jail does not run python tests/windows/on_windows.py probe network"),
     ("run: python tests/windows/on_windows.py session0", "run: exit 0", "jail does not run"),
+    ("run: python tests/windows/on_windows.py archive packed",
+     "run: python tests/windows/on_windows.py build", "archive does not run"),
+    ("--parts parts/parts", "--parts others", "pack does not run"),
     ("[windows-2022, windows-2025]", "[windows-2025]", "jail does not build on windows-2022"),
     ('- name: "W29: the registry"', '- name: "W29: the registry"\n        continue-on-error: true',
      "may fail unseen"),
@@ -223,6 +226,8 @@ def test_the_assets_are_all_there_or_none(tmp_path: Path) -> None:
         (built / name / name).write_text(name)
     (built / "record-here").mkdir()
     (built / "record-here" / "record-here.json").write_text("{}")
+    (built / "trial-here").mkdir()
+    (built / "trial-here" / names[1]).write_text("of another build")
     whole = built / names[1] / names[1]
     for path, content, problem in (
         (whole, None, f"{names[1]} is missing"),

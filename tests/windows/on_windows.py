@@ -1,7 +1,8 @@
 """What .github/workflows/windows.yml runs, each step by one word; nothing of it runs elsewhere.
 
     python tests/windows/on_windows.py build | table | probe NAME... | in-job WORD...
-    python tests/windows/on_windows.py session0 | python | package | extracted | faults
+    python tests/windows/on_windows.py session0 | python | package | runtime | extracted | faults
+    python tests/windows/on_windows.py parts FOLDER | archive FOLDER
 
 Every probe is a run of its own of ``windows_probe.exe``, with a watchdog, and has to say that it
 passed. What it says otherwise is shown, and fails the step.
@@ -10,12 +11,16 @@ passed. What it says otherwise is shown, and fails the step.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
+import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -23,7 +28,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 TEMPORARY = Path(os.environ.get("RUNNER_TEMP") or tempfile.gettempdir()).resolve()
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from gates import pe  # noqa: E402, after the folder that it lies in
+from archive.windows_parts import gather  # noqa: E402, after the folder that it lies in
+from gates import pe  # noqa: E402
 
 BUILD = ROOT / "build" / "windows"
 HEADER = ROOT / "native" / "visjail" / "windows_jail.h"
@@ -156,14 +162,33 @@ def python() -> int:
     return failed or int(lines != [*wanted, "ended 0"])
 
 
+def installed(work: str) -> str:
+    """Build and install the package as users do, in an environment below *work*; return its Python."""
+    environment = Path(work, "environment")
+    subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
+    python = str(environment / "Scripts" / "python.exe")
+    subprocess.run([python, "-m", "pip", "install", "--quiet", str(ROOT)], check=True)
+    return python
+
+
+def runtime() -> int:
+    """Run Python in jails by the package as users have it: verbs, ends, children."""
+    failed = 0
+    with temporary("vjrt") as work:
+        python = installed(work)
+        script = ROOT / "tests" / "windows" / "scripts" / "runtime_host.py"
+        for act in ("verbs", "ends", "children"):
+            jails = Path(work, act)
+            jails.mkdir()
+            command = [python, "-I", str(script), act, str(jails)]
+            failed |= subprocess.run(command, check=False, timeout=SECONDS).returncode
+    return failed
+
+
 def package() -> int:
     """Build and install the package as users do, and run a guest by its Python interface."""
     with temporary("vjpk") as work:
-        environment = Path(work, "environment")
-        subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
-        python = str(environment / "Scripts" / "python.exe")
-        install = [python, "-m", "pip", "install", "--quiet", str(ROOT)]
-        subprocess.run(install, check=True)
+        python = installed(work)
         script = ROOT / "tests" / "windows" / "scripts" / "package.py"
         jails = Path(work, "jails")
         jails.mkdir()
@@ -185,6 +210,69 @@ def extracted() -> int:
             assert len(digests) == 1, name
         os.environ["VIS_WINDOWS_PROGRAMS"] = str(there)
         return run("windows_probe.exe", ["token", "exact", "own-files", "desktop"])
+
+
+def parts(folder: str) -> int:
+    """Lay out what an archive consists of, and the wheel; a system that keeps modes packs it."""
+    out = Path(folder)
+    wheel = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(out)]
+    subprocess.run([*wheel, str(ROOT)], check=True)
+    with temporary("vjpt") as work:
+        (built,) = out.glob("visruntime-*.whl")
+        with zipfile.ZipFile(built) as file:
+            file.extractall(work)
+        inner = Path(work, "visruntime")
+        (guard,) = inner.glob("_visconsole*.pyd")
+        (stub,) = BUILD.glob("native/**/Release/visjail.lib")
+        native = {f"bin/{name}": programs() / name for name in SHIPPED}
+        native |= {f"bin/{name}": inner / name for name in ("vispython.exe", "_viscore.pyd")}
+        native |= {"bin/_visconsole.pyd": guard, "lib/visjail.lib": stub}
+        uv = Path(work, "uv")
+        install = [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--require-hashes",
+            "--no-deps",
+        ]
+        subprocess.run(
+            [*install, "--target", str(uv), "-r", str(ROOT / "scripts" / "uv.txt")], check=True
+        )
+        base, version = Path(sys.base_prefix), platform.python_version()
+        gather(out / "parts", native, base, base / "LICENSE.txt", version, uv)
+    return 0
+
+
+def archive(folder: str) -> int:
+    """Take an archive out elsewhere: its digests, its worker, and probes of its library from there."""
+    scripts = ROOT / "tests" / "windows" / "scripts"
+    (packed,) = Path(folder).glob("*.tar.gz")
+    with temporary("vjar") as work, tarfile.open(packed) as file:
+        file.extractall(work, filter="data")
+        (tree,) = Path(work).iterdir()
+        for each in json.loads((tree / "manifest.json").read_bytes())["files"]:
+            data = (tree / each["path"]).read_bytes()
+            assert hashlib.sha256(data).hexdigest() == each["sha256"], each["path"]
+        here = Path(work, "here")
+        here.mkdir()
+        for source in (scripts / "worker_host.py", ROOT / "tests" / "protocol_values.py"):
+            shutil.copyfile(source, here / source.name)
+        shutil.copyfile(tree / "lib/worker/start.py", here / "load")
+        shutil.copyfile(tree / "lib/worker/bootstrap", here / "bootstrap")
+        code = "import sys; sys.path.insert(0, '.'); import worker_host; worker_host.main()"
+        places = [str(each) for each in (tree / "bin", tree / "python", here)]
+        command = [str(tree / "python" / "python.exe"), "-c", code, "conversation", *places]
+        done = subprocess.run(command, check=False, timeout=SECONDS, cwd=here)
+        lines = (here / "result.txt").read_text("utf-8").splitlines()
+        print("\n".join(lines))
+        wanted = {"hook True L None", "value 2", "call True ask [6] {'by': 7}", "ended 0"}
+        for name in FOR_TESTS:
+            shutil.copyfile(programs() / name, tree / "bin" / name)
+        os.environ["VIS_WINDOWS_PROGRAMS"] = str(tree / "bin")
+        failed = run("windows_probe.exe", ["token", "exact", "own-files", "desktop"])
+        return failed or done.returncode or int(not wanted <= set(lines))
 
 
 def faults() -> int:
@@ -215,6 +303,12 @@ def main(words: list[str]) -> int:
             return python()
         case ["package"]:
             return package()
+        case ["runtime"]:
+            return runtime()
+        case ["parts", folder]:
+            return parts(folder)
+        case ["archive", folder]:
+            return archive(folder)
         case ["faults"]:
             return faults()
         case ["extracted"]:

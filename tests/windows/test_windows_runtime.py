@@ -55,6 +55,11 @@ def runtime(jail: vr.WindowsJail) -> Iterator[Runtime]:
         yield runtime
 
 
+def in_a_thread(act: Callable[[], None]) -> Callable[[str, bytes], None]:
+    """Return what takes output and has another thread act: the run has begun by then."""
+    return lambda _name, _data: threading.Thread(target=act).start()
+
+
 def pid(runtime: Runtime) -> int:
     """Return the number of the runtime's worker."""
     return int(runtime.eval("__import__('os').getpid()"))
@@ -141,8 +146,8 @@ def test_a_run_is_interrupted_and_its_session_kept(runtime: Runtime, calls: Rela
     runtime.run("kept = 1")
     with pytest.raises(vr.CommandTimeout, match="the session is kept"):
         runtime.run("while True: pass", timeout=0.3)
-    threading.Timer(0.3, runtime.interrupt).start()
-    error = runtime.run("import time; time.sleep(60)").error
+    code = "import time; print('begun', flush=True); time.sleep(60)"
+    error = runtime.run(code, on_output=in_a_thread(runtime.interrupt)).error
     assert error is not None
     assert error.interrupted
     assert runtime.get("kept") == 1
@@ -184,9 +189,9 @@ def test_an_end_is_told_as_it_was_measured(runtime: Runtime) -> None:
     with pytest.raises(vr.WorkerDied) as caught:
         runtime.run(code)
     assert "Fatal Python error" in caught.value.report.stacks
-    threading.Timer(0.3, runtime.kill).start()
+    code = "import time; print('begun', flush=True); time.sleep(60)"
     with pytest.raises(vr.WorkerDied) as caught:
-        runtime.run("import time; time.sleep(60)")
+        runtime.run(code, on_output=in_a_thread(runtime.kill))
     assert caught.value.stopped_by == "killed"
     assert runtime.eval("1") == 1
 

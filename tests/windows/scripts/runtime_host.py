@@ -1,7 +1,9 @@
 """A host of `Runtime` on Windows: what users write, run by a CPython of Windows.
 
-Each act has a jail of its own below the folder that the command line names. The lines that it
-writes are what the tests read.
+    python runtime_host.py ACT FOLDER
+
+Each act has a jail of its own below *FOLDER*. What it says has to be what is expected of it, or this
+ends with 1.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import os
 import sys
 import threading
 import time
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import visruntime as vr
@@ -22,10 +25,56 @@ assert sys.platform == "win32"
 LIMITS = vr.WindowsLimits(processes=8, memory=1 << 30)
 
 
+EXPECTED = {
+    "verbs": [
+        "state open",
+        "run 42 ['h\xe4llo'] ['err']",
+        "report windows 5",
+        "where True",
+        "call 42 win32",
+        "set {'a': [1, 2.5, None, b'x']}",
+        "error FileNotFoundError",
+        "callback 6",
+        "asked NAME? ",
+        "displayed ['7']",
+        "large True",
+        "output 1000002",
+        "written 4",
+        "events ['stdout', 'result'] 5",
+        "pause PolicyUnsupported pause",
+        "resume PolicyUnsupported resume",
+        "stacks PolicyUnsupported stacks",
+        "ping PolicyUnsupported ping",
+        "fork ForkRefused None",
+        "stdin PolicyUnsupported stdin",
+        "cpu PolicyUnsupported timeouts.cpu",
+        "policy JailUnavailable None",
+        "closed closed ['work']",
+    ],
+    "ends": [
+        "loop wall False True",
+        "sleep wall False True",
+        "call callback False True",
+        "interrupted True 1",
+        "stubborn True ['signal', 'stacks', 'kill']",
+        "fresh NameError",
+        "died 7 ['last'] None",
+        "crash True True",
+        "killed killed",
+        "again 2",
+        "closed closed ['work']",
+    ],
+    "children": ["alive True", "gone False", "closed closed ['work']"],
+}
+ABORTED = (3, 0xC0000409)
+"""What the C run time ends an abort with: the older way, and the newer one."""
+said: list[str] = []
+
+
 def show(*words: object) -> None:
-    """Write one line of the result."""
-    with open("result.txt", "a", encoding="utf-8") as result:
-        result.write(" ".join(map(str, words)) + "\n")
+    """Add one line to what is said."""
+    said.append(" ".join(map(str, words)))
+    print(ascii(said[-1]), flush=True)
 
 
 def refusal(call: Callable[[], object]) -> str:
@@ -34,6 +83,11 @@ def refusal(call: Callable[[], object]) -> str:
         return f"not at all: {call()!r}"
     except (vr.VisRuntimeError, ValueError) as error:
         return f"{type(error).__name__} {getattr(error, 'field', None)}"
+
+
+def in_a_thread(act: Callable[[], None]) -> Callable[[str, bytes], None]:
+    """Return what takes output and has another thread act: the run has begun by then."""
+    return lambda _name, _data: threading.Thread(target=act).start()
 
 
 def verbs(jail: Any, runtime: Any) -> None:
@@ -85,8 +139,9 @@ def ends(_jail: Any, runtime: Any) -> None:
                 error.result.session_lost,
                 time.monotonic() - began < 9,
             )
-    threading.Timer(0.5, runtime.interrupt).start()
-    show("interrupted", runtime.run("while True: pass").error.interrupted, runtime.get("kept"))
+    loop = "print('begun', flush=True)\nwhile True: pass"
+    interrupted = runtime.run(loop, on_output=in_a_thread(runtime.interrupt))
+    show("interrupted", interrupted.error.interrupted, runtime.get("kept"))
     try:
         runtime.run("sum(range(10**12))", timeout=vr.Timeouts(wall=0.3, grace=0.5))
     except vr.CommandTimeout as error:
@@ -99,10 +154,13 @@ def ends(_jail: Any, runtime: Any) -> None:
     try:
         runtime.run("import os; os.abort()")
     except vr.WorkerDied as error:
-        show("crash", error.exit_code, "Fatal Python error: Aborted" in error.report.stacks)
-    threading.Timer(0.5, runtime.kill).start()
+        show(
+            "crash",
+            error.exit_code in ABORTED,
+            "Fatal Python error: Aborted" in error.report.stacks,
+        )
     try:
-        runtime.run("while True: pass")
+        runtime.run(loop, on_output=in_a_thread(runtime.kill))
     except vr.WorkerDied as error:
         show("killed", error.stopped_by)
     show("again", runtime.eval("1 + 1"))
@@ -135,8 +193,8 @@ def alive(number: int) -> bool:
         _winapi.CloseHandle(handle)
 
 
-def main() -> None:
-    """Do what the command line names."""
+def main() -> int:
+    """Do what the command line names; 1 if it is not what is expected."""
     act, folder = sys.argv[1:]
     with vr.WindowsJail(folder) as jail:
         runtime: Any = vr.Runtime(jail, limits=LIMITS, env={"MODE": "test"})  # type: ignore[arg-type,call-arg]
@@ -144,7 +202,11 @@ def main() -> None:
             {"verbs": verbs, "ends": ends, "children": children}[act](jail, runtime)
         work = jail.work
     show("closed", jail.state, sorted(os.listdir(os.path.dirname(work))))
+    for line, wanted in zip_longest(said, EXPECTED[act]):
+        if line != wanted:
+            print(f"{line!a}, and not {wanted!a}")
+    return int(said != EXPECTED[act])
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -26,6 +26,7 @@ HEADER = struct.Struct("<BBHIQ")
 HELLO, RUN, CALLBACK, CALLBACK_REPLY, RESULT, INTERRUPT, BYE = 1, 2, 4, 5, 7, 9, 14
 PERMISSIVE = {"rules": [], "closed": [], "processes": True, "ctypes": True, "native": True}
 SECONDS = 40.0
+LIBRARY = f"python{sys.version_info.major}{sys.version_info.minor}.dll"
 OPTIONS = ("-I", "-S", "-B", "-X", "utf8")
 
 
@@ -41,7 +42,7 @@ class Worker:
         self.process = subprocess.Popen(
             [
                 *(rf"{folder}\vispython.exe", "--core", rf"{folder}\_viscore.pyd"),
-                *("--name", rf"{python}\python.exe", "--library", rf"{python}\python311.dll"),
+                *("--name", rf"{python}\python.exe", "--library", rf"{python}\{LIBRARY}"),
                 *("--expect", sys.version, "--", *OPTIONS, "-c", load),
             ],
             stdin=subprocess.DEVNULL,
@@ -252,7 +253,7 @@ def refused(worker: Worker, settings: dict[str, Any]) -> None:
 
 def loader(folder: str, python: str, work: str) -> None:
     """What the loader itself refuses: each before any Python has begun."""
-    library = rf"{python}\python311.dll"
+    library = rf"{python}\{LIBRARY}"
     good = {"--core": rf"{folder}\_viscore.pyd", "--name": "python", "--library": library}
     good["--expect"] = sys.version
     ours, theirs = _winapi.CreatePipe(None, 0)

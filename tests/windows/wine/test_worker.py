@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import ast
+import hashlib
+import json
 import shutil
 import struct
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+from gates import archive
 from protocol_values import decode, encode
 from wine_helpers import only_in_the_lane
 from wine_helpers import windows_name as windows
@@ -26,18 +31,22 @@ CONFINE = {"rules": [], "closed": [], "processes": True, "ctypes": True, "native
 VALUES = Path(__file__).parents[2] / "protocol_values.py"
 
 
-def act(wine: Wine, name: str, folder: Path) -> list[str]:
-    """Have the host act in *folder*; return the lines of its result."""
+def act(
+    wine: Wine, name: str, folder: Path, worker: Path | None = None, python: Path | None = None
+) -> list[str]:
+    """Have the host act in *folder*; return the lines of its result.
+
+    It starts the *worker* of the lane with the *python* of the lane, where no others are given.
+    """
+    worker, python = worker or wine.work / "worker", python or wine.work / "python"
     shutil.copyfile(HOST, folder / "worker_host.py")
     shutil.copyfile(VALUES, folder / "protocol_values.py")
     (folder / "load").write_text(LOAD)
     (folder / "bootstrap").write_bytes(bootstrap(same_as_host=False))
-    here, worker, python = (
-        windows(path) for path in (folder, wine.work / "worker", wine.work / "python")
-    )
+    here, *places = (windows(path) for path in (folder, worker, python))
     code = f"import sys; sys.path.insert(0, r'{here}'); import worker_host; worker_host.main()"
     program = str(wine.work / "python" / "python.exe")
-    answer = wine.run(program, "-c", code, name, worker, python, here, cwd=folder)
+    answer = wine.run(program, "-c", code, name, *places, here, cwd=folder)
     assert answer.code == 0, "\n".join([*answer.lines, *answer.aside])
     return (folder / "result.txt").read_text().splitlines()
 
@@ -49,8 +58,14 @@ def test_a_conversation(wine: Wine, tmp_path: Path) -> None:
     the pipes, nor their numbers. A console is there for nobody, since the host has none. After a
     farewell it ends with 0.
     """
-    executable = windows(wine.work / "python" / "python.exe")
-    assert act(wine, "conversation", tmp_path) == [
+    said = act(wine, "conversation", tmp_path)
+    assert said == conversation_of(wine.work / "python")
+
+
+def conversation_of(python: Path) -> list[str]:
+    """Return what a worker with that Python has to say in its conversation."""
+    executable = windows(python / "python.exe")
+    return [
         "hook True L None",
         "value 2",
         "state None 42",
@@ -65,7 +80,7 @@ def test_a_conversation(wine: Wine, tmp_path: Path) -> None:
         "asked 15 None ['text/plain']",
         "asked 16 name?  []",
         "told 'h\xe4ns'",
-        f"own ('a\\nb', {windows(wine.work / 'python')!r}) True",
+        f"own ('a\\nb', {windows(python)!r}) True",
         "inherits (False, False)",
         "awaited 5",
         "child b'5\\r\\n'",
@@ -213,3 +228,35 @@ def test_a_jail_starts_a_worker(wine: Wine, tmp_path: Path) -> None:
     assert work.startswith(folder)
     assert work.endswith("\\work")
     assert program == work.removesuffix("work") + r"app\python\python.exe"
+
+
+def test_an_archive_starts_one_where_it_is_unpacked(wine: Wine, tmp_path: Path) -> None:
+    """W70, W64: the archive has every part; unpacked elsewhere, with these bytes, its worker starts.
+
+    So does its library, which refuses here as the one that was built does, and finds its helper.
+    """
+    (packed,) = (wine.work / "archive").iterdir()
+    assert archive.problems(packed) == []
+    (tmp_path / "elsewhere").mkdir()
+    subprocess.run(["tar", "-xf", packed, "-C", tmp_path / "elsewhere"], check=True)
+    (tree,) = (tmp_path / "elsewhere").iterdir()
+    manifest = json.loads((tree / "manifest.json").read_bytes())
+    files = {each["path"]: each["sha256"] for each in manifest["files"]}
+    assert files.keys() > {"bin/uv.exe", "bin/visjail.dll", "bin/_visconsole.pyd"}
+    for name, digest in files.items():
+        assert hashlib.sha256((tree / name).read_bytes()).hexdigest() == digest, name
+    assert (tree / "lib/worker/start.py").read_text() == LOAD
+    assert (tree / "lib/worker/bootstrap").read_bytes() == bootstrap(same_as_host=False)
+    said = act(wine, "conversation", tmp_path, tree / "bin", tree / "python")
+    assert said == conversation_of(tree / "python")
+    # Without the guard of consoles, or what its core asks for, none starts.
+    for missing in ("bin/_visconsole.pyd", "python/python3.dll"):
+        (tree / missing).unlink()
+        (tmp_path / "result.txt").unlink(missing_ok=True)
+        with pytest.raises(AssertionError):
+            act(wine, "conversation", tmp_path, tree / "bin", tree / "python")
+    shutil.copyfile(wine.binaries / "windows_probe.exe", tree / "bin" / "windows_probe.exe")
+    program = str(tree / "bin" / "windows_probe.exe")
+    answer = wine.run(program, wine.folder()[0], "unavailable")
+    assert answer.lines[-1] == "ok unavailable"
+    assert "desktops" not in answer.lines[0]
