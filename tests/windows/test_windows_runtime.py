@@ -20,6 +20,8 @@ from visruntime._callbacks.bell import DescriptorBell, EventBell
 from visruntime._runtime.windows import REFUSED, Runtime
 from visruntime._windows.python import StagedPython, host_python
 from visruntime._worker import windows as transport
+from visruntime.environments import find_interpreter
+from visruntime.processes import TrustedStart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,6 +32,13 @@ pytestmark = pytest.mark.one_uid
 APP = ROOT + r"\app"
 PYTHON = StagedPython(APP, "python311.dll", sys.version)
 LIMITS = vr.WindowsLimits(processes=3, memory=1 << 30)
+
+
+@pytest.fixture(autouse=True)
+def _mode_of_this_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Expect the core as it comes into this machine's Python, which may have no shared library."""
+    interpreter = find_interpreter(None, probe=TrustedStart.probe)
+    monkeypatch.setattr(transport, "MODE", interpreter.mode)
 
 
 @pytest.fixture
