@@ -25,10 +25,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 RELAY = """
-import fcntl, os, subprocess, sys
+import fcntl, os, subprocess, sys, termios
+from visruntime._native import write_quietly
 from visruntime.cli.streams import Stopped, forwarded_signals, relay_pipes
 
+class Streams:
+    read, write = staticmethod(os.read), staticmethod(write_quietly)
+    def pending(self, pipe):
+        return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
+
 class Process(subprocess.Popen):
+    _run = Streams()
+
     def fileno(self):
         return self.pidfd
 
