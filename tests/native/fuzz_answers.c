@@ -2,8 +2,9 @@
 //
 // sources: native/visjail/plan.c native/visjail/error.c native/visjail/posix_capture.c
 // sources: native/visjail/linux_bubblewrap.c native/visjail/linux_stream.c
-// native/visjail/posix_stream.c sources: native/visjail/linux_calls.c sources:
-// native/visjail/posix_refusals.c native/visjail/posix_message.c libraries: -lpthread
+// sources: native/visjail/posix_stream.c native/visjail/linux_calls.c
+// sources: native/visjail/posix_refusals.c native/visjail/posix_message.c
+// libraries: -lpthread
 //
 // A supervisor that a guest has taken over can send what it wants. The host's own
 // functions read the packets of one input from a real socket, with real descriptors
