@@ -61,7 +61,8 @@ def made_by(text: str, temporary: Path, state: Path) -> list[tuple[str, str]]:
         text=True,
         check=True,
         timeout=60,
-        env=os.environ | {"TMPDIR": str(temporary), "XDG_CACHE_HOME": str(state)},
+        env=os.environ
+        | {"TMPDIR": str(temporary), "XDG_CACHE_HOME": str(state), "PYTHONDONTWRITEBYTECODE": "1"},
     )
     return [(event, path) for event, path in json.loads(done.stdout.splitlines()[-1])]
 

@@ -15,6 +15,7 @@ from jail_helpers import Jail, errno, inside, policy_of
 from visruntime._visjail import ffi
 
 from visruntime import _native
+from visruntime._jail import bound_sockets
 from visruntime._jail.plan import make_plan
 from visruntime._native import plans
 from visruntime._policy.decider import Decider
@@ -87,7 +88,9 @@ def test_a_resolver_that_goes_on_finds_what_a_fresh_one_finds(workspace: Path) -
 
 
 @pytest.mark.parametrize(("count", "seconds"), [(1000, 0.2), (9_999, 2.0)])
-def test_many_rules_are_planned_and_hold(workspace: Path, count: int, seconds: float) -> None:
+def test_many_rules_are_planned_and_hold(
+    workspace: Path, count: int, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No rule of many may be lost, and planning must take milliseconds, not seconds.
 
     The bound is generous for a busy machine; what it must catch is time that grows with the
@@ -101,10 +104,13 @@ def test_many_rules_are_planned_and_hold(workspace: Path, count: int, seconds: f
         paths.append(folder / f"{number}.txt")
     policy = policy_of(write=[workspace], deny=paths[::2], deny_write=paths[1::2])
     best = 9.0
-    for _ in range(5):
-        start = time.process_time()
-        make_plan(policy)
-        best = min(best, time.process_time() - start)
+    with monkeypatch.context() as patch:
+        # A socket that a program of this machine binds meanwhile has all of /usr searched.
+        patch.setattr(bound_sockets, "_bound", list)
+        for _ in range(5):
+            start = time.process_time()
+            make_plan(policy)
+            best = min(best, time.process_time() - start)
     assert best < seconds
     text = "answer([[opened(p), opened(p, os.O_WRONLY)] for p in json.load(sys.stdin)])"
     with Jail(policy) as jail:
