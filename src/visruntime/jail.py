@@ -386,6 +386,7 @@ class Jail(JailFiles):
             self._end()
 
     def _end(self) -> None:
+        self._held.loosen()
         self._handle.close()
         self._held.release()
         if self._caches is not None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from jail_helpers import own_memory_cgroup
+from jail_helpers import children_of, jail_by, own_memory_cgroup
 
 from visruntime._jail.cgroup import _owner_name, _start_time, _sweep, make_leaf
 from visruntime._jail.cgroup_find import LEAF_PREFIX, Unusable, _below, find_parents
@@ -88,6 +89,47 @@ def test_a_leaf_is_below_the_callers_own_cgroup() -> None:
     leaf.remove()
     assert not any(os.path.exists(made) for made in leaf._directories)
     assert not os.path.exists(made)
+
+
+@pytest.mark.skipif(own_memory_cgroup() is None, reason="this process has no cgroup to divide")
+def test_what_is_left_in_a_leaf_ends_with_it() -> None:
+    """A guest whose supervisors the kernel has ended for memory must not outlive its jail."""
+    leaf = make_leaf({"memory"}, memory=1 << 30)
+    with subprocess.Popen(["sleep", "60"]) as left:
+        for file in leaf.members:
+            os.write(file, str(left.pid).encode())
+        made = list(leaf._directories)
+        leaf.remove()
+        assert left.wait(5) == -signal.SIGKILL
+    leaf.remove()
+    assert not any(os.path.exists(directory) for directory in made)
+
+
+@pytest.mark.skipif(own_memory_cgroup() is None, reason="this process has no cgroup to divide")
+def test_a_jail_that_is_to_end_has_all_of_the_processors() -> None:
+    """A share that the guests use up must not keep those from their turn that end them."""
+    leaf = make_leaf({"cpu"}, cpus=0.01)
+    try:
+        ((file, _),) = leaf._quotas
+        with open(file, encoding="ascii") as quota:
+            before = quota.read().split()[0]
+        leaf.loosen()
+        with open(file, encoding="ascii") as quota:
+            assert (before, quota.read().split()[0]) in {("1000", "-1"), ("1000", "max")}
+    finally:
+        leaf.remove()
+
+
+def test_a_guest_is_what_the_kernel_ends_for_memory() -> None:
+    """Where no namespace ends a jail, its supervisors must not be chosen before its guests."""
+    with jail_by("landlock") as jail, jail.spawn(["sleep", "60"]):
+        score: dict[str, set[int]] = {}
+        for pid, status in children_of(os.getpid()).items():
+            with open(f"/proc/{pid}/oom_score_adj", encoding="ascii") as file:
+                score.setdefault(status["Name"], set()).add(int(file.read()))
+    with open("/proc/self/oom_score_adj", encoding="ascii") as file:
+        own = int(file.read())
+    assert score == {"visjail-init": {max(own, 0)}, "sleep": {1000}}
 
 
 UNCLOSED = """

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
+import sys
 import time
 from contextlib import suppress
 
@@ -77,6 +79,7 @@ class Leaf:
         self._directories: list[str] = []
         self._files: dict[str, str] = {}
         self._version = {"memory": 0, "cpuacct": 0}
+        self._quotas: list[tuple[str, str]] = []
         self._last: Counts | None = None
         self._peak_file = -1
 
@@ -109,8 +112,17 @@ class Leaf:
         except OSError:  # cgroup v2 before Linux 6.12
             return False
 
+    def loosen(self) -> None:
+        """Give the processes all of the processors, so that those that end the others can."""
+        for file, text in self._quotas if os.getpid() == self._owner else ():
+            with suppress(OSError):
+                _write(file, text)
+
     def remove(self) -> None:
-        """Remove the directories, whose processes have ended. Idempotent; only for the owner."""
+        """Remove the directories, whose processes have ended. Idempotent; only for the owner.
+
+        What has not, since the kernel has ended its supervisors (for memory), is ended.
+        """
         self._close()
         if os.getpid() != self._owner or not self._directories:
             return
@@ -120,6 +132,7 @@ class Leaf:
         for directory in directories:
             while not _removed(directory) and time.monotonic() < deadline:
                 time.sleep(0.001)
+                _end_members(directory)
         if self._peak_file >= 0:
             os.close(self._peak_file)
             self._peak_file = -1
@@ -186,8 +199,10 @@ class Leaf:
             if old:
                 _write(f"{directory}/cpu.cfs_period_us", str(PERIOD_MICROSECONDS))
                 _write(f"{directory}/cpu.cfs_quota_us", str(quota))
+                self._quotas.append((f"{directory}/cpu.cfs_quota_us", "-1"))
             else:
                 _write(f"{directory}/cpu.max", f"{quota} {PERIOD_MICROSECONDS}")
+                self._quotas.append((f"{directory}/cpu.max", "max"))
             self.mechanisms["cpus"] = f"cgroup{parent.version} cpu quota"
 
     def _close(self) -> None:
@@ -328,6 +343,20 @@ def _sweep(directory: str) -> None:
         with suppress(OSError):
             if os.stat(path).st_uid == os.geteuid():
                 os.rmdir(path)
+
+
+def _end_members(directory: str) -> None:
+    """Send SIGKILL to all that is in the leaf of a jail that has been closed."""
+    for pid in _read(f"{directory}/cgroup.procs").split():
+        if sys.platform == "linux":  # for type checkers: no other system has cgroups
+            with suppress(OSError):
+                process = os.pidfd_open(int(pid))
+                try:
+                    # Not one that has its number by now.
+                    if pid in _read(f"{directory}/cgroup.procs").split():
+                        signal.pidfd_send_signal(process, signal.SIGKILL)
+                finally:
+                    os.close(process)
 
 
 def _removed(directory: str) -> bool:
