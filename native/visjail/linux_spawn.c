@@ -157,14 +157,14 @@ static int fail(vj_start *start, vj_stage stage, long error) {
 
 // Where the memory of a cgroup or of the machine ends, the kernel is to end a guest, and
 // not the processes that would end it: without a pid namespace it would live on. To offer
-// itself needs no right; with a limit that the kernel holds it is required, since a guest
-// could be smaller than its supervisors. No guest of such a jail opens /proc.
-static long offer_to_end(const vj_setup *setup) {
-    if (setup->plan->backend != VJ_BACKEND_LANDLOCK) return 0;
+// itself needs no right, but the file is root's for a process that may not be traced:
+// then it is the host that ends what is left in the cgroup. No guest of such a jail opens
+// /proc.
+static void offer_to_end(const vj_setup *setup) {
+    if (setup->plan->backend != VJ_BACKEND_LANDLOCK) return;
     VJ_AUTO_FD file = (int)sys(SYS_openat, AT_FDCWD, "/proc/self/oom_score_adj",
                                O_WRONLY | O_CLOEXEC, 0);
-    long result = file < 0 ? file : sys(SYS_write, file, "1000", 4);
-    return setup->plan->tree.counters ? result : 0;
+    if (file >= 0) sys(SYS_write, file, "1000", 4);
 }
 
 static int become_program(void *argument) {
@@ -181,8 +181,7 @@ static int become_program(void *argument) {
         if (result < 0) return fail(start, VJ_STAGE_TERMINAL, result);
     }
     sys(SYS_umask, 022);
-    result = offer_to_end(start->setup);
-    if (result < 0) return fail(start, VJ_STAGE_LIMITS, result);
+    offer_to_end(start->setup);
     vj_stage stage;
     result = vj_confine(start->setup, &stage);
     if (result < 0) return fail(start, stage, result);

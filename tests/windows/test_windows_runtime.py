@@ -212,7 +212,7 @@ def test_a_program_that_is_no_worker_is_not_taken_for_one(
     for code, what in (
         ("import sys; print('no room', file=sys.stderr); sys.exit(3)", "exit code 3: no room"),
         (
-            "import _viscore as c; c.receive(); c.send(1, c.encode({}))",
+            "import _viscore as c; c.receive(); c.send(1, c.encode({})); c.receive(); c.receive()",
             "audit hook was not installed",
         ),
     ):
