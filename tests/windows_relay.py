@@ -65,6 +65,12 @@ class Program:
         for thread in self.threads:
             thread.start()
 
+    def end(self) -> None:
+        """End it, and note whether that was needed."""
+        self.killed = self.process.poll() is None
+        self.process.kill()
+        self.process.wait()
+
     def _to_worker(self, channel: socket.socket, control: socket.socket) -> None:
         with control, suppress(OSError), open(self.pipes["to_guest"][0], "rb") as frames:
             while header := frames.read(HEADER.size):
@@ -140,15 +146,13 @@ class RelayedCalls:
 
     def kill(self, process: int) -> None:
         """End it."""
-        program = self.programs.get(process) or fail("stale")
-        program.killed = program.process.poll() is None
-        program.process.kill()
-        program.process.wait()
+        (self.programs.get(process) or fail("stale")).end()
 
     def release(self, process: int) -> None:
-        """Forget it."""
-        self.kill(process)
-        for thread in self.programs.pop(process).threads:
+        """Forget it. Of two threads that do one is told that it is gone."""
+        program = self.programs.pop(process, None) or fail("stale")
+        program.end()
+        for thread in program.threads:
             thread.join(10)
             assert not thread.is_alive()
 
@@ -197,7 +201,10 @@ class RelayedCalls:
     def close(self, _context: int) -> None:
         """End everything."""
         self.closed = True
+        # Another thread may be giving back what it has.
         for stream in list(self._open):
-            self.close_stream(stream)
+            with suppress(WindowsError):
+                self.close_stream(stream)
         for process in list(self.programs):
-            self.release(process)
+            with suppress(WindowsError):
+                self.release(process)
