@@ -357,8 +357,8 @@ _Noreturn static void supervise(vj_setup *setup) {
             {.fd = VJ_FD_HOST, .events = POLLIN},
         };
         // Unable to look, it could not see the end of the host either.
-        const struct __kernel_timespec second = {.tv_sec = 1};
-        const struct __kernel_timespec *wait = setup->watch ? &second : 0;
+        struct __kernel_timespec second = {.tv_sec = 1}; // ppoll(2) counts it down
+        struct __kernel_timespec *wait = setup->watch ? &second : 0;
         long result = sys(SYS_ppoll, events, 3, wait, 0, SIGNAL_SET_SIZE);
         if (result < 0 && result != -EINTR) leave(setup, (int)signals, 1);
         if (vj_watch_is_stuck(setup)) leave(setup, (int)signals, 1);

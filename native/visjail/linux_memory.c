@@ -44,11 +44,10 @@
 // On a page that all keepers share: one measures, all see. Two that measure at once
 // do no harm.
 struct vj_watch {
-    uint64_t next;    // when the next measurement is due
-    uint64_t sum;     // what the last one found, in bytes
-    uint64_t over_at; // when the last one was over the limit, 0: never
-    uint64_t
-        reads_since; // when a keeper began to read what a guest can lock, 0: none does
+    uint64_t next;        // when the next measurement is due
+    uint64_t sum;         // what the last one found, in bytes
+    uint64_t over_at;     // when the last one was over the limit, 0: never
+    uint64_t reads_since; // when a keeper began such a read, 0: none does
 };
 
 typedef struct {

@@ -19,25 +19,28 @@ static const char SEMAPHORES[] = "8192 8192 500 256\n";
 // them.
 #define MESSAGE_QUEUES 16
 
-static int write_number(const char *path, const char *before, uint64_t number,
-                        const char *behind) {
+static long write_number(const char *path, const char *before, uint64_t number,
+                         const char *behind) {
     char data[64];
     vj_text text = {.data = data, .capacity = sizeof data};
     vj_text_string(&text, before);
     vj_text_number(&text, number, 10);
     vj_text_string(&text, behind);
-    return vj_write_text(path, data, text.length) == 0;
+    return vj_write_text(path, data, text.length);
 }
 
 // In the helper: become uid 0, set the limit, and wait to be ended.
 _Noreturn static void serve(uint32_t user, uint64_t pages) {
-    if (write_number("/proc/self/uid_map", "0 ", user, " 1\n") &&
-        write_number("/proc/sys/kernel/shmall", "", pages, "\n") &&
-        vj_write_text("/proc/sys/kernel/sem", SEMAPHORES, sizeof SEMAPHORES - 1) == 0 &&
-        write_number("/proc/sys/kernel/msgmni", "", MESSAGE_QUEUES, "\n")) {
-        sys(SYS_kill, sys(SYS_getpid), SIGSTOP);
+    long result = write_number("/proc/self/uid_map", "0 ", user, " 1\n");
+    if (result >= 0) result = write_number("/proc/sys/kernel/shmall", "", pages, "\n");
+    if (result >= 0) {
+        result = vj_write_text("/proc/sys/kernel/sem", SEMAPHORES, sizeof SEMAPHORES - 1);
     }
-    vj_exit_process(1);
+    if (result >= 0) {
+        result = write_number("/proc/sys/kernel/msgmni", "", MESSAGE_QUEUES, "\n");
+    }
+    if (result >= 0) sys(SYS_kill, sys(SYS_getpid), SIGSTOP);
+    vj_exit_process((int)-result);
 }
 
 static long open_space(long pid) {
@@ -49,10 +52,19 @@ static long open_space(long pid) {
     return sys(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
 }
 
+// What came of the helper: a descriptor of its namespace, or its errno, which is no more
+// than its exit code holds. One that was killed was refused nothing.
+static long answer_of(long pid, int status) {
+    if (WIFSTOPPED(status)) return open_space(pid);
+    return WIFEXITED(status) && WEXITSTATUS(status) ? -WEXITSTATUS(status) : -EAGAIN;
+}
+
 static int is_refusal(long result) {
     switch (result) {
     case -EPERM:
     case -EACCES:
+    case -EROFS:
+    case -ENOENT:
     case -EINVAL:
     case -ENOSYS: return 1;
     default: return 0;
@@ -66,10 +78,12 @@ void vj_shared_memory_limit(vj_setup *setup) {
     if (pid == 0) serve(setup->guest_id, pages);
     int status = 0;
     long space = pid < 0 ? pid : sys(SYS_wait4, pid, &status, WUNTRACED, 0);
-    if (space >= 0) space = WIFSTOPPED(status) ? open_space(pid) : -EPERM;
+    if (space >= 0) space = answer_of(pid, status);
     if (space >= 0) {
-        setup->shared_memory = sys(SYS_setns, space, CLONE_NEWIPC) == 0;
+        long joined = sys(SYS_setns, space, CLONE_NEWIPC);
+        setup->shared_memory = joined == 0;
         sys(SYS_close, space);
+        space = joined;
     }
     if (pid > 0 && !WIFEXITED(status)) {
         sys(SYS_kill, pid, SIGKILL);

@@ -22,7 +22,8 @@
 #define LOOK_AGAIN_NS 5000000ull
 #define STUCK_NS      5000000000ull
 
-// Beyond a thousand groups of the host's, what stands behind them is not seen.
+// A host with more than a thousand groups is never seen to be ending: they come before
+// what tells.
 #define STATUS_BYTES 16384
 
 void vj_watchdog_begin(vj_watchdog *watchdog) {
@@ -69,7 +70,8 @@ static const char *read_status(void) {
 // is on its way out has no memory any more when it closes its files, pipes among them.
 static int is_ending(const char *status) {
     return has_pending(status, "ShdPnd:\t", SIGKILL) ||
-           has_pending(status, "SigPnd:\t", SIGKILL) || !line_of(status, "VmSize:");
+           has_pending(status, "SigPnd:\t", SIGKILL) ||
+           (line_of(status, "Threads:") && !line_of(status, "VmSize:"));
 }
 
 // Or held by a debugger: it does not wait for anybody's lock.

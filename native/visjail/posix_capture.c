@@ -186,7 +186,7 @@ static void feed(vj_run *run, const char *input, uint64_t size, uint64_t *offset
         if (count < 0) break; // EPIPE: the program does not want the rest
         *offset += (uint64_t)count;
     }
-    close(*descriptor);
+    vj_run_let_go(run, *descriptor);
     *descriptor = -1;
 }
 
@@ -224,10 +224,11 @@ static bool take(vj_run *run, vj_capture *capture, bool *ahead) {
     uint64_t before = capture->total;
     uint32_t call = vj_run_call(run);
     bool has_room = drain(capture, UINT64_MAX);
+    bool floods = has_room && capture->total >= FLOOD && is_open(capture);
+    if (floods && !capture->floods) capture->wide = vj_stream_widen(capture->descriptor);
     vj_run_called(run, call);
     if (!has_room) return false;
-    if (capture->total < FLOOD || !is_open(capture)) return true;
-    if (!capture->floods) capture->wide = vj_stream_widen(capture->descriptor);
+    if (!floods) return true;
     capture->floods = true;
     if (capture->wide && capture->total - before < LITTLE) *ahead = true;
     return true;

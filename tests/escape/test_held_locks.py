@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from jail_helpers import backends, children_of, jail_by, policy_of, spawn, until
+from required import missing
 
 from visruntime import Jail, JailPolicy, Limits, Runtime
 from visruntime.errors import CommandTimeout
@@ -37,7 +39,8 @@ def guest(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Compile the guest, and return its command."""
     program = tmp_path_factory.mktemp("guest") / "holds_pipe"
     flags = ["-std=gnu11", "-D_GNU_SOURCE", "-O1", "-pthread"]
-    subprocess.run(["cc", *flags, "-o", program, SOURCE], check=True)
+    compiler = shutil.which("cc") or missing("cc is not installed")
+    subprocess.run([compiler, *flags, "-o", program, SOURCE], check=True)
     for path in (program.parent, *program.parent.parents[:2]):
         path.chmod(0o755)
     return [str(program), SPINNERS, SECONDS]

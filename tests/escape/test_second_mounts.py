@@ -211,7 +211,6 @@ print(json.dumps([found, outside(text)]))
 """
 
 
-@pytest.mark.skipif(not is_root(), reason="only root mounts outside of a user namespace")
 def test_a_mount_inside_what_is_read_only_is_read_only(workspace: Path) -> None:
     """What is mounted below a denied or read-only folder must not be writable, by any name."""
     script = ""

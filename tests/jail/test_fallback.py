@@ -154,6 +154,10 @@ WORDS = (
     ("bwrap: Can't mount tmpfs on /newroot/tmp: No space left on device", 0),
     ("bwrap: Failed to make / slave: Operation not permitted", errno.EPERM),
     ("bwrap: setting up uid map: Permission denied", errno.EACCES),
+    # A guest has chosen the end of a path that was gone when bwrap came.
+    ("bwrap: Can't create file at /w/x: Operation not permitted", 0),
+    ("bwrap: Can't create file at /w/No permissions to creat: Operation not permitted", 0),
+    ("bwrap: Creating new namespace failed: x: Operation not permitted", 0),
     ("bwrap: No permissions to create a new namespace, likely because the kernel", errno.EPERM),
 )
 
@@ -279,4 +283,7 @@ def test_with_few_processes_left_the_jail_is_the_same_or_none() -> None:
     )
     assert done.returncode == 0, done.stderr
     seen = json.loads(done.stdout)
-    assert {outcome for _, outcome in seen} == {"namespaces", errno.EAGAIN}, seen
+    outcomes = {outcome for _, outcome in seen}
+    assert outcomes <= {"namespaces", errno.EAGAIN}, seen
+    # Another uid's count is not of this process alone.
+    assert not is_root() or outcomes == {"namespaces", errno.EAGAIN}, seen

@@ -654,14 +654,18 @@ def test_input_that_nobody_took_leaves_no_descriptor(jail: Jail, way: str) -> No
 def test_objects_that_are_collected_in_any_order_free_nothing_twice() -> None:
     """A cycle's finalizers come in any order; the heap of the host must survive it."""
     code = (
-        "import gc, visruntime as vr\n"
+        "import gc, os, visruntime as vr\n"
         "from visruntime.runtime import Runtime\n"
         "for turn in range(6):\n"
         "    with Runtime(vr.JailPolicy()) as original:\n"
         "        original.run('1'); copy = original.fork(); copy.run('1')\n"
         "    jail = vr.Jail(vr.JailPolicy()); process = jail.spawn(['sleep', '60'])\n"
-        "    jail.mine = process.mine = [jail, process, jail._handle, process._run]\n"
-        "    if turn % 2: del jail, process, copy, original; gc.collect()\n"
+        "    piped = jail.spawn(['sleep', '60'], stdin=-1, stdout=-1, stderr=-1)\n"
+        "    ends = [file.fileno() for file in (piped.stdin, piped.stdout, piped.stderr)]\n"
+        "    jail.mine = process.mine = [jail, process, piped, jail._handle, process._run]\n"
+        "    if turn % 2:\n"
+        "        del jail, process, piped, copy, original; gc.collect()\n"
+        "        assert not any(os.path.exists(f'/proc/self/fd/{end}') for end in ends)\n"
         "print('end')\n"
     )
     environment = {**os.environ, "PYTHONMALLOC": "malloc", "MALLOC_PERTURB_": "165"}

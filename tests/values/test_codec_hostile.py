@@ -187,6 +187,12 @@ def test_other_threads_run_while_keys_are_filled(form: str) -> None:
         arguments = (None,) if form == "defaultdict" else ()
         value = getattr(collections, form)(*arguments, value)
     data = encode(value)
+    # On a busy machine the other thread may be late by itself.
+    assert min(longest_turn(data, value) for _ in range(3)) < 0.5
+
+
+def longest_turn(data: bytes, value: object) -> float:
+    """Return the largest share of a decoding in which no other thread had its turn."""
     clock = time.pthread_getcpuclockid(threading.get_ident())
     turns = []
     done = threading.Event()
@@ -206,7 +212,7 @@ def test_other_threads_run_while_keys_are_filled(form: str) -> None:
         thread.join()
     assert got == value
     seen = [start, *(turn for turn in turns if start < turn < end), end]
-    assert max(after - before for before, after in pairwise(seen)) < (end - start) / 2
+    return max(after - before for before, after in pairwise(seen)) / (end - start)
 
 
 HONEST: dict[str, Callable[[], Any]] = {

@@ -29,16 +29,23 @@ REFUSED = 1
 REFUSALS = ("Too many levels of symbolic links", "Not a directory")
 """How the messages end of a bwrap that does not go through a link (ELOOP, ENOTDIR)."""
 
-REFUSED_HERE = (
+SENTENCES = (
     ("No permissions to creat", errno.EPERM),
-    ("likely because the kernel does not support user namespaces", errno.EINVAL),
-    ("namespaces exceeded (ENOSPC)", errno.ENOSPC),
-    ("setting up uid map: Permission denied", errno.EACCES),
-    ("Failed to make / slave: Permission denied", errno.EACCES),
-    (": Operation not permitted", errno.EPERM),
-    (": Function not implemented", errno.ENOSYS),
+    ("Creating new namespace failed, likely because the kernel does not", errno.EINVAL),
+    ("Creating new namespace failed: nesting depth or", errno.ENOSPC),
 )
-"""Words of a bwrap to which this machine gives no jail, and what the kernel answered."""
+"""How bwrap begins to say that this machine gives it no jail, and what the kernel answered."""
+STEPS = frozenset(
+    {
+        *("Creating new namespace failed", "setting up uid map", "setting up gid map"),
+        *("Failed to make / slave", "Failed to mount tmpfs", "pivot_root"),
+        *("loopback: Failed RTM_NEWADDR", "loopback: Failed RTM_NEWLINK"),
+        *("Can't mount proc on /newroot/proc", "Can't mount devpts on /newroot/dev/pts"),
+    }
+)
+"""What it does where a refusal is the machine's: none of it names a path of the policy, whose words
+a guest may have chosen."""
+ANSWERS = {os.strerror(number): number for number in (errno.EPERM, errno.EACCES, errno.ENOSYS)}
 ACCIDENT_FIX = (
     "if that can pass (no memory, too many processes or open files), open it again; else see "
     "`visruntime doctor`"
@@ -47,7 +54,7 @@ ACCIDENT_FIX = (
 
 def failure(said: str) -> JailUnavailable:
     """Return the error for what bwrap *said*; its ``errno`` is 0 if that can be an accident."""
-    number = next((number for words, number in REFUSED_HERE if words in said), 0)
+    number = _answer(said.removeprefix("bwrap: "))
     shown = "".join(each if each.isprintable() else "?" for each in said)
     return JailUnavailable(
         f"bubblewrap makes no jail here: {shown}",
@@ -55,6 +62,14 @@ def failure(said: str) -> JailUnavailable:
         errno=number,
         fix="see `visruntime doctor`" if number else ACCIDENT_FIX,
     )
+
+
+def _answer(text: str) -> int:
+    """Return the errno of what is refused for good; 0 for anything else."""
+    step, _, words = text.rpartition(": ")
+    if step in STEPS:
+        return ANSWERS.get(words, 0)
+    return next((number for start, number in SENTENCES if text.startswith(start)), 0)
 
 
 def find_bubblewrap(places: Sequence[str] = PLACES) -> str:

@@ -6,6 +6,7 @@ import errno
 import io
 import os
 import time
+from contextlib import suppress
 
 from visruntime import _native
 from visruntime._arguments import check_data, check_seconds, check_whole
@@ -477,8 +478,9 @@ class _Pipe(io.FileIO):
     """
 
     def __init__(self, descriptor: int, mode: str, run: _native.RunHandle) -> None:
-        super().__init__(descriptor, mode, closefd=False)
         self._run = run
+        self._mine = [descriptor]
+        super().__init__(descriptor, mode, closefd=False)
 
     def write(self, data: Any) -> int | None:  # type: ignore[override]
         """Write what the pipe takes; None if it would have to wait and must not."""
@@ -490,7 +492,6 @@ class _Pipe(io.FileIO):
 
     def close(self) -> None:
         """Close the descriptor."""
-        if not self.closed:
-            descriptor = self.fileno()
-            super().close()
-            self._run.let_go(descriptor)
+        super().close()
+        with suppress(IndexError):  # one of two threads that close at once has it
+            self._run.let_go(self._mine.pop())

@@ -375,8 +375,11 @@ class RunHandle(Owned):
         return _repeat(lib.vj_run_pending, self.pointer, descriptor)
 
     def let_go(self, descriptor: int) -> None:
-        """Close a pipe."""
-        lib.vj_run_let_go(self.pointer, descriptor)
+        """Close a pipe; a garbage collector may free the run before what it wrote to."""
+        if self.is_held:
+            lib.vj_run_let_go(self.pointer, descriptor)
+        else:
+            os.close(descriptor)
 
     def resize(self, descriptor: int, rows: int, columns: int) -> None:
         """Set the size of a terminal, in characters."""

@@ -99,7 +99,8 @@ class Store:
     @contextmanager
     def trial(self, key: str) -> Iterator[str]:
         """Return a new folder that no build uses, under the random name *key*; it is gone after."""
-        with self.locked(key, 0), self.staging(key) as path:
+        # Another process may sweep the file away before it is locked.
+        with self.locked(key, 1), self.staging(key) as path:
             yield path
 
     def keep(self, tree: str, key: str) -> str:
@@ -125,11 +126,13 @@ class Store:
 
     def _unlock(self, key: str, descriptor: int) -> None:
         """Remove the file of a lock, and let go of it: only who holds it may, in this order."""
-        with folder_at(self._locks) as locks, suppress(FileNotFoundError):
-            os.unlink(key, dir_fd=locks)
-        # Closing is not enough where a forked child of this process has a copy.
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
-        os.close(descriptor)
+        try:
+            with folder_at(self._locks) as locks, suppress(FileNotFoundError):
+                os.unlink(key, dir_fd=locks)
+        finally:
+            # Closing is not enough where a forked child of this process has a copy.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)
 
     def _sweep(self) -> None:
         """Remove what was left by who holds no lock any more."""

@@ -26,6 +26,11 @@ class Starting:
         if self._ended:
             worker.end()
 
+    def passes(self) -> None:
+        """That worker has started and is of use to others: nothing of this start ends it now."""
+        self._worker = None
+        self.refuse_ended()
+
     def cancel(self) -> None:
         """End it, from any thread: who waits for it hears that the worker died."""
         self._ended = True

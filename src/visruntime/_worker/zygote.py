@@ -81,6 +81,7 @@ class Zygote:
                     if self._original is not None:
                         raise
             self._original = self._begin(starting)
+            starting.passes()
             return copy_worker(self._original, broken=self._discard)
         finally:
             self._lock.release()

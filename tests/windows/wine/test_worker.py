@@ -251,10 +251,12 @@ def test_an_archive_starts_one_where_it_is_unpacked(wine: Wine, tmp_path: Path) 
     assert said == conversation_of(tree / "python")
     # Without the guard of consoles, or what its core asks for, none starts.
     for missing in ("bin/_visconsole.pyd", "python/python3.dll"):
-        (tree / missing).unlink()
+        there, away = tree / missing, tmp_path / "away"
+        there.rename(away)
         (tmp_path / "result.txt").unlink(missing_ok=True)
         with pytest.raises(AssertionError):
             act(wine, "conversation", tmp_path, tree / "bin", tree / "python")
+        away.rename(there)
     shutil.copyfile(wine.binaries / "windows_probe.exe", tree / "bin" / "windows_probe.exe")
     program = str(tree / "bin" / "windows_probe.exe")
     answer = wine.run(program, wine.folder()[0], "unavailable")
