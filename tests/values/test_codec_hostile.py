@@ -187,8 +187,8 @@ def test_other_threads_run_while_keys_are_filled(form: str) -> None:
         arguments = (None,) if form == "defaultdict" else ()
         value = getattr(collections, form)(*arguments, value)
     data = encode(value)
-    # On a busy machine the other thread may be late by itself.
-    assert min(longest_turn(data, value) for _ in range(3)) < 0.5
+    # On a busy machine the other thread may be late by itself, but not each time.
+    assert any(longest_turn(data, value) < 0.5 for _ in range(10))
 
 
 def longest_turn(data: bytes, value: object) -> float:
