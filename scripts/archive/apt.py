@@ -1,14 +1,15 @@
-"""Packages of Debian, looked at and downloaded beside those of this system, which stays as it is."""
+"""Packages of Debian or its kin, downloaded beside those of this system, which stays as it is."""
 
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shutil
 import subprocess
 from pathlib import Path
 
-__all__ = ["PrivateApt", "debian_mirror"]
+__all__ = ["PrivateApt", "debian_mirror", "mirror_in", "own_mirror"]
 
 _SECONDS = 600
 """That one command of apt may take."""
@@ -53,22 +54,46 @@ class PrivateApt:
         return done.stdout
 
 
-def debian_mirror() -> str:
-    """Return the mirror that this system has its packages from.
+def own_mirror() -> str:
+    """Return the mirror that this system has its own packages from, and not one beside it.
 
     Raises:
-        OSError: it is no Debian, or has none.
+        OSError: it has none, or no apt.
     """
     if shutil.which("apt-get") is None:
-        raise OSError("this is no Debian")
+        raise OSError("this system has no apt")
+    system = platform.freedesktop_os_release()
     texts = [
         path.read_text()
         for folder in ("/etc/apt", "/etc/apt/sources.list.d")
         for path in sorted(Path(folder).glob("*"))
         if path.suffix in {".list", ".sources"} and os.access(path, os.R_OK)
     ]
-    line = re.compile(r"^(?:URIs:|deb) +(https?://\S+/debian/?)(?= |$)", re.MULTILINE)
-    found = line.search("\n".join(texts))
-    if found is None:
-        raise OSError("apt of this system has no mirror of Debian")
-    return found[1]
+    mirror = mirror_in(texts, system.get("VERSION_CODENAME", ""))
+    if mirror is None:
+        raise OSError(f"apt has no mirror of {system.get('PRETTY_NAME')}")
+    return mirror
+
+
+def debian_mirror() -> str:
+    """Return the mirror of a Debian.
+
+    Raises:
+        OSError: this is no Debian, or it has none.
+    """
+    if platform.freedesktop_os_release().get("ID") != "debian":
+        raise OSError("this is no Debian")
+    return own_mirror()
+
+
+def mirror_in(texts: list[str], suite: str) -> str | None:
+    """Return from where the *texts*, files of apt's sources, have the packages of *suite*."""
+    line = re.compile(rf"^deb +(?:\[[^]]*\] +)?(\S+) +{re.escape(suite)} +main\b", re.MULTILINE)
+    for text in texts:
+        if found := line.search(text):
+            return found[1]
+        for paragraph in re.split(r"\n\s*\n", text):
+            fields = dict(re.findall(r"^(\w+): *(.*)$", paragraph, re.MULTILINE))
+            if suite in fields.get("Suites", "").split() and fields.get("URIs", "").split():
+                return str(fields["URIs"].split()[0])
+    return None

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+from archive.apt import mirror_in
 from gates.elf import LIBRARIES, LOADERS
 from required import missing
 from runtime_helpers import not_granted
-from system_packages import mirror_in, unpacked
+from system_packages import unpacked
 
 from visruntime import JailPolicy, Runtime, TrustedRuntime
 from visruntime._host.own_version import own_version
