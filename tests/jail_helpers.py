@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 __all__ = [
+    "FORKS",
     "PYTHON",
     "Egress",
     "Jail",
@@ -52,6 +53,21 @@ __all__ = [
 
 PYTHON = "/usr/bin/python3"
 """The interpreter that every jail with system="minimal" has."""
+
+FORKS = """
+children = []
+number = 0
+try:
+    while len(children) < 60:
+        child = os.fork()
+        if child == 0: time.sleep(30); os._exit(0)
+        children.append(child)
+except OSError as error:
+    number = error.errno
+for child in children: os.kill(child, 9)
+answer([number, len(children)])
+"""
+"""Code of a guest that answers with the errno that ended its forks, 0 for none, and their count."""
 
 _CALLS = r"""
 import ctypes, errno, os

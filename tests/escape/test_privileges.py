@@ -427,26 +427,13 @@ def test_processes_of_uid_0_are_counted_by_a_cgroup_or_refused(tmp_path: Path) -
     )
     host = """
         import json, sys
-        from jail_helpers import Jail, JailPolicy, Limits, inside
+        from jail_helpers import FORKS, Jail, JailPolicy, Limits, inside
         from visruntime.errors import PolicyUnsupported
-        text = '''
-        children = []
-        number = 0
-        try:
-            while len(children) < 60:
-                child = os.fork()
-                if child == 0: time.sleep(30); os._exit(0)
-                children.append(child)
-        except OSError as error:
-            number = error.errno
-        for child in children: os.kill(child, 9)
-        answer([number, len(children)])
-        '''
         answers = []
         for limits in (Limits(processes=20), Limits(processes=1024), Limits()):
             try:
                 with Jail(JailPolicy(write=[sys.argv[1]], limits=limits)) as jail:
-                    answers.append([jail.report.mechanisms("limits.processes"), inside(jail, text)])
+                    answers.append([jail.report.mechanisms("limits.processes"), inside(jail, FORKS)])
             except PolicyUnsupported as error:
                 answers.append([error.field, None])
         print(json.dumps(answers))

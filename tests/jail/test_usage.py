@@ -12,7 +12,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 import jail_helpers
 import pytest
-from jail_helpers import PYTHON, Jail, JailPolicy, Limits, errno, inside, leaves, own_memory_cgroup
+from jail_helpers import (
+    FORKS,
+    PYTHON,
+    Jail,
+    JailPolicy,
+    Limits,
+    errno,
+    inside,
+    leaves,
+    own_memory_cgroup,
+)
 
 import visruntime as vr
 from visruntime._jail.cgroup import make_leaf
@@ -181,20 +191,8 @@ for _ in range(4): os.wait()
 @needs_cgroup
 def test_processes_that_were_refused_are_named() -> None:
     """A fork bomb must be bounded, and the result say from the kernel's count that it was."""
-    text = """
-children = []
-number = 0
-try:
-    while len(children) < 60:
-        child = os.fork()
-        if child == 0: time.sleep(30); os._exit(0)
-        children.append(child)
-except OSError as error:
-    number = error.errno
-answer([number, len(children)])
-"""
     with Jail(JailPolicy(limits=WIDE.replace(processes=20))) as jail:
-        number, count = inside(jail, text)
+        number, count = inside(jail, FORKS)
         assert number == errno.EAGAIN
         assert 10 <= count < 20
         result = jail.run(["sh", "-c", "b() { b | b & }; b; sleep 1"], timeout=20)
