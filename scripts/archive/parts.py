@@ -59,7 +59,7 @@ def pack_parts(
         for written in _WRITTEN:
             if (tree / written).exists():
                 raise ValueError(f"{written} is among the parts, and written by the packer alone")
-        digits = archive_windows.stable_abi(python.version)
+        digits = archive_windows.version_digits(python.version)
         program, library = (place.format(digits) for place in wanted["python"])
         executed = {*wanted["programs"], program}
         for path in tree.rglob("*"):

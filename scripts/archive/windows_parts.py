@@ -8,6 +8,8 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gates.archive_windows import version_digits
+
 from archive.parts import COMPONENTS
 
 if TYPE_CHECKING:
@@ -54,8 +56,7 @@ def gather(
     _copy(program, parts / "bin" / "uv.exe")
     (metadata,) = uv.glob("uv-*.dist-info")
     shutil.copytree(metadata / "licenses", parts / "LICENSES" / "uv")
-    digits = "".join(version.split(".")[:2])
-    library = python / f"python{digits}.dll"
+    library = python / f"python{version_digits(version)}.dll"
     uv_version = metadata.name.removeprefix("uv-").removesuffix(".dist-info")
     components = [
         _component("uv", uv_version, "Apache-2.0 OR MIT", f"uv=={uv_version} by uv.lock", program),

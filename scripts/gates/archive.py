@@ -175,7 +175,7 @@ def _parts(names: dict[str, Entry], system: str, manifest: dict[str, Any]) -> It
         for name in sorted(there - modules):
             yield f"{name}: is no module that belongs there"
     if system == "windows":
-        digits = archive_windows.stable_abi(python["version"])
+        digits = archive_windows.version_digits(python["version"])
         for name in (place.format(digits) for place in wanted["python"]):
             if name not in names:
                 yield f"{name}: is missing"

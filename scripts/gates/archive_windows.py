@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from gates.contents import Entry
 
-__all__ = ["MODULES", "problems", "stable_abi"]
+__all__ = ["MODULES", "problems", "version_digits"]
 
 MODULES = tuple(
     """
@@ -42,15 +42,15 @@ _OF_WORKER = ("bin/_viscore.pyd", "bin/_visconsole.pyd")
 """Loaded into a CPython that the loader has loaded from `_PYTHON`."""
 
 
-def stable_abi(version: str) -> str:
-    """Return the digits by which the files of CPython *version* are named."""
+def version_digits(version: str) -> str:
+    """Return the digits by which files of CPython *version* are named: "313" of "3.13.1"."""
     return "".join(version.split(".")[:2])
 
 
 def problems(names: Mapping[str, Entry], version: str) -> Iterator[str]:
     """Yield what is missing for a CPython of *version* to start, in *names* below the root."""
     there = {name.lower() for name in names}
-    digits = stable_abi(version)
+    digits = version_digits(version)
     if not there & {"python/lib/encodings/__init__.py", f"python/python{digits}.zip"}:
         yield "python: has no standard library"
     for module in MODULES:
