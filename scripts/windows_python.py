@@ -102,7 +102,8 @@ def build_stable_abi(python: Path, target: Target, work: Path) -> None:
 def build_worker_beside(python: Path, target: Target, work: Path) -> Path:
     """Build a worker for the Python in *python*, in a folder of its own; return that folder.
 
-    Beside it lies a library that needs another one, whole in ``beside`` and alone in the folder itself.
+    Beside it lies a library that needs another one, whole in ``beside`` and alone in the folder itself;
+    in ``beside`` also one of a Python that no worker runs in.
     """
     build_stable_abi(python, target, work)
     built = build_worker(target, work)
@@ -112,7 +113,7 @@ def build_worker_beside(python: Path, target: Target, work: Path) -> Path:
     beside = folder / "beside"
     beside.mkdir()
     flags = ["-Wall", "-Wextra", "-Werror", "-shared", "-static-libgcc"]
-    for name, others in (("needed", []), ("needing", ["needed.dll"])):
+    for name, others in (("needed", []), ("needing", ["needed.dll"]), ("free", [])):
         files = ["-o", f"{name}.dll", str(SOURCES / f"{name}.c"), *others]
         subprocess.run([*(compiler(target) or ()), *flags, *files], check=True, cwd=beside)
     shutil.copyfile(beside / "needing.dll", folder / "needing.dll")

@@ -122,6 +122,11 @@ static int run(options *chosen, int count, wchar_t **words) {
     const char *version = ((const char *(*)(void))get_version)();
     if (!is_version(version, chosen->expected_version))
         return refuse(121, "the library has another version than python", version);
+    // Its objects begin otherwise than those of the stable ABI, which the core is
+    // compiled for. As on Linux (boot.c), but before the core: it would find no library.
+    if (strstr(version, "free-threading"))
+        return refuse(121, "the library of Python",
+                      "this is a free-threaded build of CPython; use one with the GIL");
 
     load_stable_abi(chosen->library);
     HMODULE core = LoadLibraryExW(chosen->core, NULL, SEARCH);

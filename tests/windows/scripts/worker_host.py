@@ -26,6 +26,7 @@ HEADER = struct.Struct("<BBHIQ")
 HELLO, RUN, CALLBACK, CALLBACK_REPLY, RESULT, INTERRUPT, BYE = 1, 2, 4, 5, 7, 9, 14
 PERMISSIVE = {"rules": [], "closed": [], "processes": True, "ctypes": True, "native": True}
 SECONDS = 40.0
+FREE = "3.13.0 experimental free-threading build"
 LIBRARY = f"python{sys.version_info.major}{sys.version_info.minor}.dll"
 OPTIONS = ("-I", "-S", "-B", "-X", "utf8")
 
@@ -278,6 +279,7 @@ def start_loaders(folder: str, good: dict[str, str], boot: dict[str, str]) -> No
         ("version", {"--expect": "3.11"}, "pipes"),
         ("beside", {"--library": rf"{folder}\beside\needing.dll"}, "pipes"),
         ("planted", {"--library": rf"{folder}\needing.dll"}, "pipes"),
+        ("free", {"--library": rf"{folder}\beside\free.dll", "--expect": FREE}, "pipes"),
     ):
         words = [word for pair in (good | change).items() for word in pair]
         done = subprocess.run(

@@ -141,19 +141,21 @@ def test_what_it_cannot_hold_is_refused(wine: Wine, tmp_path: Path) -> None:
 def test_the_loader_refuses(wine: Wine, tmp_path: Path) -> None:
     """W63: libraries come from beside the library that needs them, and no others are looked for.
 
-    What lies in the working directory and along PATH is taken by whoever asks without flags.
+    What lies in the working directory and along PATH is taken by whoever asks without flags. A
+    free-threaded Python is refused by its name.
     """
     shutil.copyfile(wine.work / "worker" / "beside" / "needed.dll", tmp_path / "needed.dll")
     lines = act(wine, "loader", tmp_path)
     assert lines[0] == "control 7"
     said = dict(line.split(" ", 1) for line in lines[1:])
-    assert said.keys() == {"relative", "nothing", "file", "version", "beside", "planted"}
+    assert said.keys() == {"relative", "nothing", "file", "version", "beside", "planted", "free"}
     assert said["relative"].startswith("120 vispython: usage: vispython --core CORE")
     assert said["nothing"] == "120 vispython: usage: VISJAIL_CHANNEL is INPUT:OUTPUT, two pipes"
     assert said["file"].endswith("what should be a pipe of the host is none")
     assert "another version than python: 3.11." in said["version"]
     assert said["beside"].endswith("another version than python: needed")
     assert said["planted"] == "121 vispython: cannot load the library of Python: error 126"
+    assert said["free"].endswith("this is a free-threaded build of CPython; use one with the GIL")
 
 
 def frame(number: int, kind: int, payload: bytes) -> bytes:
