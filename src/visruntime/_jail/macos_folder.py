@@ -45,7 +45,7 @@ class MacosFolder:
 
     Guests get ``home`` alone. ``canary`` is a file that none of them reads.
     ``listeners`` are sockets that no guest connects to: by a path, and by a port of the loopback.
-       They are open while the jail tries its canaries.
+    They are open while the jail tries its canaries.
     """
 
     __slots__ = ("_lock", "_owner", "around", "canary", "home", "listeners", "top")
