@@ -178,7 +178,7 @@ def test_who_does_not_obey_is_ended(runtime: Runtime, calls: RelayedCalls) -> No
         runtime.run(STUBBORN, timeout=vr.Timeouts(wall=0.2, grace=0.3))
     rungs = caught.value.result.stop.rungs
     assert [rung.name for rung in rungs] == ["signal", "stacks", "kill"]
-    assert rungs[1].detail == "a worker on Windows writes no stacks"
+    assert rungs[1].detail == "no thread of the worker writes stacks"
     with pytest.raises(vr.GuestError, match="NameError"):
         runtime.get("kept")
     assert len(calls.spawned) == 2

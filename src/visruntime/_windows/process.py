@@ -95,15 +95,20 @@ class WindowsStream(io.RawIOBase):
 
         ``None`` where nothing has come, after one look for 0 seconds. Ctrl-C is seen afterwards.
         """
+        buffer = memoryview(bytearray(size))
+        count = self.readinto_within(buffer, seconds)
+        return None if count is None else bytes(buffer[:count])
+
+    def readinto_within(self, buffer: Any, seconds: float) -> int | None:
+        """Read as `read_within` does, into *buffer*, and return how many bytes; 0 at the end."""
         self._check(writes=False)
-        buffer = bytearray(size)
+        view = memoryview(buffer).cast("B")
         try:
-            count = self._calls.read(self._stream, buffer, int(seconds * 1000))
+            return self._calls.read(self._stream, view, int(seconds * 1000))
         except WindowsError as error:
             if error.status == "timed_out":
                 return None
             raise as_public_error(error) from None
-        return bytes(memoryview(buffer)[:count])
 
     def write_within(self, data: Any, seconds: float) -> int:
         """Write what there is room for within *seconds*, and return how many bytes that were.

@@ -154,21 +154,21 @@ class Conversation(ABC):
     def interrupt(self) -> None:
         """Ask the worker to break the run under way; again until it is over. From any thread."""
 
-    @abstractmethod
-    def stacks(self, seconds: float = STACKS_SECONDS) -> str:
+    def stacks(self, _seconds: float = STACKS_SECONDS) -> str:
         """Every Python thread's stack as text. From any thread.
 
         Raises:
-            TimeoutError: the worker did not answer.
+            TimeoutError: the worker did not answer, as one without a control thread never does.
         """
+        raise TimeoutError("no thread of the worker writes stacks")
 
-    @abstractmethod
-    def ping(self, seconds: float) -> float:
+    def ping(self, _seconds: float) -> float:
         """Return in how many seconds the worker answered, whatever its Python code is doing.
 
         Raises:
-            TimeoutError: it did not within *seconds*.
+            TimeoutError: it did not in that time, as one without a control thread never does.
         """
+        raise TimeoutError("no thread of the worker answers while its code runs")
 
     @abstractmethod
     def close(self) -> None:

@@ -13,7 +13,6 @@ from contextlib import suppress
 
 from visruntime._worker.conversation import SEND_SECONDS, Conversation
 from visruntime._worker.framed_values import FramedValues
-from visruntime._worker.limit import STACKS_SECONDS
 from visruntime._worker.output import CHUNK, Output
 from visruntime._worker.start import bootstrap
 from visruntime.errors import (
@@ -87,6 +86,8 @@ class WindowsWorker(Conversation):
         self._order = 0  # the run to interrupt, until that was said
         self._torn = False  # a frame was sent in part
         self._wait = LEAST_WAIT
+        # One for all that is read, since whoever has the worker reads alone.
+        self._buffer = memoryview(bytearray(CHUNK))
 
         def launch() -> None:
             process = spawn()
@@ -98,7 +99,10 @@ class WindowsWorker(Conversation):
             assert process.to_guest is not None
             assert process.from_guest is not None
             self._to_guest, self._from_guest = process.to_guest, process.from_guest
-            self.streams = (_Stream("stdout", process.stdout), _Stream("stderr", process.stderr))
+            self.streams = (
+                _Stream("stdout", process.stdout, self._buffer),
+                _Stream("stderr", process.stderr, self._buffer),
+            )
 
         self._boot(launch, lambda: bootstrap(same_as_host=True), settings, (version, MODE))
 
@@ -150,11 +154,7 @@ class WindowsWorker(Conversation):
         return []
 
     def _read_frames(self, seconds: float) -> bytes | None:
-        """Read what it says within *seconds*; nothing more ever comes of a jail that is closed."""
-        try:
-            return self._from_guest.read_within(seconds, CHUNK)
-        except JailClosed:
-            return b""
+        return _read(self._from_guest, self._buffer, seconds)
 
     def _take_late(self, late: tuple[Late, Late], limit: int | None) -> None:
         for kept, stream in zip(late, self.streams, strict=True):
@@ -203,22 +203,6 @@ class WindowsWorker(Conversation):
             sent = self._to_guest.write_within(frame, ORDER_SECONDS)
             self._torn = 0 < sent < len(frame)
 
-    def stacks(self, seconds: float = STACKS_SECONDS) -> str:  # noqa: ARG002 (as elsewhere)
-        """Nothing there answers while C code runs.
-
-        Raises:
-            TimeoutError: always.
-        """
-        raise TimeoutError("a worker on Windows writes no stacks")
-
-    def ping(self, seconds: float) -> float:  # noqa: ARG002 (as elsewhere)
-        """Nothing there answers while C code runs.
-
-        Raises:
-            TimeoutError: always.
-        """
-        raise TimeoutError("a worker on Windows has no heartbeat")
-
     # The end.
 
     def close(self) -> None:
@@ -250,20 +234,18 @@ class WindowsWorker(Conversation):
 class _Stream(Output):
     """The worker's stdout or stderr."""
 
-    __slots__ = ("_stream",)
+    __slots__ = ("_buffer", "_stream")
 
-    def __init__(self, name: str, stream: WindowsStream) -> None:
+    def __init__(self, name: str, stream: WindowsStream, buffer: memoryview) -> None:
         super().__init__(name)
         self._stream = stream
+        self._buffer = buffer
 
     def read(self) -> int:
         """Read what is there, at most one chunk; how much that was."""
         if self._end:
             return 0
-        try:
-            data = self._stream.read_within(0, CHUNK)
-        except JailClosed:
-            data = b""
+        data = _read(self._stream, self._buffer, 0)
         return 0 if data is None else self._keep(data)
 
     def drain(self) -> None:
@@ -271,6 +253,15 @@ class _Stream(Output):
         left = MOST_DRAINED
         while left > 0 and (size := self.read()):
             left -= size
+
+
+def _read(stream: WindowsStream, buffer: memoryview, seconds: float) -> bytes | None:
+    """Read what comes within *seconds*; nothing more ever comes of a jail that is closed."""
+    try:
+        count = stream.readinto_within(buffer, seconds)
+    except JailClosed:
+        return b""
+    return None if count is None else bytes(buffer[:count])
 
 
 class _WorkerProcess:
