@@ -354,6 +354,13 @@ def test_each_option_is_taken_or_refused_by_its_name(
     with pytest.raises(vr.JailUnavailable) as refused:
         Runtime(vr.JailPolicy())  # type: ignore[arg-type]
     assert refused.value.reason == "platform"
+    for env in (
+        *({"A=": "b"}, {"=C:": "b"}, {"A": "b\0"}, {"API_TOKEN": "hush"}, {"Api_Token": "hush"}),
+        *({"perl5lib": "C:\\"}, {"A": 1}, {"A": "b", "a": "b"}, ["A"]),
+    ):
+        with pytest.raises(vr.PolicyError, match=r"^env") as refused_env:
+            Runtime(jail, env=env)  # type: ignore[arg-type]
+        assert "hush" not in str(refused_env.value)
     for wrong in (1, None, "C:\\jails"):
         with pytest.raises(TypeError, match="WindowsJail"):
             Runtime(wrong)  # type: ignore[arg-type]

@@ -5,13 +5,14 @@ What it cannot hold or do is refused by name: an option in `REFUSED`, a verb whe
 
 from __future__ import annotations
 
-from visruntime._arguments import check_path, check_whole
+from visruntime._arguments import check_path, check_seconds, check_text, check_whole
+from visruntime._policy.environment_names import check_env
 from visruntime._policy.redact import secrets_of
 from visruntime._runtime.session import DEFAULT_OUTPUT, RuntimeSession
 from visruntime._runtime.shared import Shared
 from visruntime._worker.confinement import WorkerConfinement
 from visruntime._worker.windows import WindowsWorker
-from visruntime.errors import ForkRefused, JailSealed, PolicyUnsupported
+from visruntime.errors import ForkRefused, JailSealed, PolicyError, PolicyUnsupported
 from visruntime.events import Clause, EnforcementReport
 from visruntime.windows import WindowsJail, WindowsLimits
 
@@ -72,7 +73,8 @@ class Runtime(RuntimeSession):
         Args:
             jail: in which the worker is to run, as `WindowsJail.spawn` starts a program.
             cwd: working directory of the worker; ``work`` by default.
-            env: all of its variables beside those that Windows sets.
+            env: all of its variables beside those that Windows sets; a value whose name looks like
+                that of a secret has to be a `Secret`.
             limits: of the worker and what it starts.
             output: bytes of stdout and of stderr kept of one run; ``None`` for all.
             unknown: what becomes of values that are no data; as for `Runtime` on Linux.
@@ -84,14 +86,15 @@ class Runtime(RuntimeSession):
             JailSealed: the worker was not staged, and a program has started in *jail*.
             JailUnavailable: given a policy, which nothing holds on Windows; or a part of the worker
                 is missing in this build.
-            PolicyError, PathDenied, JailClosed: as `WindowsJail.stage`.
+            PolicyError: a variable that no guest may have; otherwise, and PathDenied and JailClosed,
+                as `WindowsJail.stage`.
         """
         super().__init__()
         _refuse(others)
         self._choose_values(unknown, types)
         self._windows_jail = _checked(jail)
         self._cwd = None if cwd is None else check_path(cwd, "cwd")
-        self._env = dict(env or {})
+        self._env = _checked_variables({} if env is None else env)
         self._job_limits = WindowsLimits() if limits is None else limits
         if not isinstance(self._job_limits, WindowsLimits):
             raise TypeError(f"limits: WindowsLimits are needed, not {type(limits).__name__}")
@@ -147,20 +150,23 @@ class Runtime(RuntimeSession):
             "stacks", "no thread of a worker on Windows writes stacks; a crash leaves them"
         )
 
-    def ping(self, timeout: float = 2.0) -> float:  # noqa: ARG002 (as elsewhere)
+    def ping(self, timeout: float = 2.0) -> float:
         """Refused: no thread of the worker answers there.
 
         Raises:
             PolicyUnsupported: always.
         """
+        check_seconds(timeout, "timeout")
         raise _without("ping", "no thread of a worker on Windows answers while its code runs")
 
-    def type_text(self, text: str, *, timeout: float = 5.0) -> None:  # noqa: ARG002 (as elsewhere)
+    def type_text(self, text: str, *, timeout: float = 5.0) -> None:
         """Refused: the worker has no terminal there.
 
         Raises:
             PolicyUnsupported: always.
         """
+        check_text(text, "text")
+        check_seconds(timeout, "timeout")
         raise _without("type_text", "the worker has no terminal; give stdin= to run")
 
     def _perform(self, request: dict[str, Any], timeouts: Timeouts | None, feed: Feed) -> RunResult:
@@ -230,6 +236,16 @@ def _refuse(others: Mapping[str, object]) -> None:
 
 def _without(name: str, reason: str) -> PolicyUnsupported:
     return PolicyUnsupported(f"{name}: {reason}", field=name)
+
+
+def _checked_variables(env: Mapping[str, str | Secret]) -> Mapping[str, str | Secret]:
+    """Return *env* by the rules of a policy, which a name in other case must not get round."""
+    given = check_env(env)
+    if len(check_env({name.upper(): value for name, value in given.items()})) < len(given):
+        raise PolicyError(
+            "env: two names differ in case alone, which Windows does not tell apart", field="env"
+        )
+    return given
 
 
 def _checked(jail: object) -> WindowsJail:
