@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import time
+
 from visruntime._arguments import check_seconds, check_text
+from visruntime._runtime.timeouts import GRACE_SECONDS
+from visruntime._worker.limit import LOOK_MILLISECONDS
 from visruntime.errors import JailClosed, WorkerDied
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from threading import Lock
+
     from visruntime._worker.conversation import Conversation
     from visruntime._worker.standard_input import WorkerInput
     from visruntime._worker.starting import Starting
     from visruntime._worker.terminal import WorkerTerminal
 
-__all__ = ["WorkerControl"]
+__all__ = ["CALL_SECONDS", "WorkerControl"]
+
+CALL_SECONDS = 5.0
+"""How long one function of the host may hold up the end of the runtime whose guest called it."""
+_ENDED_SECONDS = 1.0
+"""How long a worker that was told to end is waited for."""
 
 
 class WorkerControl:
@@ -22,6 +33,7 @@ class WorkerControl:
     _starting: Starting | None
     _stdin: WorkerInput | WorkerTerminal | None
     _closed: bool
+    _lock: Lock
 
     def type_text(self, text: str, *, timeout: float = 5.0) -> None:
         r"""Type *text* on the terminal of a runtime with ``stdin="pty"``, from any thread.
@@ -78,6 +90,29 @@ class WorkerControl:
         """Whether the call under way was told to end, by all that it takes."""
         worker = self._worker
         return worker is not None and worker.is_ending()
+
+    def _take_last_turn(self) -> bool:
+        """Wait for the call under way and hold the lock; False where a host function hangs.
+
+        The worker has ended then. The thread that is in the function cannot be ended: when the
+        function returns it gives back what it holds of the worker, and can do nothing else.
+        """
+        seen, since = None, 0.0
+        while not self._lock.acquire(timeout=LOOK_MILLISECONDS / 1000):
+            worker, now = self._worker, time.monotonic()
+            call = None if worker is None else worker.host_call()
+            if call is not seen:
+                seen, since = call, now
+            elif worker is not None and call is not None:
+                hurried = worker.ended_by_host or worker.is_ending()
+                if hurried or now - since >= CALL_SECONDS:
+                    worker.cancel()
+                    if self._lock.acquire(timeout=GRACE_SECONDS):  # an async function obeys
+                        return True
+                    worker.end()
+                    worker.process.wait(_ENDED_SECONDS)
+                    return False
+        return True
 
     def _end_start(self) -> None:
         """End the worker that starts for a call under way, if one does."""

@@ -396,7 +396,9 @@ class RuntimeSession(WorkerControl, HostFunctions, ABC):
         """End the worker; it cannot be used afterwards.
 
         A run that :meth:`start` began is cancelled; one that another thread is in is waited for,
-        unless its worker has yet to start: that start is ended.
+        unless its worker has yet to start: that start is ended. If a function of the host that its
+        guest has called does not return within 5 s, the worker is ended without it: that run
+        raises `WorkerDied` once the function returns, and ``result.stop`` names it.
         The jail, if the runtime opened it, ends with the last of those forked from it.
         """
         if self._callbacks.in_callback():
@@ -408,16 +410,24 @@ class RuntimeSession(WorkerControl, HostFunctions, ABC):
         if self._started is not None:
             self._started.cancel()
         self._end_start()
-        with self._lock:
-            worker, self._worker = self._worker, None
+        has_turn = self._take_last_turn()
+        try:
+            if has_turn:
+                self._close_worker()
+        finally:
             try:
-                if worker is not None:
-                    worker.close()
-            finally:
                 terminal = self._terminal()
                 if terminal is not None:
                     terminal.close()
                 self._shared.leave(self)
+            finally:
+                if has_turn:
+                    self._lock.release()
+
+    def _close_worker(self) -> None:
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.close()
 
     def refuse_in_callback(self) -> None:
         """Raise RuntimeError in a function of the host that a guest of this runtime is calling."""

@@ -372,6 +372,17 @@ class Conversation(ABC):
         if ladder is not None:
             ladder.asked_to_stop()
 
+    def cancel(self) -> None:
+        """End the run under way, by all the rungs that it takes."""
+        ladder = self._ladder
+        if ladder is not None and not ladder.cancelled:
+            ladder.cancel()
+
+    def host_call(self) -> Call | None:
+        """The function of the host that the run under way waits for."""
+        ladder = self._ladder
+        return None if ladder is None else ladder.call
+
     def is_ending(self) -> bool:
         """Whether the run under way was told to end, and is ended where it does not."""
         ladder = self._ladder

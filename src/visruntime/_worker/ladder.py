@@ -61,12 +61,12 @@ class Ladder:
 
     Whoever waits for the worker asks :meth:`milliseconds` how long to wait. When a limit is over,
     asking climbs: the rungs are those of `Rung`, each in its time, and at the end asking raises
-    :class:`Timeout`. ``told`` says that the guest was asked to stop.
+    :class:`Timeout`. ``told`` says that the guest was asked to stop, ``call`` is the function of
+    the host that it waits for.
     """
 
     __slots__ = (
         "_asked",
-        "_call",
         "_call_began",
         "_cpu_left",
         "_cpu_look",
@@ -85,6 +85,7 @@ class Ladder:
         "_told_at",
         "_turn_began",
         "_worker",
+        "call",
         "cancelled",
         "told",
     )
@@ -112,7 +113,7 @@ class Ladder:
         self._cpu_left = 0.0
         self._started = self._turn_began = time.monotonic()
         self._host_seconds = 0.0
-        self._call: Call | None = None
+        self.call: Call | None = None
         self._call_began = 0.0
         self._grace = 0.0
         self._next = 0
@@ -150,7 +151,7 @@ class Ladder:
     def call_begins(self, call: Call) -> None:
         """A function of the host runs from now on."""
         self._call_began = self._now()
-        self._call = call
+        self.call = call
 
     def wait(self, call: Call) -> None:
         """Wait until the function is done, or is not worth waiting for any longer."""
@@ -160,7 +161,7 @@ class Ladder:
         """The function has returned, or nobody waits for it any longer."""
         self._turn_began = self._now()
         self._host_seconds += self._turn_began - self._call_began
-        self._call = None
+        self.call = None
 
     def gives_up(self, call: Call) -> bool:
         """Whether nobody should wait for *call* any longer."""
@@ -173,7 +174,7 @@ class Ladder:
 
     def asked_to_stop(self) -> None:
         """Somebody interrupts the run by hand, from any thread: softly, and nothing follows."""
-        call = self._call
+        call = self.call
         now = self._now()
         if self._asked is None:
             self._asked = now
@@ -199,7 +200,9 @@ class Ladder:
         if self.told:
             return
         self.cancelled = True
-        self._reason = ("cancel", None, None)
+        call = self.call
+        self._reason = ("cancel", None, None if call is None else call.name)
+        self._kept = ("", "" if call is None else call.stack())
         self._grace = GRACE_SECONDS
         # At once, since whoever waits for the worker looks here only now and then.
         self.asked_to_stop()
@@ -246,13 +249,13 @@ class Ladder:
             if left < shortest:
                 shortest = left
                 if left <= 0:
-                    call = self._call
+                    call = self.call
                     self._reason = (name, seconds, None if call is None else call.name)
                     self._grace = grace
         return shortest
 
     def _spent(self, name: str, now: float) -> float:
-        in_call = now - self._call_began if self._call is not None else 0.0
+        in_call = now - self._call_began if self.call is not None else 0.0
         if name == "callback":
             return in_call
         if name == "wall":
@@ -260,7 +263,7 @@ class Ladder:
             if self._timeouts is not None and self._timeouts.pause_in_callbacks:
                 spent -= self._host_seconds + in_call
             return spent
-        if self._call is not None:
+        if self.call is not None:
             return 0.0  # idle and turn: it is the host's time
         if name == "idle":
             output = self._worker.last_output - (self._worker.paused_seconds() - self._shift)
@@ -281,7 +284,7 @@ class Ladder:
     def _begin(self, now: float) -> None:
         self.told = True
         self._told_at = now
-        call = self._call
+        call = self.call
         if call is not None:
             if call.cancel():
                 self._rungs.append(Rung("cancel", 0.0, call.name))
