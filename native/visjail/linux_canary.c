@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <linux/fs.h>
 #include <linux/in.h>
 #include <linux/prctl.h>
 #include <linux/sched.h>
@@ -206,6 +207,19 @@ static long write_to(const char *path) {
     return place < 0 ? place : vj_canary_make_directory_in(place);
 }
 
+// A link that could be moved is back under its name at once.
+static long move_link(const char *path) {
+    const char *name = 0;
+    vj_canary_name other;
+    long result = vj_canary_name_choose(&other);
+    if (result < 0) return result;
+    VJ_AUTO_FD above = (int)vj_open_above(AT_FDCWD, path, &name);
+    if (above < 0) return above;
+    result = sys(SYS_renameat2, above, name, above, other.text, RENAME_NOREPLACE);
+    if (result < 0) return result;
+    return sys(SYS_renameat2, above, other.text, above, name, RENAME_NOREPLACE);
+}
+
 static long try_path(char act, const char *path) {
     switch (act) {
     case 'r': return open_and_close(path, O_RDONLY);
@@ -213,6 +227,7 @@ static long try_path(char act, const char *path) {
     case 'x': return execute(path);
     case 'c': return vj_canary_make(path);        // of the wall
     case 'b': return vj_canary_make_simply(path); // of the broker
+    case 'l': return move_link(path);
     default: return -ENOSYS;
     }
 }

@@ -87,6 +87,8 @@ void vj_trees_close(vj_setup *setup);
 
 // Without following any link; and whether it is the object of the plan (0 or -ESTALE).
 long vj_open_no_links(int directory, const char *path);
+// The same of a link that stands last, which is opened itself; anything else: -ESTALE.
+long vj_open_link(int directory, const char *path);
 // The folder that holds the last name of `path`. Whatever makes or removes a name where
 // guests write does it by that descriptor: they exchange folders for links meanwhile.
 long vj_open_above(int directory, const char *path, const char **name);

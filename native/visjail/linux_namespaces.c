@@ -73,8 +73,15 @@ static long map_owner(vj_setup *setup, const vj_operation *operation,
     return 0;
 }
 
+// What an operation is about: only of a link that is to stay the link itself.
+static long open_object(const vj_operation *operation, int directory, const char *path) {
+    return operation->flags & VJ_BIND_LINK ? vj_open_link(directory, path)
+                                           : vj_open_no_links(directory, path);
+}
+
 static long open_tree_of(vj_setup *setup, const vj_operation *operation, int id_mapped) {
-    VJ_AUTO_FD source = (int)vj_open_no_links(AT_FDCWD, source_of(setup, operation));
+    VJ_AUTO_FD source =
+        (int)open_object(operation, AT_FDCWD, source_of(setup, operation));
     if (source < 0) vj_setup_fail(setup, VJ_STAGE_SOURCE, source);
     if (same_object(source, operation) < 0) {
         vj_setup_fail(setup, VJ_STAGE_SOURCE_CHANGED, -ESTALE);
@@ -342,7 +349,9 @@ static void do_bind(vj_setup *setup, const vj_operation *operation, int tree) {
         make_directories(setup, path, !is_file);
         if (is_file && is_missing(setup, path)) write_file(setup, path, 0, 0, 0644);
     }
-    attach(setup, tree, path);
+    VJ_AUTO_FD point = (int)open_object(operation, setup->root, relative(path));
+    if (point < 0) vj_setup_fail(setup, VJ_STAGE_MOUNT_POINT, point);
+    attach_at(setup, tree, point);
 }
 
 static void do_copy(vj_setup *setup, const vj_operation *operation, int source) {
@@ -633,7 +642,8 @@ static void verify(vj_setup *setup) {
         setup->failed_index = (int32_t)i;
         const char *path = path_of(setup, &operations[i]);
         int narrows = (operations[i].flags & VJ_BIND_NARROWS) != 0;
-        VJ_AUTO_FD visible = (int)vj_open_no_links(setup->root, relative(path));
+        VJ_AUTO_FD visible =
+            (int)open_object(&operations[i], setup->root, relative(path));
         if (visible < 0 && (masks || narrows) && is_out_of_reach(setup, path)) continue;
         if (!masks && visible >= 0 && is_covered(setup, visible)) {
             if (narrows) continue;

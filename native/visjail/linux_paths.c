@@ -7,24 +7,14 @@
 #include <linux/openat2.h>
 #include <sys/stat.h>
 
-static long refuse_link(long place) {
-    struct statx status = {0};
-    long result = place;
-    if (place >= 0) {
-        result = sys(SYS_statx, place, "", AT_EMPTY_PATH, STATX_TYPE, &status);
-        if (result == 0 && (status.stx_mode & S_IFMT) != S_IFLNK) return place;
-        if (result == 0) result = -ELOOP;
-        sys(SYS_close, place);
-    }
-    return result;
-}
+// With O_PATH and O_NOFOLLOW a link that stands last is opened itself (openat2(2)).
+#define ITSELF (O_PATH | O_CLOEXEC | O_NOFOLLOW)
 
 // Component by component: a link on the way is opened itself, and is no folder.
 static long walk(int directory, const char *path) {
-    const int flags = O_PATH | O_CLOEXEC | O_NOFOLLOW;
     char name[256];
     const char *first = path[0] == '/' ? "/" : ".";
-    long here = sys(SYS_openat, directory, first, flags, 0);
+    long here = sys(SYS_openat, directory, first, ITSELF, 0);
     while (here >= 0 && *path) {
         size_t length = 0;
         while (path[length] && path[length] != '/') length++;
@@ -36,22 +26,35 @@ static long walk(int directory, const char *path) {
         name[length] = 0;
         path += length + (path[length] == '/');
         if (!length) continue;
-        long next = sys(SYS_openat, here, name, flags, 0);
+        long next = sys(SYS_openat, here, name, ITSELF, 0);
         sys(SYS_close, here);
         here = next;
     }
-    return refuse_link(here);
+    return here;
 }
 
-long vj_open_no_links(int directory, const char *path) {
+static long open_itself(int directory, const char *path, int is_link, long otherwise) {
     struct open_how how = {
-        .flags = O_PATH | O_CLOEXEC | O_NOFOLLOW,
+        .flags = ITSELF,
         .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
     };
     long place = sys(SYS_openat2, directory, path, &how, sizeof how);
-    // Inside another jail the filter says that there is no such call. And with O_PATH and
-    // O_NOFOLLOW a link that stands last is opened itself (openat2(2)).
-    return place == -ENOSYS ? walk(directory, path) : refuse_link(place);
+    // Inside another jail the filter says that there is no such call.
+    if (place == -ENOSYS) place = walk(directory, path);
+    if (place < 0) return place;
+    struct statx status = {0};
+    long result = sys(SYS_statx, place, "", AT_EMPTY_PATH, STATX_TYPE, &status);
+    if (result == 0 && ((status.stx_mode & S_IFMT) == S_IFLNK) == is_link) return place;
+    sys(SYS_close, place);
+    return result < 0 ? result : otherwise;
+}
+
+long vj_open_no_links(int directory, const char *path) {
+    return open_itself(directory, path, 0, -ELOOP);
+}
+
+long vj_open_link(int directory, const char *path) {
+    return open_itself(directory, path, 1, -ESTALE);
 }
 
 long vj_open_above(int directory, const char *path, const char **name) {

@@ -67,7 +67,7 @@ typedef enum {
     // A folder of the jail's own, made if it is missing, is mounted over itself: it can
     // be neither moved nor removed then. Flag: VJ_BIND_NO_EXEC.
     VJ_OPERATION_PIN,
-    // Mounts nothing: an act (mode: 'r', 'w', 'x', 'c' or 'b') that must fail
+    // Mounts nothing: an act (mode: 'r', 'w', 'x', 'c', 'b' or 'l') that must fail
     // on path.
     VJ_OPERATION_TRY,
     // Mounts nothing: the broker lets guests connect to the socket at path.
@@ -94,6 +94,9 @@ enum {
     // It only takes rights away (or pins): below a folder that is closed to the guest
     // that folder is covered instead.
     VJ_BIND_NARROWS = 1u << 5,
+    // The object is a symbolic link: mounted over itself it leads where it did, and can
+    // be neither moved nor removed.
+    VJ_BIND_LINK = 1u << 6,
 };
 
 typedef struct {

@@ -61,10 +61,15 @@ typedef struct {
 bool vj_policy_decide(const vj_rule *rules, size_t count, vj_right right,
                       const char *path, int32_t *deciding);
 
-typedef enum { VJ_OBJECT_ABSENT = 0, VJ_OBJECT_DIRECTORY, VJ_OBJECT_FILE } vj_object;
+typedef enum {
+    VJ_OBJECT_ABSENT = 0,
+    VJ_OBJECT_DIRECTORY,
+    VJ_OBJECT_FILE,
+    VJ_OBJECT_LINK, // a symbolic link that is to stay, by a rule that denies writing it
+} vj_object;
 
 // What the file system has at a path: needed for the path of every rule and
-// for every directory above it. Anything that is no directory is a "file".
+// for every directory above it. Anything else is a "file".
 typedef struct {
     const char *path;
     uint32_t object;

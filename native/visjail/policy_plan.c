@@ -147,11 +147,16 @@ static bool is_file(const vj_fact *fact) {
     return fact && fact->object == VJ_OBJECT_FILE;
 }
 
+static bool is_link(const vj_fact *fact) {
+    return fact && fact->object == VJ_OBJECT_LINK;
+}
+
 static void add_bind(builder *build, const vj_node *at, const char *path,
                      uint32_t flags) {
     const vj_fact *fact = fact_of(build, path);
     vj_operation *operation = add_operation(build, VJ_OPERATION_BIND, path, path);
-    operation->flags = flags | (is_file(fact) ? VJ_BIND_FILE : 0);
+    operation->flags = flags | (is_file(fact) ? VJ_BIND_FILE : 0) |
+                       (is_link(fact) ? VJ_BIND_FILE | VJ_BIND_LINK : 0);
     operation->device = fact ? fact->device : 0;
     operation->inode = fact ? fact->inode : 0;
     operation->rule = at->rule;
@@ -363,10 +368,11 @@ static void emit_node(builder *build, const vj_node *at) {
     if (at->in_force.write) add_pins(build, at);
     add_bind(build, at, at->path, bind_flags(build, at));
     mark_grants(build, from, at);
+    const vj_fact *fact = fact_of(build, at->path);
+    if (is_link(fact)) return; // Landlock asks about where it leads
     vj_access access = at->in_force.write  ? write_access(build, at->path)
                        : at->in_force.exec ? VJ_ACCESS_READ_EXEC
                                            : VJ_ACCESS_READ;
-    const vj_fact *fact = fact_of(build, at->path);
     vj_access_rule *rule = add_access(build, at->path, access, is_file(fact));
     rule->optional = !at->grant;
     rule->device = fact ? fact->device : 0;

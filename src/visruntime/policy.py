@@ -407,7 +407,9 @@ class JailPolicy(Unsaid):
         real: Callable[[str], str] = real_path,
         implicit: Sequence[str] = (),
         walked: Walked | None = None,
+        links: list[str] | None = None,
     ) -> tuple[Rule, ...]:
+        """Return all rules; *links* gets those by which deny patterns name something."""
         rules = []
         patterns = []
         for kind in KINDS:
@@ -433,7 +435,7 @@ class JailPolicy(Unsaid):
             minimal = SystemRoots().pairs
         if patterns:
             unasked = [*implicit, *(target for _, target in minimal or ())]
-            found = self._expand(patterns, rules, real, unasked, walked)
+            found = self._expand(patterns, rules, real, unasked, walked, links)
             rules += without_those_in(found, rules)
         granted = {rule.path for rule in rules if rule.kind in ("read", "write")}
         if self.system == "host":
@@ -468,11 +470,12 @@ class JailPolicy(Unsaid):
         real: Callable[[str], str],
         unasked: Iterable[str],
         walked: Walked | None,
+        links: list[str] | None,
     ) -> list[Rule]:
         """Return the rules on what *patterns* name: (kind, origin, path, pattern) each.
 
         *rules* are those without patterns, *unasked* what is granted by no field, and *walked*
-        what was found before, if that will do.
+        what was found before, if that will do; *links* gets those by which denies name something.
         """
         tops = {path: real(pattern.fixed) for _, _, path, pattern in patterns}
         begun = [tops[path] for kind, _, path, _ in patterns if kind in ("read", "write")]
@@ -493,7 +496,7 @@ class JailPolicy(Unsaid):
         taken = [one for one in sought if one.kind in ("deny", "deny_read")]
         found = [
             Rule(kind=one.kind, path=name, origin=one.field)
-            for one, name in denied_names(taken, grants, (*begun, *plain))
+            for one, name in denied_names(taken, grants, (*begun, *plain), links)
         ]
         denies = [rule for rule in (*rules, *found) if rule.kind.startswith("deny")]
         reveal = [real(path) for path in self.reveal]
@@ -549,7 +552,8 @@ class JailPolicy(Unsaid):
 
         Git hooks and configuration, editor and agent configuration and the like can be
         read and neither changed nor made (see *absent_deny*); so can what the settings of its
-        git name inside of the folder when this is called: hooks, included files, programs.
+        git name inside of the folder when this is called: hooks, included files, programs; and
+        what links in all these lead to there.
         Where ``.git`` is a file, as in a linked worktree, it stays as it is, and the repository
         that it names is not granted.
 
@@ -561,17 +565,21 @@ class JailPolicy(Unsaid):
         may have put the link there.
 
         Raises:
-            PolicyError: if *path* is no folder, or for a wrong field.
+            PolicyError: if *path* is no folder, for a wrong field, or for what cannot be kept, such
+                as a hook that is a link to a link.
         """
         check_known(changes)
         from visruntime._policy.git_names import further_names
+        from visruntime._policy.linked_names import linked_names
 
         folder = resolve_beside(path, os.getcwd(), "workspace")
         if not os.path.isdir(folder):
             refuse("workspace", path, "a folder that exists")
         written = escape(folder)
         write = [written, *check_field_list(changes.pop("write", ()), "write")]
+        further = further_names(folder)
+        further += linked_names(folder, [*PROTECTED_NAMES, *further])
         held = [os.path.join(written, name) for name in PROTECTED_NAMES]
-        held += [os.path.join(written, escape(name)) for name in further_names(folder)]
+        held += [os.path.join(written, escape(name)) for name in further]
         deny_write = [*held, *check_field_list(changes.pop("deny_write", ()), "deny_write")]
         return cls(write=write, deny_write=deny_write, **changes)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 from jail_helpers import PYTHON, Jail, JailPolicy
 
+from visruntime._policy import linked_names
+from visruntime.errors import PolicyError
 from visruntime.policy import PROTECTED_NAMES
 
 if TYPE_CHECKING:
@@ -36,6 +39,15 @@ def git(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
     )
+
+
+def link_hook(folder: Path) -> None:
+    """Make a script of the repository its hook, as many projects do."""
+    (folder / "scripts").mkdir()
+    script = folder / "scripts/check.sh"
+    script.write_text("#!/bin/sh\nexit 0\n")
+    script.chmod(0o755)
+    (folder / ".git/hooks/pre-commit").symlink_to("../../scripts/check.sh")
 
 
 @pytest.fixture
@@ -123,6 +135,17 @@ os.unlink("part/.git"); open("part/.git", "w").write("gitdir: ../evil\n")
 """
 
 
+LINKED = r"""
+open(".git/hooks/pre-commit", "w").write("#!/bin/sh\ntouch {marker}\n")
+"""
+
+LINKED_FOLDER = r"""
+import os
+os.rename("scripts", "gone"); os.mkdir("scripts")
+open("scripts/check.sh", "w").write("touch {marker}\n"); os.chmod("scripts/check.sh", 0o755)
+"""
+
+
 @pytest.mark.parametrize("guarded", [False, True], ids=["outside", "inside"])
 @pytest.mark.parametrize(
     ("attack", "command"),
@@ -135,8 +158,12 @@ os.unlink("part/.git"); open("part/.git", "w").write("gitdir: ../evil\n")
         (PROGRAM, ["add", "b.txt"]),
         (SUBMODULE, ["status"]),
         (LEFT_MODULE, ["status"]),
+        (LINKED, ["commit", "--allow-empty", "-m", "x"]),
+        (LINKED_FOLDER, ["commit", "--allow-empty", "-m", "x"]),
     ],
-    ids="bare worktree rebase hook included program submodule left-module".split(),
+    ids=(
+        "bare worktree rebase hook included program submodule left-module linked linked-folder"
+    ).split(),
 )
 def test_no_guest_makes_the_hosts_git_run_its_command(
     repository: Path, outside: Path, attack: str, command: list[str], *, guarded: bool
@@ -153,6 +180,8 @@ def test_no_guest_makes_the_hosts_git_run_its_command(
     elif attack == PROGRAM:
         (repository / "clean.sh").write_text("cat\n")
         git(repository, "config", "filter.ours.clean", "sh ./clean.sh %f")
+    elif attack in (LINKED, LINKED_FOLDER):
+        link_hook(repository)
     elif attack in (SUBMODULE, LEFT_MODULE):
         git(repository.parent, "clone", "-q", "--no-hardlinks", "repository", "source")
         added = git(repository, "submodule", "add", "-q", "../source", "part")
@@ -186,6 +215,56 @@ def test_a_bare_repository_keeps_its_hooks_and_settings(
         for name in ("config", "hooks/pre-receive", "commondir", "HEAD"):
             assert jail.run(["sh", "-c", f"echo x >> {bare}/{name}"]).exit_code != 0, name
         assert jail.run(["sh", "-c", f"echo x > {bare}/description"]).exit_code == 0
+
+
+def test_what_links_of_protected_folders_lead_to_is_kept(repository: Path) -> None:
+    """Files, folders and what is to come, also by links in what links lead to."""
+    link_hook(repository)
+    for folder in (".vscode", "config/deep"):
+        (repository / folder).mkdir(parents=True)
+    (repository / ".vscode/tasks.json").symlink_to("../later/tasks.json")
+    (repository / ".vscode/all").symlink_to("..")  # around what is protected: nothing is kept by it
+    (repository / ".vscode/out").symlink_to("/etc/hostname")
+    (repository / ".vscode/loop").symlink_to("loop")
+    (repository / ".vscode/inside").symlink_to("tasks.json")
+    (repository / ".husky").symlink_to("config")
+    (repository / ".githooks").mkdir()
+    (repository / ".githooks/more").symlink_to("../config")
+    (repository / "config/deep/last").symlink_to("../../a")
+    policy = JailPolicy.workspace(repository)
+    kept = {os.path.relpath(path, repository) for path in policy.deny_write} - set(PROTECTED_NAMES)
+    assert kept == {"scripts/check.sh", "later/tasks.json", "config", "a"}
+    (repository / ".husky").unlink()  # a protected name that is a link is refused by the jail
+    with Jail(policy) as jail:
+        for name in kept:
+            attack = f"mkdir -p {repository}/later; echo x >> {repository}/{name}"
+            assert jail.run(["sh", "-c", attack]).exit_code != 0, name
+        assert jail.run(["sh", "-c", f"echo x > {repository}/scripts/other"]).exit_code == 0
+
+
+def test_a_link_that_leads_on_by_a_guests_link_is_refused(repository: Path) -> None:
+    """A link between a hook and its script could be changed; the error names it."""
+    link_hook(repository)
+    script = repository / "scripts/check.sh"
+    script.rename(repository / "scripts/real.sh")
+    script.symlink_to("real.sh")
+    with pytest.raises(PolicyError, match=r"pre-commit leads on by .*/scripts/check\.sh, a link"):
+        JailPolicy.workspace(repository)
+
+
+def test_too_many_names_in_protected_folders_are_refused(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is looked at is bounded, and where that is not all the workspace is refused."""
+    monkeypatch.setattr(linked_names, "MOST_ENTRIES", 3)
+    (repository / ".vscode").mkdir()
+    for name in "abc":
+        (repository / ".vscode" / name).touch()
+    shutil.rmtree(repository / ".git/hooks")
+    JailPolicy.workspace(repository)
+    (repository / ".vscode/d").touch()
+    with pytest.raises(PolicyError, match="more than 3 names lie in its protected folders"):
+        JailPolicy.workspace(repository)
 
 
 def test_settings_are_read_as_git_reads_them(repository: Path) -> None:

@@ -69,7 +69,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         bool known = rule_count && fuzz_below(&input, 3);
         facts[i].path = known ? rules[fuzz_below(&input, (uint32_t)rule_count)].path
                               : draw_path(&input, &fact_paths[i]);
-        facts[i].object = fuzz_below(&input, VJ_OBJECT_FILE + 1);
+        facts[i].object = fuzz_below(&input, VJ_OBJECT_LINK + 1);
     }
     for (size_t i = 0; i < extra_count; i++) {
         extras[i].kind = VJ_OPERATION_DIRECTORY +

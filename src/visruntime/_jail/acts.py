@@ -46,6 +46,7 @@ def denied_paths(
         if not decide(right, rule.path)[0]:
             yield right[0].replace("e", "x") + rule.path
     yield from (f"w{path}" for path in (*plan.protected, *plan.wall.replaced))
+    yield from (f"l{path}" for path in plan.links)
     yield from (f"r{path}" for path, _ in plan.secrets)
     for rule in written:
         is_folder = rule.kind == "read" and facts[rule.path][0] == "directory"

@@ -97,7 +97,8 @@ def bound_elsewhere(
 def _to_search(tops: Iterable[str], looked_through: Collection[str]) -> list[str]:
     # Of the host's whole root all the rest was looked through, or is replaced by the jail's own.
     left = {"/usr" if top == "/" else top for top in tops}
-    left = {top for top in left if not any(up in looked_through for up in ancestors(top))}
+    known = frozenset(looked_through)
+    left = {top for top in left if not any(up in known for up in ancestors(top))}
     return sorted(top for top in left if not any(up in left for up in ancestors(top) if up != top))
 
 

@@ -48,6 +48,7 @@ PATH_ACTS = {
     "x": ("execute", frozenset({errno.EACCES})),
     "c": ("make", frozenset({errno.EACCES, errno.EROFS})),
     "b": ("have the broker make", frozenset({errno.EACCES, errno.EROFS})),
+    "l": ("move", frozenset({errno.EBUSY, errno.EACCES})),
 }
 
 MOST_PATHS = 236

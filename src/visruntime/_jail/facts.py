@@ -23,6 +23,7 @@ __all__ = [
     "check_patterns",
     "check_present",
     "fact_of",
+    "fact_of_link",
     "facts_of",
     "own_by_grants",
     "status_at",
@@ -87,6 +88,13 @@ def status_at(path: str) -> os.stat_result | None:
             "open the folders above it to yourself",
             value=path,
         ) from None
+
+
+def fact_of_link(found: os.stat_result | None) -> _native.Fact:
+    """Return that of a link that is to stay, "absent" of anything else."""
+    if found is None or not stat.S_ISLNK(found.st_mode):
+        return fact_of(None)
+    return "link", *fact_of(found)[1:]
 
 
 def fact_of(found: os.stat_result | None) -> _native.Fact:

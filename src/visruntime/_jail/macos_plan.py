@@ -15,7 +15,7 @@ from visruntime._jail.facts import check_facts, check_patterns
 from visruntime._jail.mount_table import MountTree
 from visruntime._jail.plan import JailPlan, check_policy_links
 from visruntime._jail.protect import protect
-from visruntime._jail.search import REASONS, look_through
+from visruntime._jail.search import REASONS, look_through, movable
 from visruntime._jail.seatbelt import refuse_unsupported
 from visruntime._jail.sockets import resolve_sockets
 from visruntime._native.macos import ignores_case, kernel_spelling
@@ -89,7 +89,10 @@ def _make(
     config_files: Iterable[str],
 ) -> MacosPlan:
     implicit = [resolver(path) for path, _ in implicit_read]
-    resolved = policy._assemble(resolve=True, minimal=(), real=resolver, implicit=implicit)
+    links: list[str] = []
+    resolved = policy._assemble(
+        resolve=True, minimal=(), real=resolver, implicit=implicit, links=links
+    )
     reveal = [resolver(path) for path in policy.reveal]
     written = [rule for rule in resolved if rule.origin not in ("system", "private")]
     grants = [rule.path for rule in written if rule.kind == "write"]
@@ -137,6 +140,7 @@ def _make(
     plan.masked = [found for found in findings.masked if found[1] == REASONS["u"]]
     plan.secrets = findings.secrets
     plan.protected += findings.read_only
+    plan.links = sorted({*findings.links, *movable(links, rules)})
     plan.notes += findings.notes
     absent = [
         rule
@@ -144,7 +148,7 @@ def _make(
         if rule.kind == "deny_write" and resolver.found.get(rule.path) is None
     ]
     held = [*(rule.path for rule in absent), *protection.to_come]
-    rules += [("deny_write", path, False, False) for path in (*plan.protected, *held)]
+    rules += [("deny_write", path, False, False) for path in (*plan.protected, *plan.links, *held)]
     rules += [("deny", path, False, False) for path, _ in (*plan.masked, *plan.secrets)]
     rules += [(kind, path, False, True) for kind, path in findings.reopened]
     # Last, so that no grant of a folder around it opens what all jails have, but for this one's home.

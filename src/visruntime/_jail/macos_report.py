@@ -48,6 +48,10 @@ def make_macos_report(
         Clause(f"protected {path}", files, note="the host runs or trusts it")
         for path in plan.protected
     ]
+    clauses += [
+        Clause(f"protected {path}", files, note="a link by which something is hidden")
+        for path in plan.links
+    ]
     clauses += [Clause(f"masked {path}", files, note=why) for path, why in plan.masked]
     number = len(plan.secrets)
     note = f"{number} {'path' if number == 1 else 'paths'} hidden" if number else "none found"

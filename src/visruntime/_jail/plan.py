@@ -22,6 +22,7 @@ from visruntime._jail.facts import (
     check_patterns,
     check_present,
     fact_of,
+    fact_of_link,
     facts_of,
     own_by_grants,
     status_at,
@@ -49,7 +50,7 @@ from visruntime._jail.owners import in_whose_name, refuse_planted_sockets, stran
 from visruntime._jail.ports import needs_ports, port_operations
 from visruntime._jail.protect import protect
 from visruntime._jail.remembered import Remembered, key_of, recall, remember
-from visruntime._jail.search import REASONS, look_through, refuse_devices
+from visruntime._jail.search import REASONS, look_through, movable, refuse_devices, refuse_links
 from visruntime._jail.sockets import check_broker, resolve_sockets, socket_tier
 from visruntime._jail.spellings import Spellings
 from visruntime._policy.caches import cache_rules
@@ -94,6 +95,7 @@ class JailPlan:
         "home",
         "host_rules",
         "import_places",
+        "links",
         "masked",
         "not_roots",
         "notes",
@@ -115,6 +117,7 @@ class JailPlan:
         self.home = HOME
         self.host_rules: list[tuple[str, str]] = []
         self.import_places: list[str] = []
+        self.links: list[str] = []
         self.notes: list[str] = []
         self.not_roots: list[tuple[str, str, str]] = []
         self.patterns: dict[str, tuple[str, int]] = {}
@@ -190,7 +193,10 @@ def _make_plan(
     minimal = system_roots.pairs if system_roots else ()
     resolver.found.update(system_roots.status if system_roots else {})
     implicit = [resolver(path) for path, _ in implicit_read]
-    resolved = policy._assemble(resolve=True, minimal=minimal, real=resolver, implicit=implicit)
+    links: list[str] = []
+    resolved = policy._assemble(
+        resolve=True, minimal=minimal, real=resolver, implicit=implicit, links=links
+    )
     reveal = [resolver(path) for path in policy.reveal]
     for field, why in unsupported(policy, resolved, reveal):
         raise PolicyUnsupported(f"{field}: {why}", field=field)
@@ -270,9 +276,13 @@ def _make_plan(
     plan.secrets = secrets_by_second_mounts(findings.secrets, rules, reveal, aliases)
     plan.protected += findings.read_only
     plan.notes += findings.notes
+    plan.links = sorted({*findings.links, *movable(links, rules)})
+    if plan.links and backend == "bubblewrap":
+        refuse_links(plan.links[0])
     spellings = Spellings(tree)
     _check_spellings(plan, speaking, spellings)
-    rules += [("deny_write", path, False, False) for path in (*plan.protected, *protection.to_come)]
+    kept_names = (*plan.protected, *protection.to_come, *plan.links)
+    rules += [("deny_write", path, False, False) for path in kept_names]
     refuse_second_mounts(written, rules, (*protection.everywhere, *implicit), aliases)
     rules += [("deny", path, False, False) for path, _ in (*plan.masked, *plan.secrets)]
     rules += [(kind, path, False, True) for kind, path in findings.reopened]
@@ -286,8 +296,9 @@ def _make_plan(
     facts = facts_of((*(path for _, path, _, _ in rules), *plan.wall.free), resolver, looks)
     facts |= dict.fromkeys(cached.own_points(), ("absent", 0, 0, 0, 0))
     facts |= {source: fact_of(status_at(source)) for _, source in cached.sources}
+    facts |= {link: fact_of_link(status_at(link)) for link in plan.links}
     covered = (*plan.masked, *plan.secrets)
-    check_present([*plan.protected, *(path for path, _ in covered)], facts)
+    check_present([*plan.protected, *plan.links, *(path for path, _ in covered)], facts)
     plan.socket_tier = socket_tier(policy, sockets, rules, facts)
     if plan.socket_tier == "broker":
         check_broker(sockets)
@@ -351,7 +362,7 @@ def _make_plan(
         free=plan.wall.free,
         backend=backend,
     )
-    found = plan.masked or plan.secrets or plan.protected or plan.wall.names
+    found = plan.masked or plan.secrets or plan.protected or plan.links or plan.wall.names
     if key is not None and not found and (system_roots is None or system_roots.is_plain):
         remember(policy, key, Remembered(plan, system_roots, looks, tree, guest_id))
     return plan
@@ -485,7 +496,7 @@ def _check_spellings(plan: JailPlan, written: Sequence[Rule], spellings: Spellin
             for rule in written
             if rule.kind == "read" and writable.top_of(rule.path) is not None
         ),
-        *(("protected", path) for path in plan.protected),
+        *(("protected", path) for path in (*plan.protected, *plan.links)),
         *(("masked", path) for path, _ in plan.masked),
         *(("secrets", path) for path, _ in plan.secrets),
     ]

@@ -120,6 +120,10 @@ def make_report(
         for path in plan.protected
     ]
     clauses += [
+        Clause(f"protected {path}", mount, note="a link by which something is hidden")
+        for path in plan.links
+    ]
+    clauses += [
         Clause(f"protected {path}", mount, note="a folder here could hold a denied name")
         for path in plan.wall.replaced
     ]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from visruntime._jail.mount_table import MountTree
     from visruntime.policy import Rule
 
-__all__ = ["REASONS", "Findings", "look_through", "refuse_devices"]
+__all__ = ["REASONS", "Findings", "look_through", "movable", "refuse_devices", "refuse_links"]
 
 MOST_ENTRIES = 5_000_000
 """Names below the grants of one policy that are looked at."""
@@ -60,16 +60,18 @@ class Findings:
 
     ``masked`` has (path, why) of what is covered, ``secrets`` the same of what holds secrets,
     ``reopened`` the grants that `reveal` makes inside of those, as (kind, path),
-    ``read_only`` what stays as it is, and ``notes`` what is not covered.
+    ``read_only`` what stays as it is, ``links`` those by which something is hidden and which a
+    guest could move, and ``notes`` what is not covered.
     """
 
-    __slots__ = ("masked", "notes", "read_only", "reopened", "secrets")
+    __slots__ = ("links", "masked", "notes", "read_only", "reopened", "secrets")
 
     def __init__(self) -> None:
         self.masked: list[tuple[str, str]] = []
         self.secrets: list[tuple[str, str]] = []
         self.reopened: list[tuple[str, str]] = []
         self.read_only: list[str] = []
+        self.links: list[str] = []
         self.notes: list[str] = []
 
 
@@ -139,6 +141,7 @@ def look_through(
     ids = secrets.with_other_names()
     files = names_by_file(seen(walk.names_of(ids))) if ids else {}
     findings.secrets, findings.reopened = secrets.judge(every, rules, files, places)
+    findings.links = movable(secrets.links, rules)
     findings.notes += secrets.notes
     if walk.names is not None:
         judged = walk.names.judge([one for one in ids if one not in files])
@@ -151,6 +154,27 @@ def look_through(
         if kind != "k" and path not in granted:
             _judge(findings, rules, every, decide, kind, path)
     return findings
+
+
+def movable(links: Sequence[str], rules: Sequence[tuple[str, str, bool, bool]]) -> list[str]:
+    """Return those *links* that a guest could move or remove, by all *rules* of its jail."""
+    every = Decider([rule[:2] for rule in rules] if links else ())
+    return [link for link in links if every("write", link)[0]]
+
+
+def refuse_links(link: str) -> None:
+    """Refuse a *link* that must stay, where no mount can be made on one.
+
+    Raises:
+        PolicyUnsupported: naming it.
+    """
+    raise PolicyUnsupported(
+        f"secrets: {visible(link)} is a link by which something is hidden, and bubblewrap cannot "
+        "keep a guest from removing it; replace it by what it leads to, or use the back end "
+        "namespaces",
+        field="secrets",
+        value=link,
+    )
 
 
 def refuse_devices(written: Sequence[Rule], findings: Findings) -> None:

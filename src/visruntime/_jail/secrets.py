@@ -24,16 +24,18 @@ __all__ = ["Secrets"]
 class Secrets:
     """What a search has found by name, on the way to what is hidden.
 
-    ``notes`` says which entries of ``reveal`` lifted nothing.
+    ``notes`` says which entries of ``reveal`` lifted nothing; ``links`` has those by which
+    something is hidden, and which a guest could remove: the next jail would not hide it.
     """
 
-    __slots__ = ("_aliases", "_found", "_names", "_reveal", "notes")
+    __slots__ = ("_aliases", "_found", "_names", "_reveal", "links", "notes")
 
     def __init__(self, reveal: Sequence[str], aliases: Aliases) -> None:
         self._aliases = aliases
         self._names = table()
         self._reveal = reveal
         self._found: dict[str, os.stat_result] = {}
+        self.links: list[str] = []
         self.notes: list[str] = []
 
     def names_in(self, place: str) -> bytes:
@@ -89,11 +91,12 @@ class Secrets:
             return readable and not rules[index][2]
 
         hidden: dict[str, str] = {}
-        for path, target, mode in self._followed(places):
+        for path, target, mode, links in self._followed(places):
             reason = self._reason(path, target, mode)
             if not reason or not shown(target):
                 continue
             hidden[target] = reason
+            self.links += links
             for name in _other_names(target, files):
                 if shown(name) and name not in self._reveal:
                     hidden.setdefault(name, f"{reason}; a second name of {target}")
@@ -107,8 +110,8 @@ class Secrets:
                 self.notes.append(f"reveal[{index}]: nothing is hidden at {path}")
         return sorted(hidden.items()), reopened
 
-    def _followed(self, places: Sequence[str]) -> Iterator[tuple[str, str, int]]:
-        """Yield (path, where it leads, mode of what is there) of all that was found.
+    def _followed(self, places: Sequence[str]) -> Iterator[tuple[str, str, int, list[str]]]:
+        """Yield (path, where it leads, mode of what is there, links on the way) of all found.
 
         A guest can have made the links: one out of the places that it sees would let it choose
         what the host looks up and covers elsewhere, so such a link is no secret of the grants.
@@ -117,7 +120,7 @@ class Secrets:
         with Resolver(within=places) as resolver:
             for path, status in self._found.items():
                 if not stat.S_ISLNK(status.st_mode):
-                    yield path, path, status.st_mode
+                    yield path, path, status.st_mode, []
                     continue
                 try:
                     target = resolver(path)
@@ -130,7 +133,7 @@ class Secrets:
                     ) from None
                 there = resolver.found[target]
                 if there is not None:
-                    yield path, target, there.st_mode
+                    yield path, target, there.st_mode, [link for link, _ in resolver.links[path]]
         if left_out:
             self.notes.append(
                 f"links_out: {len(left_out)} links with names of secrets lead out of the grants "

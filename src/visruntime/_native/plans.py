@@ -46,6 +46,7 @@ OBJECTS = {
     "absent": lib.VJ_OBJECT_ABSENT,
     "directory": lib.VJ_OBJECT_DIRECTORY,
     "file": lib.VJ_OBJECT_FILE,
+    "link": lib.VJ_OBJECT_LINK,
 }
 
 

@@ -174,7 +174,10 @@ def granted_names(one: Sought, *, denied: Iterable[str], reveal: Sequence[str]) 
 
 
 def denied_names(
-    sought: Iterable[Sought], grants: Mapping[str, bool], asked_for: Iterable[str]
+    sought: Iterable[Sought],
+    grants: Mapping[str, bool],
+    asked_for: Iterable[str],
+    links: list[str] | None,
 ) -> Iterator[tuple[Sought, str]]:
     """Give each name that denies by patterns name, with its pattern.
 
@@ -185,6 +188,7 @@ def denied_names(
         sought: those that `look_for` looked for.
         grants: the paths of all grants, and whether each is a place of the jail's own.
         asked_for: those of them that a field of the policy made.
+        links: gets those on the way from a name to what is denied by it.
 
     Raises:
         PolicyUnsupported: something cannot be looked at.
@@ -196,6 +200,8 @@ def denied_names(
                 target = _target(one.field, match, resolver) if kind == "l" else match
                 if target and not _is_private(target, grants) and os.path.lexists(target):
                     found[target] = None
+                    if links is not None:
+                        links += [link for link, _ in resolver.links.get(match, ())]
             for name in found:
                 yield one, name
 
