@@ -11,7 +11,7 @@ import pytest
 from runtime_helpers import runtime
 
 from visruntime._runtime import control
-from visruntime.errors import WorkerDied
+from visruntime.errors import CommandTimeout, JailClosed, WorkerDied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -164,3 +164,64 @@ def test_after_kill_nothing_is_waited_for(runtime: AnyRuntime, hanging: _Hanging
     hanging.released.set()
     run.join(10)
     assert isinstance(run.came, WorkerDied)
+
+
+@pytest.mark.parametrize("way", ["close", "cancel", "block", "kill", "wall"])
+def test_a_function_that_hangs_does_not_hold_up_a_started_run(
+    runtime: AnyRuntime, hanging: _Hanging, way: str
+) -> None:
+    """A run that start() began must end within the grace though its function does not."""
+    runtime.expose("hang", hanging)
+    run = runtime.start("hang()", timeout=1 if way == "wall" else None)
+    assert hanging.entered.wait(20)
+    started = time.monotonic()
+    if way == "block":
+        with run:
+            pass
+    elif way != "wall":
+        {"close": runtime.close, "cancel": run.cancel, "kill": runtime.kill}[way]()
+    if way == "kill":
+        with pytest.raises(WorkerDied) as killed:
+            run.result(timeout=5)
+        assert killed.value.stopped_by == "killed"
+    elif way == "wall":
+        with pytest.raises(CommandTimeout) as late:
+            run.result(timeout=5)
+        stop = late.value.result.stop
+        assert (stop.reason, stop.function) == ("wall", "hang")
+    else:
+        result = run.result(timeout=5)
+        assert result.stopped_by == "cancelled"
+        assert result.stop is not None
+        assert (result.stop.reason, result.stop.function) == ("cancel", "hang")
+        assert "__call__" in result.stop.host_stack
+    assert time.monotonic() - started < 5
+    assert run.done
+    assert not hanging.came
+
+
+def test_a_function_of_a_closed_runtime_can_do_nothing_with_it(
+    runtime: AnyRuntime, hanging: _Hanging
+) -> None:
+    """A thread that is left over must not use the runtime, and its answer goes nowhere."""
+    runtime.expose("hang", hanging)
+    hanging.after = lambda: runtime.run("1")
+    run = runtime.start("hang()")
+    assert hanging.entered.wait(20)
+    runtime.close()
+    assert run.result(timeout=5).stopped_by == "cancelled"
+    hanging.released.set()
+    deadline = time.monotonic() + 10
+    while not hanging.came and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert isinstance(hanging.came[0], JailClosed)
+
+
+def test_a_question_that_nobody_answers_does_not_hold_up_a_started_run(
+    runtime: AnyRuntime, hanging: _Hanging
+) -> None:
+    """What answers input() is a function of the host like others."""
+    run = runtime.start("input()", stdin=lambda _prompt, _password: hanging())
+    assert hanging.entered.wait(20)
+    runtime.close()
+    assert run.result(timeout=5).stopped_by == "cancelled"

@@ -71,7 +71,9 @@ class Feed:
     """Takes in what happens during one run, keeps the displays, and tells who wants to know.
 
     ``on_output`` gets a stream's name and each chunk, ``on_event`` each `RunEvent`, and ``ask``
-    answers the guest's questions for input; all are called in the thread that drives the run.
+    answers the guest's questions for input; all are called in the thread that drives the run, but
+    for ``ask`` with ``threads``: then functions of the host have threads of their own, so that one
+    that hangs holds up nobody who ends the run.
     """
 
     __slots__ = (
@@ -84,6 +86,7 @@ class Feed:
         "denials",
         "displays",
         "limit",
+        "threads",
     )
 
     def __init__(
@@ -92,12 +95,14 @@ class Feed:
         on_output: Callable[[str, bytes], None] | None = None,
         on_event: Callable[[RunEvent], object] | None = None,
         ask: Ask | None = None,
+        threads: bool = False,
     ) -> None:
         self._on_output = on_output
         self._on_event = on_event
         self._ordinal = 0
         self._lock = threading.Lock()
         self.ask: Ask | None = ask
+        self.threads: bool = threads
         self.displays: Displays = Displays()
         self.denials: Denials = Denials()
         self.cancelled: bool = False

@@ -46,7 +46,7 @@ class RunHandle:
         self._done = False
         self._watcher: Callable[[], object] | None = None
         self.dropped: int = 0
-        self.feed: Feed = Feed(on_event=self._push, ask=ask)
+        self.feed: Feed = Feed(on_event=self._push, ask=ask, threads=True)
 
     def __repr__(self) -> str:
         return f"<RunHandle, {'done' if self._done else 'under way'}>"

@@ -41,9 +41,10 @@ class HostFunctions(ABC):
 
         A dotted name, ``"tools.add"``, is that of a function in a module: the guest imports
         ``tools``. It runs in the thread that is in ``run``, or, where ``Timeouts(callback=)`` limits
-        it, in one of its own. It may be async: then it gets an event loop of its own. Its exceptions
-        cross as type name and message. What is no `Exception` does not cross: ``SystemExit`` and
-        ``KeyboardInterrupt`` end the run with its worker, and come out of ``run``.
+        it and in runs that ``start`` began, in one of its own. It may be async: then it gets an event
+        loop of its own. Its exceptions cross as type name and message. What is no `Exception` does
+        not cross: ``SystemExit`` and ``KeyboardInterrupt`` end the run with its worker, and come out
+        of ``run``.
 
         Args:
             name: what the guest calls.

@@ -194,7 +194,8 @@ class RuntimeSession(WorkerControl, HostFunctions, ABC):
     ) -> RunHandle:
         """Begin to run *code* and return while it runs; the arguments are those of :meth:`run`.
 
-        The run is driven by a thread of its own, in which functions of the host are called, too.
+        The run is driven by a thread of its own, and a function of the host that its guest calls has
+        another one, so that the run can end though the function does not.
         Until it is over the runtime is busy: other calls wait, and so does this one for an earlier
         run.
 

@@ -313,7 +313,7 @@ class Conversation(ABC):
         self._values.data_only = request.get("data_only") is True
         callbacks.begin_run()  # before the send, which may fail: the result counts this run's calls
         frame = self._exchange.make_request(request, self._values.encode, self._values.outgoing)
-        limit = self._ladder = Ladder(timeouts, self, cpu_spent)
+        limit = self._ladder = Ladder(timeouts, self, cpu_spent, threads=feed.threads)
         lost = False
         feed.begin(limit)
         try:

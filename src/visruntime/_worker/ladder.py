@@ -81,6 +81,7 @@ class Ladder:
         "_shift",
         "_started",
         "_stood",
+        "_threads",
         "_timeouts",
         "_told_at",
         "_turn_began",
@@ -95,6 +96,8 @@ class Ladder:
         timeouts: Timeouts | None,
         worker: Stoppable,
         cpu_spent: Callable[[], float | None] | None = None,
+        *,
+        threads: bool = False,
     ) -> None:
         """Begin to count.
 
@@ -102,8 +105,10 @@ class Ladder:
             timeouts: the limits.
             worker: what is to be stopped.
             cpu_spent: processor seconds of the run so far.
+            threads: functions of the host have threads of their own, whatever the limits are.
         """
         self._timeouts = timeouts
+        self._threads = threads
         self._limits = () if timeouts is None else tuple(timeouts.limits())
         self._worker = worker
         self._shift = worker.paused_seconds()
@@ -127,8 +132,8 @@ class Ladder:
 
     @property
     def threads(self) -> bool:
-        """Whether a function of the host may take only so long, and so needs a thread."""
-        return self._timeouts is not None and self._timeouts.callback is not None
+        """Whether a function of the host must not hold up the run, and so needs a thread."""
+        return self._threads or (self._timeouts is not None and self._timeouts.callback is not None)
 
     def milliseconds(self) -> float:
         """How long to wait for something to happen, in milliseconds.
