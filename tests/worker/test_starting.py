@@ -13,6 +13,7 @@ from jail_helpers import until
 from runtime_helpers import children_of
 
 from visruntime import JailPolicy, Runtime, TrustedRuntime, WorkerDied
+from visruntime._worker.copy import COPY_SECONDS
 from visruntime._worker.starting import Starting
 
 if TYPE_CHECKING:
@@ -26,6 +27,20 @@ pytestmark = pytest.mark.one_uid
 SOON = 5.0
 """Seconds in which all is over that was ended; a start that nobody ends takes 30."""
 
+HANGS = """
+import os, time
+
+def wait():
+    time.sleep(15)
+    os._exit(0)
+
+def arm(where):
+    os.register_at_fork(**{where: wait})
+
+arm(os.environ.get("WHERE", "after_in_child"))
+"""
+"""A module whose import makes copies of its process hang, for longer than is waited for one."""
+
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -35,6 +50,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (packages,) = folder.glob("lib/python3*/site-packages")
     wait = f"import os, time; os.path.exists({str(packages / 'slow')!r}) and time.sleep(60)\n"
     (packages / "wait.pth").write_text(wait)
+    (packages / "hangs.py").write_text(HANGS)
     return folder
 
 
@@ -169,3 +185,65 @@ def test_kill_ends_the_wait_for_the_start_of_another_runtime(environment: Path, 
             runtime.kill()
             assert first.is_over(SOON)
             assert isinstance(first.problem, WorkerDied)
+
+
+@pytest.fixture(params=["trusted", "jailed"])
+def make_hanging(request: pytest.FixtureRequest, environment: Path) -> Callable[[str], AnyRuntime]:
+    """Return what makes a runtime whose fresh workers are copies that hang."""
+
+    def make(where: str) -> AnyRuntime:
+        if request.param == "trusted":
+            return TrustedRuntime(environment=environment, preload=["hangs"], env={"WHERE": where})
+        policy = JailPolicy(env={"WHERE": where})
+        return Runtime(policy, environment=environment, preload=["hangs"])
+
+    return make
+
+
+def copies(runtime: AnyRuntime) -> bool:
+    """Wait until the zygote is there and its copy under way."""
+
+    def under_way() -> bool:
+        zygote: Any = runtime._shared.zygote
+        return zygote._original is not None
+
+    if not until(under_way):
+        return False
+    time.sleep(0.3)
+    return True
+
+
+@pytest.mark.parametrize("where", ["after_in_child", "before"])
+@pytest.mark.parametrize("way", ["kill", "close", "cancel"])
+def test_a_copy_that_hangs_is_ended_at_once(
+    make_hanging: Callable[[str], AnyRuntime], way: str, where: str
+) -> None:
+    """No host must wait for the 5 s of a copy that it has ended, wherever that hangs."""
+    with make_hanging(where) as runtime:
+        run = runtime.start("1")
+        assert copies(runtime)
+        assert not run.done  # the control: nothing else ends it
+        begun = time.monotonic()
+        {"kill": runtime.kill, "close": runtime.close, "cancel": run.cancel}[way]()
+        if way == "kill":
+            with pytest.raises(WorkerDied) as killed:
+                run.result(timeout=SOON)
+            assert killed.value.stopped_by == "killed"
+        else:
+            assert run.result(timeout=SOON).stopped_by == "cancelled"
+        assert time.monotonic() - begun < COPY_SECONDS - 2
+
+
+@pytest.mark.parametrize("way", ["kill", "close"])
+@pytest.mark.parametrize("where", ["after_in_child", "before"])
+def test_a_fork_that_hangs_is_ended_at_once(environment: Path, way: str, where: str) -> None:
+    """``fork`` of another thread must not hold up who ends its runtime."""
+    with TrustedRuntime(environment=environment, env={"WHERE": where}) as runtime:
+        runtime.exec("import hangs")
+        fork = Call(runtime.fork)
+        assert not fork.is_over(0.5)
+        begun = time.monotonic()
+        {"kill": runtime.kill, "close": runtime.close}[way]()
+        assert fork.is_over(SOON)
+        assert isinstance(fork.problem, WorkerDied)
+        assert time.monotonic() - begun < COPY_SECONDS - 2

@@ -360,7 +360,8 @@ class RuntimeSession(WorkerControl, HostFunctions, ABC):
         Raises:
             ForkRefused: the worker has threads, pending tasks, or modules that do not survive
                 a fork, or may start no process; it goes on as before.
-            WorkerDied: the worker, or the copy, ended or was not ready within 5 s.
+            WorkerDied: the worker, or the copy, ended, was not ready within 5 s, or another thread
+                has ended or closed this runtime.
             ProtocolViolation: the worker, or the copy, broke its protocol and was ended.
             OSError: there is no descriptor left for the copy; the worker goes on as before.
         """
@@ -374,7 +375,8 @@ class RuntimeSession(WorkerControl, HostFunctions, ABC):
 
             original = self._live_worker()
             assert isinstance(original, Worker)
-            worker = copy_worker(original, broken=self._discard)
+            with self._start_under_way() as starting:
+                worker = copy_worker(original, broken=self._discard, starting=starting)
             other = object.__new__(type(self))
             other.__dict__.update(self.__dict__)
             other._become_copy(worker)
@@ -397,9 +399,9 @@ class RuntimeSession(WorkerControl, HostFunctions, ABC):
         """End the worker; it cannot be used afterwards.
 
         A run that :meth:`start` began is cancelled; one that another thread is in is waited for,
-        unless its worker has yet to start: that start is ended. If a function of the host that its
-        guest has called does not return within 5 s, the worker is ended without it: that run
-        raises `WorkerDied` once the function returns, and ``result.stop`` names it.
+        unless its worker has yet to start or to be copied: that is ended. If a function of the host
+        that its guest has called does not return within 5 s, the worker is ended without it: that
+        run raises `WorkerDied` once the function returns, and ``result.stop`` names it.
         The jail, if the runtime opened it, ends with the last of those forked from it.
         """
         if self._callbacks.in_callback():
@@ -459,14 +461,20 @@ class RuntimeSession(WorkerControl, HostFunctions, ABC):
             self._discard()
         if self._worker is not None:
             return self._worker
+        with self._start_under_way(feed) as starting:
+            self._worker = self._ready_worker(starting)
+            return self._worker
+
+    @contextmanager
+    def _start_under_way(self, feed: Feed | None = None) -> Iterator[Starting]:
+        """Yield what any thread ends a start by; *feed* can cancel it, too."""
         starting = self._starting = Starting()
         if feed is not None:
             feed.begin(starting)
         try:
             self._refuse_closed()  # again: close() ends only a start that it can see
             starting.refuse_ended()
-            self._worker = self._ready_worker(starting)
-            return self._worker
+            yield starting
         finally:
             self._starting = None
             if feed is not None:

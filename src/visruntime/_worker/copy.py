@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from visruntime._worker.place import Expected, PipedProcess
+    from visruntime._worker.starting import Starting
 
 __all__ = ["copy_worker"]
 
@@ -33,12 +34,27 @@ _MAX_REASON = 1_000
 _ALIKE = ("hook_before_init", "mode", "python", "refuses_processes")
 
 
-def copy_worker(original: Worker, *, broken: Callable[[], object]) -> Worker:
+class _CopyLimit(Limit):
+    """How long a copy may take, which another thread can end before."""
+
+    __slots__ = ("_starting",)
+
+    def __init__(self, starting: Starting) -> None:
+        super().__init__(COPY_SECONDS)
+        self._starting = starting
+
+    def milliseconds(self) -> float:
+        """How long to wait for something to happen."""
+        self._starting.refuse_ended()
+        return super().milliseconds()
+
+
+def copy_worker(original: Worker, *, broken: Callable[[], object], starting: Starting) -> Worker:
     """Return a copy of *original*, which must be between two runs.
 
     The copy has the state of the interpreter, another process, and the same number of the
     last run. *broken* is called where the original cannot be used any more. One that is
-    paused goes on for the moment that it takes.
+    paused goes on for the moment that it takes. *starting* is that of the copy.
 
     Raises:
         ForkRefused: it cannot be copied in its present state; it is as before.
@@ -47,10 +63,10 @@ def copy_worker(original: Worker, *, broken: Callable[[], object]) -> Worker:
         ProtocolViolation: it, or the copy, broke the protocol.
     """
     if not original._pauses.under_way:
-        return _copy(original, broken)
+        return _copy(original, broken, starting)
     original.suspend(suspended=False)
     try:
-        copy = _copy(original, broken)
+        copy = _copy(original, broken, starting)
     except BaseException:
         original.suspend(suspended=True)
         raise
@@ -62,8 +78,8 @@ def copy_worker(original: Worker, *, broken: Callable[[], object]) -> Worker:
     return copy
 
 
-def _copy(original: Worker, broken: Callable[[], object]) -> Worker:
-    limit = Limit(COPY_SECONDS)
+def _copy(original: Worker, broken: Callable[[], object], starting: Starting) -> Worker:
+    limit = _CopyLimit(starting)
     copy = Worker.__new__(Worker)
     try:
         channel, control = copy._connect(original.place, original._exchange)

@@ -75,16 +75,20 @@ class Zygote:
         try:
             if self._original is not None:
                 try:
-                    return copy_worker(self._original, broken=self._discard)
+                    return self._copy(self._original, starting)
                 except WorkerDied:
                     # It may have come to its time limit; one that lives is not to blame.
                     if self._original is not None:
                         raise
+                    starting.refuse_ended()
             self._original = self._begin(starting)
             starting.passes()
-            return copy_worker(self._original, broken=self._discard)
+            return self._copy(self._original, starting)
         finally:
             self._lock.release()
+
+    def _copy(self, original: Worker, starting: Starting) -> Worker:
+        return copy_worker(original, broken=self._discard, starting=starting)
 
     def close(self) -> None:
         """End the zygote; its copies live on. Idempotent, and the next copy starts another."""
