@@ -144,10 +144,12 @@ BROKER = (
 ).split()
 SIOCUNIXFILE = 0x89E0
 """Opens the file to which an AF_UNIX socket is bound (Linux 4.13)."""
-DIALER = ("close sendmsg recvfrom connect exit_group rt_sigreturn restart_syscall").split()
+DIALER = (
+    "close sendmsg recvfrom connect getsockname exit_group rt_sigreturn restart_syscall"
+).split()
 RELAY = (
-    "close ppoll accept4 connect sendmsg recvmsg sendto recvfrom shutdown getsockopt setsockopt"
-    " exit_group rt_sigreturn restart_syscall"
+    "close ppoll accept4 connect getsockname sendmsg recvmsg sendto recvfrom shutdown getsockopt"
+    " setsockopt exit_group rt_sigreturn restart_syscall"
 ).split()
 NAME_MAKERS = (
     "creat mkdir mkdirat mknod mknodat link linkat symlink symlinkat rename renameat renameat2"

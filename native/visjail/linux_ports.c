@@ -39,6 +39,13 @@ static long new_socket(void) {
     return sys(SYS_socket, AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 }
 
+static uint16_t port_of(long socket) { // 0: not known
+    struct sockaddr_in address = {0};
+    uint32_t size = sizeof address;
+    sys(SYS_getsockname, socket, &address, &size);
+    return __builtin_bswap16(address.sin_port);
+}
+
 long vj_loopback_listen(uint16_t port) {
     struct sockaddr_in address = loopback(port);
     long listener = new_socket();
@@ -58,16 +65,15 @@ long vj_loopback_connect(uint16_t port) {
     long socket = new_socket();
     if (socket < 0) return socket;
     long result = sys(SYS_connect, socket, &address, sizeof address);
-    if (result == 0 || result == -EINPROGRESS) return socket;
+    if (result == 0 || result == -EINPROGRESS) {
+        // Where nobody serves the port, the kernel may choose that very one for this end:
+        // then the socket is its own peer, and whoever came gets back what they said.
+        uint16_t own = port_of(socket);
+        if (own && own != port) return socket;
+        result = -ECONNREFUSED;
+    }
     sys(SYS_close, socket);
     return result;
-}
-
-static uint16_t port_of(int socket) {
-    struct sockaddr_in address = {0};
-    uint32_t size = sizeof address;
-    sys(SYS_getsockname, socket, &address, &size);
-    return __builtin_bswap16(address.sin_port);
 }
 
 long vj_receive_descriptor(int socket, vj_message *message, int flags) {

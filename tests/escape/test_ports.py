@@ -199,6 +199,49 @@ with socket.create_connection(("127.0.0.1", 7)) as one:
         assert inside(jail, text) == errno.ECONNRESET
 
 
+NO_OTHER_PORT = """
+import fcntl, socket, struct, sys
+from visruntime import Jail, JailPolicy
+
+PORT, how, python = 20_001, sys.argv[1], sys.argv[2]
+SAY = (
+    "import socket\\n"
+    "with socket.socket() as one:\\n"
+    "    try:\\n"
+    "        one.settimeout(5)\\n"
+    f"        one.connect(('127.0.0.1', {PORT}))\\n"
+    "        one.sendall(b'hi')\\n"
+    "        print(one.recv(9))\\n"
+    "    except OSError as error:\\n"
+    "        print(error.errno)\\n"
+)
+with socket.socket() as one:
+    fcntl.ioctl(one, 0x8914, struct.pack("16sh22x", b"lo", 1))  # SIOCSIFFLAGS: IFF_UP
+with open("/proc/sys/net/ipv4/ip_local_port_range", "w") as file:
+    file.write(f"{PORT} {PORT}")
+if how == "control":
+    exec(SAY)
+else:
+    with Jail(JailPolicy(host_ports=[PORT])) as jail:
+        print(jail.run([python, "-IBS", "-c", SAY], check=True).stdout.decode())
+"""
+"""In a network whose one port to be handed out is one that nobody serves: connect to that."""
+
+
+def test_no_port_of_the_host_is_its_own_peer() -> None:
+    """Where nobody serves a port, a guest must not get back its own bytes, but a reset."""
+    space = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--user", "-r", "--net"]
+
+    def outcome(how: str) -> str:
+        command = [*space, sys.executable, "-c", NO_OTHER_PORT, how, PYTHON]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    assert outcome("control") == "b'hi'"
+    assert outcome("jail") == str(errno.ECONNRESET)
+
+
 def test_a_chosen_port_of_the_host_and_one_that_is_taken(echo: Echo) -> None:
     """A port in use must open no jail; the error names the clause."""
     with socket.create_server(("127.0.0.1", 0)) as free:
