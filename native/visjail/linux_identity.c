@@ -50,7 +50,8 @@ static long write_owner_map(long pid, const char *name, uint32_t owner, uint32_t
     vj_text text = {.data = lines, .capacity = sizeof lines};
     map_line(&text, owner, guest, 1);
     map_line(&text, 0, 0, low);
-    map_line(&text, low + 1, low + 1, high - low - 1);
+    // The same number needs no change, and there is nothing in between.
+    if (low != high) map_line(&text, low + 1, low + 1, high - low - 1);
     map_line(&text, high + 1, high + 1, UINT32_MAX - high - 1);
     return write_map(pid, name, lines, text.length);
 }

@@ -17,6 +17,7 @@ import pytest
 from jail_helpers import Jail, JailPolicy, errno, inside, is_root, outside, policy_of
 from mount_helpers import in_mount_namespace
 
+from visruntime._jail.own_places import GUEST_IDS
 from visruntime._policy.planted import is_planted
 from visruntime.errors import PolicyError, PolicyUnsupported
 
@@ -85,6 +86,22 @@ def test_each_grant_has_its_own_owner(folder: Path) -> None:
             assert inside(jail, text) == [0, 0]
     with Jail(JailPolicy(write=[folder], read=[inner])) as jail:
         assert inside(jail, text) == [0, errno.EROFS]
+
+
+def test_an_owner_with_the_number_of_the_guest_takes_nothing_away(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A guest must not stay uid 0 of the host because a grant's owner has its number already."""
+    number = GUEST_IDS[0] + 77
+    monkeypatch.setattr("visruntime._jail.plan.new_guest_id", lambda: number)
+    for path in (folder, folder / "conf", folder / "conf" / "cron"):
+        os.chown(path, number, number)
+    made = str(folder / "made")
+    with Jail(JailPolicy(write=[folder])) as jail:
+        assert jail._handle.info["guest_id"] == number
+        assert inside(jail, TRY.format(path=str(folder / "conf" / "cron"))) == [0, 0]
+        assert inside(jail, f"answer(attempt(lambda: open({made!r}, 'x').close()))") == 0
+    assert (os.stat(made).st_uid, os.stat(made).st_gid) == (number, number)
 
 
 @pytest.mark.parametrize("grant", ["conf/renamed", "conf", "conf/*"])
