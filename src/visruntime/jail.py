@@ -284,6 +284,7 @@ class Jail(JailFiles):
                 "quiet": quiet,
             }
             account = self._meter.begin()
+            account.ends_within(deadline)
             try:
                 run = self._start(**request)
             except BaseException:

@@ -6,16 +6,35 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import pytest
-from jail_helpers import children_of, is_root, jail_by, own_memory_cgroup
+from jail_helpers import (
+    Jail,
+    JailPolicy,
+    Limits,
+    children_of,
+    is_root,
+    jail_by,
+    own_memory_cgroup,
+)
 
+from visruntime._jail import usage
 from visruntime._jail.cgroup import _owner_name, _start_time, _sweep, make_leaf
 from visruntime._jail.cgroup_find import LEAF_PREFIX, Unusable, _below, find_parents
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from visruntime._jail.cgroup import Leaf
+
+
+def quota(leaf: Leaf | None) -> str:
+    """Return how many microseconds of the processors a leaf has in each period."""
+    assert leaf is not None
+    with open(leaf._quotas[0][0], encoding="ascii") as text:
+        return text.read().split()[0]
 
 
 @pytest.mark.parametrize(
@@ -110,14 +129,52 @@ def test_a_jail_that_is_to_end_has_all_of_the_processors() -> None:
     """A share that the guests use up must not keep those from their turn that end them."""
     leaf = make_leaf({"cpu"}, cpus=0.01)
     try:
-        ((file, _),) = leaf._quotas
-        with open(file, encoding="ascii") as quota:
-            before = quota.read().split()[0]
+        assert quota(leaf) == "1000"
         leaf.loosen()
-        with open(file, encoding="ascii") as quota:
-            assert (before, quota.read().split()[0]) in {("1000", "-1"), ("1000", "max")}
+        assert quota(leaf) in {"-1", "max"}
+        leaf.tighten()
+        assert quota(leaf) == "1000"
+        file = leaf._quotas[0][0]
+        leaf.loosen(for_good=True)
+        leaf.tighten()
+        with open(file, encoding="ascii") as text:
+            assert text.read().split()[0] in {"-1", "max"}
     finally:
         leaf.remove()
+
+
+@pytest.mark.skipif(own_memory_cgroup() is None, reason="this process has no cgroup to divide")
+def test_a_keeper_that_is_late_has_all_of_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A share that a guest uses up must not keep it beyond its end, nor be gone after that."""
+    monkeypatch.setattr(usage, "LATE_SECONDS", -9.0)
+    with Jail(JailPolicy(limits=Limits(cpus=0.01))) as jail:
+        leaf = jail._held.leaf
+        with jail.spawn(["sleep", "60"], timeout=10) as process:  # as if its end were due after 1 s
+            assert process.poll() is None
+            assert quota(leaf) == "1000"  # the control: nothing is late
+            time.sleep(1.1)
+            assert process.poll() is None
+            assert quota(leaf) in {"-1", "max"}
+            process.kill()
+            process.wait(20)
+        assert quota(leaf) == "1000"
+
+
+@pytest.mark.skipif(own_memory_cgroup() is None, reason="this process has no cgroup to divide")
+@pytest.mark.parametrize("order", ["timeout", "kill"])
+def test_a_small_share_makes_no_end_late(order: str) -> None:
+    """Many busy programs of a guest must not keep its keeper from the processors for long."""
+    busy = ["sh", "-c", "for each in $(seq 60); do (while :; do :; done) & done; wait"]
+    with Jail(JailPolicy(limits=Limits(cpus=0.01))) as jail:
+        with jail.spawn(busy, timeout=1 if order == "timeout" else None) as process:
+            time.sleep(1)
+            started = time.monotonic()
+            if order == "kill":
+                process.kill()
+            process.wait(20)
+            assert time.monotonic() - started < 3
+            assert process.stopped_by == ("timeout" if order == "timeout" else "killed")
+        assert not jail.closed
 
 
 @pytest.mark.skipif(not is_root(), reason="the file is root's for a process without a trace")

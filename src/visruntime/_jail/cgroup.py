@@ -81,7 +81,7 @@ class Leaf:
         self._directories: list[str] = []
         self._files: dict[str, str] = {}
         self._version = {"memory": 0, "cpuacct": 0}
-        self._quotas: list[tuple[str, str]] = []
+        self._quotas: list[tuple[str, str, str]] = []  # file, all, the share
         self._last: Counts | None = None
         self._peak_file = -1
 
@@ -114,11 +114,25 @@ class Leaf:
         except OSError:  # cgroup v2 before Linux 6.12
             return False
 
-    def loosen(self) -> None:
+    @property
+    def has_quota(self) -> bool:
+        """Whether the processes have a share of the processors."""
+        return bool(self._quotas)
+
+    def loosen(self, *, for_good: bool = False) -> None:
         """Give the processes all of the processors, so that those that end the others can."""
-        for file, text in self._quotas if os.getpid() == self._owner else ():
+        self._set_quotas(0)
+        if for_good:
+            self._quotas = []
+
+    def tighten(self) -> None:
+        """Give them their share again."""
+        self._set_quotas(1)
+
+    def _set_quotas(self, which: int) -> None:
+        for file, *texts in self._quotas if os.getpid() == self._owner else ():
             with suppress(OSError):
-                _write(file, text)
+                _write(file, texts[which])
 
     def remove(self) -> None:
         """Remove the directories, whose processes have ended. Idempotent; only for the owner.
@@ -201,10 +215,11 @@ class Leaf:
             if old:
                 _write(f"{directory}/cpu.cfs_period_us", str(PERIOD_MICROSECONDS))
                 _write(f"{directory}/cpu.cfs_quota_us", str(quota))
-                self._quotas.append((f"{directory}/cpu.cfs_quota_us", "-1"))
+                self._quotas.append((f"{directory}/cpu.cfs_quota_us", "-1", str(quota)))
             else:
-                _write(f"{directory}/cpu.max", f"{quota} {PERIOD_MICROSECONDS}")
-                self._quotas.append((f"{directory}/cpu.max", "max"))
+                share = f"{quota} {PERIOD_MICROSECONDS}"
+                _write(f"{directory}/cpu.max", share)
+                self._quotas.append((f"{directory}/cpu.max", "max", share))
             self.mechanisms["cpus"] = f"cgroup{parent.version} cpu quota"
 
     def _close(self) -> None:

@@ -93,7 +93,7 @@ class HeldLimits:
     def loosen(self) -> None:
         """Let go of the limit on processors: the jail is to end."""
         if self.leaf is not None:
-            self.leaf.loosen()
+            self.leaf.loosen(for_good=True)
 
     def release(self) -> None:
         """Remove the cgroup, when nothing is in it any more."""

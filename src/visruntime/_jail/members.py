@@ -39,6 +39,7 @@ class ExpectedProcess:
         assert self._run is not None
         origin = self._origin
         account = origin._account.another()
+        account.ends_within(origin._limits.wall_seconds)
         try:
             self._run.adopt(pidfd)
             run, self._run = self._run, None

@@ -221,7 +221,7 @@ class JailProcess:
         """Return the exit code, or -N after signal N; ``None`` while the program runs."""
         if self.returncode is None:
             self._check_owner()
-            self._take(self._run.communicate(None, None, 0.0))
+            self._look(None, None, 0.0)
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
@@ -278,6 +278,7 @@ class JailProcess:
         """End the whole run: the program and every descendant, with SIGKILL."""
         if self.poll() is None:
             self._run.kill()
+            self._account.ends_within(0)
 
     def stop(self, grace: float = 5.0) -> int:
         """Ask the program to end (SIGTERM), and after *grace* seconds end the whole run.
@@ -416,13 +417,29 @@ class JailProcess:
         while self.returncode is None:
             left = None if deadline is None else deadline - time.monotonic()
             try:
-                self._take(self._run.communicate(output, errors, left, feed=feed))
+                self._look(output, errors, left, feed=feed)
             except _native.NativeError as error:
                 self.returncode = -signal.SIGKILL  # nothing of it is left, or ever was
                 self._account.close()
                 raise self._explain(error) from None
             if self.returncode is None and left is not None and left <= 0:
                 raise CommandTimeout(f"{self.args[0]} still runs after {timeout} s")
+
+    def _look(
+        self,
+        output: _native.Capture | None,
+        errors: _native.Capture | None,
+        seconds: float | None,
+        *,
+        feed: bool = False,
+    ) -> None:
+        """Wait a while, so long at most, and help a keeper that is late then."""
+        patience = self._account.patience()
+        if patience is not None:
+            seconds = patience if seconds is None else min(patience, seconds)
+        self._take(self._run.communicate(output, errors, seconds, feed=feed))
+        if self.returncode is None and self._account.patience() == 0:
+            self._account.lift()
 
     def _take(self, end: dict[str, int] | None) -> None:
         if end is None:

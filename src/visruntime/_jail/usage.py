@@ -6,6 +6,7 @@ exactly; of runs that overlapped only the sum is known, and the result says so.
 
 from __future__ import annotations
 
+import time
 from _thread import allocate_lock
 
 from visruntime._policy.grants import grant_limit
@@ -67,6 +68,7 @@ class Meter:
         self._lock = allocate_lock()
         self._active = 0
         self._begun = 0
+        self._lifted = 0  # runs whose keepers are late
 
     def now(self) -> tuple[int, Counts | None]:
         """Return how many runs have begun so far, and what was counted."""
@@ -85,6 +87,25 @@ class Meter:
             span = self._span(others=self._active)
             self._active += 1
         return Account(self, span)
+
+    @property
+    def has_share(self) -> bool:
+        """Whether the jail has a share of the processors."""
+        return self._leaf is not None and self._leaf.has_quota
+
+    def lift(self) -> None:
+        """Lift that share until `lower` was called as often."""
+        with self._lock:
+            self._lifted += 1
+            if self._leaf is not None:
+                self._leaf.loosen()
+
+    def lower(self) -> None:
+        """One keeper that needed more is done."""
+        with self._lock:
+            self._lifted -= 1
+            if self._leaf is not None and not self._lifted:
+                self._leaf.tighten()
 
     def end(self) -> None:
         """A run is over."""
@@ -110,25 +131,56 @@ class Meter:
         return [Violation(name, detail, rule=name, grant=grant, limit=int(limit), peak=int(limit))]
 
 
-class Account:
-    """One run: what it used in the end, and what ended it."""
+LATE_SECONDS = 0.2
+"""How late a keeper may be before the share of its jail is lifted."""
 
-    __slots__ = ("_ended", "_measured", "_meter", "_span")
+
+class Account:
+    """One run: what it used in the end, and what ended it.
+
+    A keeper that is to end the run has no more of the processors than the jail (``limits.cpus``),
+    which the guest can keep busy. Who waits for the end asks for the `patience` to have, and lifts
+    that share when it is over; it is back when the run has ended.
+    """
+
+    __slots__ = ("_due", "_ended", "_lifts", "_measured", "_meter", "_span")
 
     def __init__(self, meter: Meter, span: Span | None) -> None:
         self._meter = meter
         self._span = span
         self._measured: Measured | None = None
         self._ended = False
+        self._due: float | None = None
+        self._lifts = False
 
     def another(self) -> Account:
         """Begin to measure another run of the same jail."""
         return self._meter.begin()
 
+    def ends_within(self, seconds: float | None) -> None:
+        """The keeper was told to end the run by then."""
+        if seconds is not None and self._meter.has_share:
+            due = time.monotonic() + seconds + LATE_SECONDS
+            self._due = due if self._due is None else min(due, self._due)
+
+    def patience(self) -> float | None:
+        """Return how many seconds to wait before `lift`; ``None`` where there is no need of it."""
+        if self._due is None or self._lifts:
+            return None
+        return max(self._due - time.monotonic(), 0.0)
+
+    def lift(self) -> None:
+        """Let the keeper, which is late, have the processors that it needs."""
+        if not self._lifts and not self._ended:
+            self._lifts = True
+            self._meter.lift()
+
     def close(self) -> None:
         """The run is over, or nobody waits for its end. Idempotent."""
         if not self._ended:
             self._ended = True
+            if self._lifts:
+                self._meter.lower()
             if self._span is not None:
                 self._measured = self._span.read()
             self._meter.end()
