@@ -205,6 +205,19 @@ def test_postgresql(large_tool: Tool) -> None:
     assert answer.splitlines()[-1] == "500500"
 
 
+def test_latex(workspace: Path, large_tool: Tool) -> None:
+    """A document must become a PDF, by the formats that the system made when TeX was installed."""
+    large_tool("pdflatex")
+    text = r"\documentclass{article}\begin{document}$x^2$\end{document}"
+    (workspace / "a.tex").write_text(text)
+    with Jail(JailPolicy(write=[workspace])) as jail:
+        ran(jail, "pdflatex", "-interaction=batchmode", "a.tex", cwd=workspace)
+        made = jail.run(["sh", "-c", "echo x > /var/lib/texmf/planted"])
+    assert (workspace / "a.pdf").read_bytes().startswith(b"%PDF-")
+    assert made.exit_code == 2
+    assert "Read-only file system" in made.stderr_text
+
+
 def test_headless_chromium(workspace: Path, large_tool: Tool) -> None:
     """A browser must print a page to a picture (its own sandbox needs user namespaces)."""
     large_tool("chromium")

@@ -75,12 +75,15 @@ MINIMAL_READ = (
     "/etc/services",
     "/etc/ssl",
     "/etc/terminfo",
+    "/etc/texmf",
     "/etc/timezone",
     "/etc/xdg",
+    "/var/lib/texmf",
 )
 """What ``system="minimal"`` lets a guest read; a last ``*`` stands for the rest of one name.
 
-Programs, the loader, certificates and the few files of /etc that ordinary programs open.
+Programs, the loader, certificates and the few files of /etc that ordinary programs open; of /var
+what Debian makes of TeX when it is installed, without which none of its programs starts.
 Nothing here names a user, a host or a secret: /etc/passwd, /etc/hosts and
 /etc/resolv.conf are made by the jail, not taken from the host.
 """

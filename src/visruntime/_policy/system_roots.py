@@ -53,7 +53,11 @@ class SystemRoots:
             return
         if not stat.S_ISLNK(found.st_mode):
             # A guest that stays root would read it; no other one of root's could.
-            if path.startswith("/etc/") and not found.st_mode & stat.S_IROTH and not os.geteuid():
+            if (
+                path.startswith(("/etc/", "/var/"))
+                and not found.st_mode & stat.S_IROTH
+                and not os.geteuid()
+            ):
                 self.left_out.append((path, "it"))
                 return
             self.pairs.append((path, path))
