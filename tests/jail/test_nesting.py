@@ -135,6 +135,15 @@ def test_with_a_covered_proc() -> None:
     assert "partly covered" in got["text"]
 
 
+def test_without_proc() -> None:
+    """A host that cannot see its own mounts must get a named error, and what would help."""
+    script = 'mount -t tmpfs none /proc && exec "$0" "$@"'
+    got = host("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script)
+    assert got["error"] == "JailUnavailable"
+    assert "/proc/self/mountinfo of this host cannot be read (No such file" in got["text"]
+    assert "mount -t proc" in got["fix"]
+
+
 @pytest.fixture
 def bwrap(tool: Callable[[str], str]) -> list[str]:
     """Return the start of a command in bubblewrap with everything of the host."""

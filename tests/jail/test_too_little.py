@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 import subprocess
 import sys
 from typing import Any
@@ -119,7 +120,9 @@ except vr.JailUnavailable as error:
 """
 
 
-def test_a_process_that_may_open_too_few_files_is_told_how_many(tmp_path: Any) -> None:
+def test_a_process_that_may_open_too_few_files_is_told_how_many(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whichever step comes first, the limit of the process is named, and a number that works."""
     paths = [str(tmp_path / str(number)) for number in range(50)]
     for path in paths:
@@ -131,8 +134,14 @@ def test_a_process_that_may_open_too_few_files_is_told_how_many(tmp_path: Any) -
         assert result.returncode == 0, result.stderr
         return result.stdout.strip()
 
-    for number in (10, 18, 30):
-        said = opened(number)
+    outcomes = [opened(number) for number in (10, 18, 30)]
+    outcomes.append(opened(8, paths[0]))
+    # Then the system is searched for it, which takes descriptors too.
+    monkeypatch.chdir(tmp_path)
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind("by-no-whole-name")
+        outcomes.append(opened(18))
+    for said in outcomes:
         assert said.startswith(
             f"{errno.EMFILE} cannot open a jail: the policy needs more open files"
         )

@@ -14,6 +14,7 @@ import struct
 import time
 
 from visruntime import _native
+from visruntime._jail.diagnose import OUT_OF_FILES
 from visruntime._policy.links import Resolver
 from visruntime._policy.paths import ancestors, is_within, visible
 from visruntime.errors import PolicyError, PolicyUnsupported
@@ -150,6 +151,8 @@ def _search(folder: str) -> list[str]:
             most_key_bytes=0,
         )
     except _native.NativeError as error:
+        if error.errno in OUT_OF_FILES:
+            raise
         raise PolicyUnsupported(
             f"sockets: a program of this machine has bound one by a name that does not lead to it, "
             f"and {visible(folder)} cannot be searched for it: {error}",

@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from visruntime._policy.wall import Wall
 
 __all__ = [
+    "OUT_OF_FILES",
     "apparmor_profile",
     "apparmor_restricts",
     "as_public_error",
     "init_path",
     "no_wall",
+    "not_looked_at",
     "switched_off",
 ]
 
@@ -71,6 +73,8 @@ ACCIDENTS = {
     errno.EINTR: ("a signal came in between", "open it again"),
 }
 """What is no trait of the machine or the policy, and may come from guests of other jails."""
+OUT_OF_FILES = frozenset({errno.EMFILE, errno.ENFILE})
+"""Says of whatever was looked at only that it could not be opened now."""
 PATH_STAGES = frozenset(
     {"mount source", "mount source changed", "mount point", "mount verification"}
 )
@@ -331,20 +335,14 @@ def as_public_error(error: _native.NativeError, plan: bytes) -> Exception:
             fix="use the back end namespaces, or another bubblewrap",
         )
     if error.errno == errno.EMFILE:
-        return JailUnavailable(
-            "cannot open a jail: the policy needs more open files at once than this process may have",
-            stage=error.stage,
-            errno=error.errno,
-            fix=f"allow this process {OPENING_FILES} open files, soft and hard (`ulimit -n`), and one "
-            "more for each grant, or grant fewer paths",
-        )
+        return _too_few_files(error.stage)
     if error.errno in ACCIDENTS and error.stage not in PATH_STAGES:
-        return _accident(error)
+        return _accident(error.errno, error.stage)
     if error.stage == "canary left" and error.index >= 0:
         path = _native.plan_path(plan, error.index)
         return JailUnavailable(
             f"the jail did not hold: {path} could be made or written in, and what was made to try "
-            f"that could not be taken away again ({os.strerror(error.errno)})",
+            f"that could not be taken away again ({os.strerror(error.errno or 0)})",
             stage="canaries",
             errno=error.errno,
             fix=f"look at {path}, and remove what nobody else can have made there",
@@ -396,13 +394,41 @@ def as_public_error(error: _native.NativeError, plan: bytes) -> Exception:
     )
 
 
-def _accident(error: _native.NativeError) -> JailUnavailable:
-    """Return the error for what can be gone the next moment."""
-    cause, fix = ACCIDENTS[error.errno]
+def not_looked_at(error: OSError | _native.NativeError) -> JailUnavailable | None:
+    """Return the error for a plan that could not be made, if the host could not be looked at."""
+    stage = "host"
+    if error.errno == errno.EMFILE:
+        return _too_few_files(stage)
+    if error.errno == errno.ENFILE:
+        return _accident(error.errno, stage)
+    path = str(error.filename) if isinstance(error, OSError) else ""
+    if path.startswith("/proc/"):
+        return JailUnavailable(
+            f"cannot open a jail: {path} of this host cannot be read ({os.strerror(error.errno or 0)})",
+            stage=stage,
+            errno=error.errno,
+            fix="mount a proc file system on /proc (as root: mount -t proc proc /proc)",
+        )
+    return None
+
+
+def _too_few_files(stage: str) -> JailUnavailable:
     return JailUnavailable(
-        f"cannot open a jail now: {cause} (step '{error.stage}': {os.strerror(error.errno)})",
-        stage=error.stage,
-        errno=error.errno,
+        "cannot open a jail: the policy needs more open files at once than this process may have",
+        stage=stage,
+        errno=errno.EMFILE,
+        fix=f"allow this process {OPENING_FILES} open files, soft and hard (`ulimit -n`), and one "
+        "more for each grant, or grant fewer paths",
+    )
+
+
+def _accident(number: int, stage: str) -> JailUnavailable:
+    """Return the error for what can be gone the next moment."""
+    cause, fix = ACCIDENTS[number]
+    return JailUnavailable(
+        f"cannot open a jail now: {cause} (step '{stage}': {os.strerror(number)})",
+        stage=stage,
+        errno=number,
         fix=fix,
     )
 

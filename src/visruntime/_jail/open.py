@@ -16,7 +16,7 @@ from visruntime import _native
 from visruntime._host.imports import prepare
 from visruntime._jail.backends import BACKENDS, check_caller
 from visruntime._jail.canaries import about_path, judge
-from visruntime._jail.diagnose import as_public_error, init_path, no_wall
+from visruntime._jail.diagnose import as_public_error, init_path, no_wall, not_looked_at
 from visruntime._jail.limits import IDENTITY_ROOT, hold, hold_processes, start_held
 from visruntime._jail.plan import make_plan
 from visruntime._jail.ports import ports_of
@@ -148,14 +148,17 @@ def _open_with(
 
     def open_within(held: HeldLimits) -> tuple[JailPlan, _native.JailHandle]:
         with start_held(held):
-            plan = make_plan(
-                policy,
-                limits=held,
-                implicit_read=implicit_read,
-                config_files=config_files,
-                backend=backend,
-                caches=caches,
-            )
+            try:
+                plan = make_plan(
+                    policy,
+                    limits=held,
+                    implicit_read=implicit_read,
+                    config_files=config_files,
+                    backend=backend,
+                    caches=caches,
+                )
+            except (OSError, _native.NativeError) as error:
+                raise not_looked_at(error) or error from None
             prepare(plan.host_rules, plan.import_places)
             try:
                 return plan, _start(plan, held)

@@ -11,6 +11,7 @@ import os
 
 from visruntime import _native
 from visruntime._jail.bound_sockets import bound_elsewhere
+from visruntime._jail.diagnose import OUT_OF_FILES
 from visruntime._jail.links import (
     names_by_file,
     notes_on_names,
@@ -265,6 +266,8 @@ def _search(place: str, **options: Any) -> list[tuple[str, str]]:
             **options,
         )
     except _native.NativeError as error:
+        if error.errno in OUT_OF_FILES:
+            raise
         raise PolicyUnsupported(
             f"{place}: {error}; grant smaller folders", field="read", value=place
         ) from None
