@@ -275,6 +275,16 @@ def test_what_the_policy_has_nothing_to_do_with(number: int, path: str) -> None:
     assert explainer(write=["/w"]).explain(number, path) is None
 
 
+def test_git_without_its_repository_names_the_missing_grant() -> None:
+    """In a linked worktree git must not leave it open which repository the guest does not see."""
+    text = b"fatal: not a git repository: /srv/main/.git/worktrees/tree\n"
+    (guess,) = guessed(text, explainer(write=["/srv/tree"]).explain)
+    assert (guess.kind, guess.target) == ("read", "/srv/main/.git/worktrees/tree")
+    assert not list(guessed(text, explainer(write=["/srv"]).explain))
+    outside = b"fatal: not a git repository (or any of the parent directories): .git\n"
+    assert not list(guessed(outside, explainer(write=["/srv/tree"]).explain))
+
+
 def test_hostile_text_is_read_in_bounded_time_and_shown_safely() -> None:
     """No stderr may take long, be looked up on the host, or steer a terminal."""
     import time

@@ -71,6 +71,8 @@ SENTENCES = {
     "Read-only file system": numbers.EROFS,
     "No such file or directory": numbers.ENOENT,
     "Operation not permitted": numbers.EPERM,
+    # Of git, where a linked worktree or a submodule leads to a repository that is not granted.
+    "not a git repository: ": numbers.ENOENT,
 }
 
 
