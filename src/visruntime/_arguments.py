@@ -63,6 +63,10 @@ def check_path(value: object, name: str, wanted: str = "a path (text or os.PathL
         raise _wrong(name, wanted, value)
     if "\0" in path:
         raise ValueError(f"{name}: NUL in {ascii(path)[:_SHOWN]}")
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        raise ValueError(f"{name}: {ascii(path)[:_SHOWN]} has no bytes on this system") from None
     return path
 
 

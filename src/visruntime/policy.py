@@ -27,7 +27,7 @@ from visruntime._policy.fields import (
     fields_from_dict,
     refuse,
 )
-from visruntime._policy.links import real_path
+from visruntime._policy.links import followed, real_path
 from visruntime._policy.name_servers import name_servers
 from visruntime._policy.paths import (
     FORBIDDEN_GRANTS,
@@ -423,14 +423,14 @@ class JailPolicy(Unsaid):
                         continue
                     if kind in ("read", "write"):
                         patterns.pop()  # a name that is there is meant as it is written
-                target = real(path) if resolve else path
+                target = followed(real, path, origin) if resolve else path
                 if kind not in ("read", "write") and target != path:
                     rules.append(Rule(kind=kind, path=path, origin=origin))
                 rules.append(Rule(kind=kind, path=target, origin=origin))
-        rules += [
-            Rule(kind="write", path=real(path) if resolve else path, origin=f"caches[{index}]")
-            for index, path in enumerate(self.caches)
-        ]
+        for index, path in enumerate(self.caches):
+            origin = f"caches[{index}]"
+            place = followed(real, path, origin) if resolve else path
+            rules.append(Rule(kind="write", path=place, origin=origin))
         if self.system == "minimal" and minimal is None:
             minimal = SystemRoots().pairs
         if patterns:

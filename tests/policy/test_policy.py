@@ -364,6 +364,18 @@ def test_rules_name_their_origin() -> None:
     assert [r.path for r in host if r.origin == "system"] == ["/"]
 
 
+@pytest.mark.parametrize("field", ["read", "write", "deny", "deny_write", "caches"])
+def test_links_that_go_round_are_refused_by_the_rule(tmp_path: Path, field: str) -> None:
+    """A path that leads nowhere for ever must be refused by the rule that holds it, with a fix."""
+    (tmp_path / "one").symlink_to("two")
+    (tmp_path / "two").symlink_to("one")
+    fields: dict[str, Any] = {"write": [tmp_path], field: [tmp_path / "one"]}
+    with pytest.raises(vr.PolicyError, match=r"too many links on the way; name what") as caught:
+        vr.Jail(vr.JailPolicy(**fields))
+    assert caught.value.field == f"{field}[0]"
+    assert str(caught.value).startswith(f"{field}[0]: {tmp_path}/one: ")
+
+
 def test_the_minimal_system_holds_no_name_and_no_secret_of_the_host() -> None:
     """The system roots must not let a guest read accounts, keys or hosts."""
     policy = vr.JailPolicy()

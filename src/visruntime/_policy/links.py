@@ -18,7 +18,7 @@ from visruntime.errors import PolicyError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from typing import Self
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "LinkLoop",
     "Resolver",
     "check_links",
+    "followed",
     "named_path",
     "real_path",
     "untrusted_link",
@@ -91,6 +92,14 @@ def named_path(field: str, path: str | os.PathLike[str]) -> str:
         real = resolver(whole)
     check_links(field, whole, real, resolver.links[whole], ())
     return real
+
+
+def followed(real: Callable[[str], str], path: str, field: str) -> str:
+    """Return where *real* says that *path* leads; its refusal names the *field* of the policy."""
+    try:
+        return real(path)
+    except PolicyError as error:
+        raise type(error)(f"{field}: {error}", field=field, value=path) from None
 
 
 class Resolver:
@@ -192,7 +201,10 @@ class Resolver:
             link = f"{here.rstrip('/')}/{part}"
             links.append((link, _is_system(link, here, parent)))
             if len(links) > MOST_LINKS:
-                raise LinkLoop(f"{visible(path)}: too many links on the way", value=path)
+                raise LinkLoop(
+                    f"{visible(path)}: too many links on the way; name what it is to lead to",
+                    value=path,
+                )
             if target.startswith("/"):
                 self._back_to(1)
             todo += [name for name in reversed(target.split("/")) if name not in ("", ".")]
