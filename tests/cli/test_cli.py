@@ -484,15 +484,13 @@ def test_help_warns_of_raw_terminal_output(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Nobody may take a terminal session for filtered output: the help says what passes."""
-    with pytest.raises(SystemExit):
-        main([command, "--help"])
+    assert main([command, "--help"]) == 0
     assert "control sequences included" in " ".join(capsys.readouterr().out.split())
 
 
 def test_help_says_that_controls_run_without_a_jail(capsys: pytest.CaptureFixture[str]) -> None:
     """Nobody may name an interpreter that they do not trust, believing that it stays in a jail."""
-    with pytest.raises(SystemExit):
-        main(["doctor", "--help"])
+    assert main(["doctor", "--help"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "WITHOUT a jail, with your rights" in shown
     assert "it runs without a jail too" in shown

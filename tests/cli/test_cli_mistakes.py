@@ -233,7 +233,16 @@ def test_a_reader_that_has_had_enough(words: list[str]) -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
-@pytest.mark.parametrize("words", [["run", "-c", "print(1)"], ["why", "read", "/x"], ["--help"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "-c", "print(1)"],
+        ["exec", "--", "echo", "1"],
+        ["exec", "--help"],
+        ["why", "read", "/x"],
+        ["--help"],
+    ],
+)
 def test_output_that_is_lost_is_no_success(words: list[str]) -> None:
     """A full disk must not look like a result, nor be a traceback."""
     with open("/dev/full", "wb") as full:

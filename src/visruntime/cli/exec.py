@@ -6,7 +6,7 @@ import os
 
 from visruntime._policy.paths import resolve_beside
 from visruntime.cli.flags import Parser, check_backend, make_policy, seconds
-from visruntime.cli.messages import EXIT_TIMEOUT, Refusal, complain, say_ports
+from visruntime.cli.messages import EXIT_REFUSED, EXIT_TIMEOUT, Refusal, complain, say_ports
 from visruntime.cli.report import ReportFile
 from visruntime.cli.streams import Tail
 from visruntime.errors import CommandTimeout
@@ -143,12 +143,13 @@ def _relay(process: JailProcess, *, tty: bool, tail: Tail | None) -> int:
         relay_terminal,
     )
 
+    lost = None
     try:
         with ending_signals() if tty else forwarded_signals(process):
             if tty:
                 relay_terminal(process)
             else:
-                relay_pipes(process, tail)
+                lost = relay_pipes(process, tail)
             code: int = process.wait()
     except Stopped as stop:
         process.close()
@@ -162,4 +163,8 @@ def _relay(process: JailProcess, *, tty: bool, tail: Tail | None) -> int:
         # Of what was refused a program that succeeds all the same can do without.
         if code or violation.limit is not None:
             complain(f"{violation.kind}: {violation.detail}")
+    # Where only nobody reads any more the program has learnt it, and ended as it wanted.
+    if lost is not None and not isinstance(lost, BrokenPipeError):
+        complain(f"what the program wrote to stdout is lost: {lost.strerror}")
+        code = code or EXIT_REFUSED
     return code if code >= 0 else 128 - code

@@ -118,6 +118,8 @@ def _run(words: list[str]) -> int:
     command = import_module(f"visruntime.cli.{'windows' if windows else words[0]}")
     try:
         code: int = command.main(words if windows else words[1:])
+    except SystemExit:
+        return 0  # help was asked for, and is written
     except Refusal as refusal:
         complain(str(refusal))
         return EXIT_REFUSED

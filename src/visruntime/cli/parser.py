@@ -7,6 +7,7 @@ long as to open a jail.
 from __future__ import annotations
 
 import os
+import sys
 
 from visruntime.cli.messages import Refusal
 
@@ -52,7 +53,8 @@ class BaseParser:
 
     def print_help(self) -> None:
         """Write what the sub-command and its options are for."""
-        self.described().print_help()
+        # argparse's own printing keeps quiet about what could not be written.
+        sys.stdout.write(self.described().format_help())
 
     def described(self) -> argparse.ArgumentParser:
         """Return the same as a parser of argparse."""

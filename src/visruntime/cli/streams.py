@@ -147,11 +147,12 @@ def ending_signals() -> Iterator[None]:
         yield
 
 
-def relay_pipes(process: JailProcess, tail: Tail | None = None) -> None:
+def relay_pipes(process: JailProcess, tail: Tail | None = None) -> OSError | None:
     """Carry our stdin to the guest, and its stdout and stderr to ours, until it has ended.
 
     The end of its stderr is left in *tail* as well. Its own end counts, not that of its
-    streams: it may have handed them to somebody who lives on.
+    streams: it may have handed them to somebody who lives on. Returns why our stdout did not take
+    all of it, if it did not.
     """
     feed = process.stdin
     assert feed is not None
@@ -163,6 +164,7 @@ def relay_pipes(process: JailProcess, tail: Tail | None = None) -> None:
         os.set_blocking(source.fileno(), False)
         kept = tail if target == 2 else None
         outputs[source.fileno()] = _Output(process, source, target, kept)
+    stdout = next(iter(outputs.values()))
     os.set_blocking(feed.fileno(), False)
     waiting = b""
     ended = process.fileno()
@@ -194,6 +196,7 @@ def relay_pipes(process: JailProcess, tail: Tail | None = None) -> None:
     feed.close()
     for output in outputs.values():
         output.move_rest()
+    return stdout.lost
 
 
 @contextmanager
@@ -238,9 +241,9 @@ def _pump_stdin(writing: int, block: int) -> None:
 
 
 class _Output:
-    """One stream of the guest on its way to one of ours."""
+    """One stream of the guest on its way to one of ours; ``lost`` is why that took no more."""
 
-    __slots__ = ("_clean", "_run", "_source", "_tail", "_target")
+    __slots__ = ("_clean", "_run", "_source", "_tail", "_target", "lost")
 
     def __init__(self, process: JailProcess, source: Any, target: int, tail: Tail | None) -> None:
         self._run = process._run
@@ -248,13 +251,14 @@ class _Output:
         self._tail = tail
         self._target = target
         self._clean = Cleaner() if os.isatty(target) else None
+        self.lost: OSError | None = None
 
     def move(self) -> bool:
         """Carry one piece; return whether more can come."""
         piece = self._read()
         if piece is None:
             return True
-        # Nobody reads ours any more: close the guest's too, so that it learns the usual way.
+        # Ours takes no more: close the guest's too, so that it learns the usual way.
         alive = self._show(piece, last=not piece) and bool(piece)
         if not alive:
             self._source.close()
@@ -277,7 +281,11 @@ class _Output:
     def _show(self, piece: bytes, *, last: bool = False) -> bool:
         if self._tail is not None:
             self._tail.add(piece)
-        return write_all(self._target, self._clean.feed(piece, last=last) if self._clean else piece)
+        try:
+            write_whole(self._target, self._clean.feed(piece, last=last) if self._clean else piece)
+        except OSError as error:
+            self.lost = error
+        return self.lost is None
 
 
 def _feed(pipe: Any, waiting: bytes, process: JailProcess | None = None) -> bytes:
