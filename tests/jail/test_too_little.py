@@ -150,3 +150,19 @@ def test_a_process_that_may_open_too_few_files_is_told_how_many(
     assert opened(OPENING_FILES) == "open"
     assert opened(OPENING_FILES, *paths).startswith(f"{errno.EMFILE} ")
     assert opened(OPENING_FILES + len(paths), *paths) == "open"
+
+
+def test_a_process_that_may_write_no_file_is_told_of_that_limit() -> None:
+    """A limit on the size of files must be named where the plan itself is too large for it."""
+    host = OPEN_WITHIN.replace("RLIMIT_NOFILE", "RLIMIT_FSIZE")
+
+    def opened(size: int) -> str:
+        command = [sys.executable, "-c", host, str(size)]
+        return subprocess.run(
+            command, capture_output=True, text=True, check=True, timeout=60
+        ).stdout.strip()
+
+    said = opened(0)
+    assert said.startswith(f"{errno.EFBIG} cannot open a jail now: this process may write no file")
+    assert "ulimit -f" in said
+    assert opened(1024**2) == "open"

@@ -58,6 +58,10 @@ ACCIDENTS = {
         "this machine has as many open files as it may",
         "close some or raise fs.file-max, then open it again",
     ),
+    errno.EFBIG: (
+        "this process may write no file as large as the jail's plan",
+        "raise its limit on the size of files (`ulimit -f`), then open it again",
+    ),
     errno.EUSERS: (
         "this user has as many namespaces as it may",
         "close other jails, then open it again",
