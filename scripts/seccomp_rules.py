@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 from seccomp_lists import ATTRIBUTE_IOCTLS, LOW_32
 
+ALL_64 = 0xFFFFFFFFFFFFFFFF
+
 VARIANTS = ("network_off", "network_open", "landlock_off", "landlock_open")
 """By network mode; "landlock": of a jail without namespaces, on the host's own places."""
 TRAPS = ("trap_sockets", "trap_names", "trap_both")
@@ -59,16 +61,21 @@ UNSUPPORTED_ON_THE_HOST = "getxattr lgetxattr listxattr llistxattr".split()
 asked, granted or not, and tools go on. By a descriptor that is open for reading a file is asked
 that is granted."""
 
-PRIO_USER, IOPRIO_WHO_USER = 2, 3
-SCHED_OTHER = 0
+PRIO_PROCESS, PRIO_PGRP, PRIO_USER = 0, 1, 2
+IOPRIO_WHO_PROCESS, IOPRIO_WHO_PGRP, IOPRIO_WHO_USER = 1, 2, 3
+IOPRIO_CLASS_SHIFT, IOPRIO_CLASS_MASK, IOPRIO_CLASS_IDLE = 13, 7, 3
+SCHED_OTHER, SCHED_BATCH, SCHED_IDLE, SCHED_EXT = 0, 3, 5, 7
+SCHED_RESET_ON_FORK = 0x40000000
+SIGN = 0x80000000
+MADV_COLD, MADV_PAGEOUT = 20, 21
 PR_FUTEX_HASH = 78
 
-UNSUPPORTED = ("clone3", "io_setup", "openat2", "memfd_secret")
+UNSUPPORTED = ("clone3", "io_setup", "openat2", "memfd_secret", "sched_setattr")
 """Answered with ENOSYS, for which programs have another way.
 
-A filter cannot see what clone3 and openat2 are given. The requests of io_setup count for the
-whole machine (/proc/sys/fs/aio-max-nr), so one guest could take them from everybody. Secret memory
-belongs to no control group."""
+A filter cannot see what clone3, openat2 and sched_setattr are given. The requests of io_setup count
+for the whole machine (/proc/sys/fs/aio-max-nr), so one guest could take them from everybody. Secret
+memory belongs to no control group."""
 
 UNSUITABLE = ("splice", "sendfile")
 """Answered with EINVAL, as for descriptors of a kind that they do not take: programs read and write.
@@ -193,6 +200,11 @@ def has_bits(argument: int, bits: int) -> Test:
     return Test(argument, bits, bits)
 
 
+def exactly(argument: int, value: int) -> Test:
+    """Compare all 64 bits, where another rule answers whatever else the kernel takes for it."""
+    return Test(argument, value, ALL_64)
+
+
 def above(argument: int, value: int) -> Test:
     """Hold when the whole 64-bit argument is greater than *value*."""
     return Test(argument, value)
@@ -307,7 +319,6 @@ def scheduling_rules(*, on_the_host: bool) -> list[Rule]:
     rules = [
         Rule("sched_setscheduler", errno.EPERM, (other, *ordinary_passes)),
         Rule("sched_setparam", errno.EPERM, (other,)),
-        Rule("sched_setattr", errno.EPERM, (other,)),
     ]
     if on_the_host:
         rules.append(Rule("sched_setaffinity", errno.EPERM, (other,)))
@@ -317,6 +328,44 @@ def scheduling_rules(*, on_the_host: bool) -> list[Rule]:
             Rule(name, errno.EPERM, (equals(0, user),)),
         ]
     return rules
+
+
+def low_priority_rules() -> list[Rule]:
+    """Answer 0 where the caller wants a lower priority for itself, and change nothing.
+
+    A thread that others keep from the processor keeps what it holds in the kernel: locks of
+    pipes, files and memory that the host waits for, deaf to signals. At the ordinary priority
+    its turn comes. Programs lower theirs as a courtesy, and some (nice, chrt, ionice) do
+    without what they were started for when they cannot. A negative niceness is left to the
+    kernel, which refuses it. A scheduler of the host's own (SCHED_EXT, Linux 6.12) is unknown.
+    """
+    policy = LOW_32 & ~SCHED_RESET_ON_FORK
+    caller = exactly(0, 0)
+    rules = [
+        Rule("sched_setscheduler", 0, (caller, Test(1, low, policy)))
+        for low in (SCHED_BATCH, SCHED_IDLE)
+    ]
+    rules.append(Rule("sched_setscheduler", errno.EINVAL, (caller, Test(1, SCHED_EXT, policy))))
+    rules += [
+        Rule("setpriority", 0, (equals(0, kind), exactly(1, 0), Test(2, 0, SIGN)))
+        for kind in (PRIO_PROCESS, PRIO_PGRP)
+    ]
+    idle = Test(2, IOPRIO_CLASS_IDLE << IOPRIO_CLASS_SHIFT, IOPRIO_CLASS_MASK << IOPRIO_CLASS_SHIFT)
+    return rules + [
+        Rule("ioprio_set", 0, (equals(0, kind), exactly(1, 0), idle))
+        for kind in (IOPRIO_WHO_PROCESS, IOPRIO_WHO_PGRP)
+    ]
+
+
+def paging_rules() -> list[Rule]:
+    """Answer the advice to give up pages as a kernel before 5.4 does.
+
+    For each page of a file that others map as well, the kernel looks through all mappings, and whoever
+    maps that file, or starts it, waits. A guest needs nothing but to read the file.
+    """
+    return [
+        Rule("madvise", errno.EINVAL, (equals(2, advice),)) for advice in (MADV_COLD, MADV_PAGEOUT)
+    ]
 
 
 def futex_hash_rules() -> list[Rule]:
@@ -479,6 +528,8 @@ def rules_of(variant: str) -> list[Rule]:
     rules += access_mode_rules()
     rules += other_process_rules()
     rules += scheduling_rules(on_the_host=on_the_host)
+    rules += low_priority_rules()
+    rules += paging_rules()
     rules += futex_hash_rules()
     rules += core_size_rules()
     rules += [Rule("fcntl", errno.EPERM, (equals(1, code),)) for code in FILE_FCNTLS]

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 SOURCE = Path(__file__).parents[1] / "native" / "holds_pipe.c"
 
-SPINNERS = "12"
+SPINNERS = "60"
+"""So many that a thread waits for its turn longer than a host may wait for that thread: in a jail
+it has the ordinary priority, though it asks for the lowest."""
+
 SECONDS = "40"
 """Until the guest ends by itself; what waits for its lock waits for most of that."""
 

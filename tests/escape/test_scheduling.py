@@ -95,6 +95,7 @@ def test_no_other_process_is_put_behind(backend: str) -> None:
         count, answers, users = inside(jail, OTHERS)
         assert count >= 2  # pid 1 and the keeper of this run
         for each in answers:
+            assert each.pop("attributes") == errno.ENOSYS
             assert set(each.values()) == {errno.EPERM}, each
         assert users == {"setpriority": errno.EPERM, "ioprio_set": errno.EPERM}
         names = {canary.name for canary in jail.report.canaries if canary.held}
@@ -117,6 +118,64 @@ def test_a_program_schedules_itself(backend: str) -> None:
             assert got.pop("ordinary") == got.pop("processors") == errno.EPERM
         assert set(got.values()) == {0}, got
     assert set(outside(OWN, start_new_session=True).values()) == {0}
+
+
+LOWER = """
+import subprocess
+def says(*command):
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+zero = (ctypes.c_int * 1)(0)
+answer(dict(
+    answers=[call("setpriority", 0, 0, 19), call("setpriority", 1, 0, 19),
+        call("ioprio_set", 1, 0, 3 << 13), call("ioprio_set", 2, 0, 3 << 13),
+        call("sched_setscheduler", 0, 3, zero), call("sched_setscheduler", 0, 5 | 1 << 30, zero)],
+    niceness=[os.getpriority(0, 0), os.nice(1), int(says("nice", "-n", "19", "nice"))],
+    policies=[os.sched_getscheduler(0), *(int(says("chrt", policy, "0", sys.executable, "-IBSc",
+        "import os; print(os.sched_getscheduler(0))")) for policy in ("-b", "-i"))],
+    input=says("ionice", "-c", "3", "ionice"),
+    favours=[call("setpriority", 0, 0, -5), call("sched_setscheduler", 0, 1, one)],
+    attributes=call("sched_setattr", 0, (ctypes.c_uint32 * 12)(48), 0)))
+""".replace("zero = ", "one = (ctypes.c_int * 1)(1)\nzero = ", 1)
+
+
+@pytest.mark.parametrize("backend", backends())
+def test_no_program_puts_itself_behind(backend: str) -> None:
+    """A thread that others starve must not hold a lock of the kernel's: programs keep their turn."""
+    with jail_by(backend) as jail:
+        got = inside(jail, LOWER)
+    own = max(
+        0, os.getpriority(os.PRIO_PROCESS, 0)
+    )  # a host that stands back keeps its guests there
+    assert got["answers"] == [0] * 6
+    assert got["niceness"] == [own] * 3
+    assert got["policies"] == [os.SCHED_OTHER] * 3
+    assert not got["input"].startswith("idle")
+    assert got["favours"] == [errno.EACCES, errno.EPERM]
+    assert got["attributes"] == errno.ENOSYS
+    control = outside(LOWER.replace('[call("setpriority", 0, 0, -5)', "[0"), start_new_session=True)
+    assert control["answers"] == [0] * 6
+    assert control["niceness"] == [19] * 3
+    assert control["policies"][0] in {5, 5 | 1 << 30}
+    assert control["input"] == "idle"
+
+
+PAGES = """
+import mmap
+memory = mmap.mmap(-1, 1 << 16, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+def advise(advice):
+    try: memory.madvise(advice)
+    except OSError as error: return error.errno
+    return 0
+answer([advise(20), advise(21), advise(mmap.MADV_DONTNEED), advise(mmap.MADV_FREE)])
+"""
+
+
+@pytest.mark.parametrize("backend", backends())
+def test_no_guest_has_pages_given_up(backend: str) -> None:
+    """No guest may have the kernel look through all mappings of a file; allocators go on."""
+    with jail_by(backend) as jail:
+        assert inside(jail, PAGES) == [errno.EINVAL, errno.EINVAL, 0, 0]
+    assert outside(PAGES) == [0] * 4
 
 
 STARVE = r"""

@@ -423,7 +423,7 @@ HOST_FILES = (
 ).split()
 HOST_ATTRIBUTES = ("getxattr", "lgetxattr", "listxattr", "llistxattr")
 BARE_UNTOUCHED = sorted(
-    {*UNTOUCHED, "setpriority", "ioprio_set", "fgetxattr", "flistxattr"}
+    {*UNTOUCHED, "ioprio_set", "fgetxattr", "flistxattr"}
     - {*HOST_FILES, *HOST_ATTRIBUTES, "sched_setaffinity", "bind", "connect"}
 )
 
@@ -433,24 +433,57 @@ def test_scheduling_of_others(arch: str, variant: str) -> None:
     """Nobody but the caller (pid 0) is given another priority, policy or class."""
     idle, batch, ordinary, reset = 5, 3, 0, 0x40000000
     for pid in (1, 4242, 1 << 40, 0xFFFFFFFF):
-        for name in ("sched_setparam", "sched_setattr"):
-            assert ask(arch, variant, name, pid) == refused(errno.EPERM)
+        assert ask(arch, variant, "sched_setparam", pid) == refused(errno.EPERM)
+        assert ask(arch, variant, "sched_setattr", pid) == refused(errno.ENOSYS)
         for policy in (idle, batch, 1, 2, 6, reset, HIGH):
             assert ask(arch, variant, "sched_setscheduler", pid, policy) == refused(errno.EPERM)
         # What pthread_create asks for; it favours nobody.
         passes = ALLOW if variant.startswith("network") else refused(errno.EPERM)
         assert ask(arch, variant, "sched_setscheduler", pid, ordinary) == passes
         assert ask(arch, variant, "sched_setaffinity", pid) == passes
-    for name in ("sched_setparam", "sched_setattr", "sched_setaffinity"):
+    for name in ("sched_setparam", "sched_setaffinity"):
         assert ask(arch, variant, name, 0) == ALLOW
-    for policy in (idle, batch, ordinary):
-        assert ask(arch, variant, "sched_setscheduler", 0, policy) == ALLOW
     for name, kinds in (("setpriority", (0, 1, 2)), ("ioprio_set", (1, 2, 3))):
         for kind in kinds:
             assert ask(arch, variant, name, kind, 4242) == refused(errno.EPERM)
             own = refused(errno.EPERM) if kind == kinds[-1] else ALLOW
-            assert ask(arch, variant, name, kind, 0) == own
-            assert ask(arch, variant, name, kind | HIGH, 0) == own
+            assert ask(arch, variant, name, kind, 0, -5) == own
+            assert ask(arch, variant, name, kind | HIGH, 0, -5) == own
+
+
+@every_program
+def test_lower_priorities(arch: str, variant: str) -> None:
+    """Nobody is put behind others at its own wish, and a wish to be before them is the kernel's."""
+    done, idle, batch, extension, reset = refused(0), 5, 3, 7, 0x40000000
+    for low in (idle, batch):
+        for policy in (low, low | reset, low | HIGH):
+            assert ask(arch, variant, "sched_setscheduler", 0, policy) == done
+            assert ask(arch, variant, "sched_setscheduler", HIGH, policy) == refused(errno.EPERM)
+    for policy in (extension, extension | reset):
+        assert ask(arch, variant, "sched_setscheduler", 0, policy) == refused(errno.EINVAL)
+    for policy in (0, reset, 1, 2, 6):
+        assert ask(arch, variant, "sched_setscheduler", 0, policy) == ALLOW
+    assert ask(arch, variant, "sched_setattr", 0) == refused(errno.ENOSYS)
+    for kind in (0, 1, HIGH, HIGH | 1):
+        for niceness in (1, 19, 0x7FFFFFFF, HIGH | 5):
+            assert ask(arch, variant, "setpriority", kind, 0, niceness) == done
+            assert ask(arch, variant, "setpriority", kind, HIGH, niceness) == refused(errno.EPERM)
+        for niceness in (-1, -20, 0xFFFFFFFF):
+            assert ask(arch, variant, "setpriority", kind, 0, niceness) == ALLOW
+    for kind in (1, 2):
+        assert ask(arch, variant, "ioprio_set", kind, 0, 3 << 13 | 7) == done
+        assert ask(arch, variant, "ioprio_set", kind, 0, 3 << 13 | HIGH) == done
+        for other in (0, 1 << 13, 2 << 13 | 4):
+            assert ask(arch, variant, "ioprio_set", kind, 0, other) == ALLOW
+
+
+@every_program
+def test_advice_to_give_up_pages(arch: str, variant: str) -> None:
+    """MADV_COLD and MADV_PAGEOUT are unknown, and other advice passes."""
+    for advice in (20, 21, 21 | HIGH):
+        assert ask(arch, variant, "madvise", 0, 4096, advice) == refused(errno.EINVAL)
+    for advice in (0, 4, 8, 9, 14, 19, 22, 25, 100):
+        assert ask(arch, variant, "madvise", 0, 4096, advice) == ALLOW
 
 
 @every_program
@@ -469,14 +502,14 @@ def test_what_landlock_does_not_see_is_refused(arch: str, variant: str) -> None:
     assert {ask(arch, variant, n) for n in HOST_ATTRIBUTES} == {refused(errno.ENOTSUP)}
     assert [n for n in BARE_UNTOUCHED if ask(arch, variant, n) != ALLOW] == []
     for pid in (1, 4242, 1 << 40):
-        for name in ("sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr"):
+        for name in ("sched_setaffinity", "sched_setscheduler", "sched_setparam"):
             assert ask(arch, variant, name, pid) == refused(errno.EPERM)
             assert ask(arch, variant, name, 0) == ALLOW
     for name, user in (("setpriority", 2), ("ioprio_set", 3)):
         assert ask(arch, variant, name, 0, 4242) == refused(errno.EPERM)
         assert ask(arch, variant, name, user, 0) == refused(errno.EPERM)
         assert ask(arch, variant, name, user | HIGH, 0) == refused(errno.EPERM)
-        assert ask(arch, variant, name, 1, 0) == ALLOW
+        assert ask(arch, variant, name, 1, 0, -1) == ALLOW
     for request in (0x40086602, 0x401C5820, 0x50009401, 0x40086602 | HIGH):
         assert ask(arch, variant, "ioctl", 0, request) == refused(errno.EPERM)
     # An end of a pair takes an abstract name of the host by it.

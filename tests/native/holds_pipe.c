@@ -2,11 +2,11 @@
 //
 //   holds_pipe SPINNERS SECONDS [grow]
 //
-// A thread of the lowest priority changes the protection of an area of memory, on the
-// processor that SPINNERS busy processes keep, and so has the lock of that area most of
-// the time. The first thread writes from pages of it that are not there yet: it
-// waits for that lock, within the pipe's, with something to read in the pipe. All end by
-// themselves after SECONDS. With `grow` it takes twice the memory, instead of writing,
+// A thread of the lowest priority that it gets changes the protection of an area of
+// memory, on the processor that SPINNERS busy processes keep, and so has the lock of that
+// area most of the time. The first thread writes from pages of it that are not there yet:
+// it waits for that lock, within the pipe's, with something to read in the pipe. All end
+// by themselves after SECONDS. With `grow` it takes twice the memory, instead of writing,
 // once the other lock is held.
 
 #include <pthread.h>
