@@ -161,6 +161,8 @@ static void add_proc(arguments *list, const char *path) {
         snprintf(place, sizeof place, "%s/%s", path, masked[i]);
         if (access(source, F_OK) == 0) add_bind(list, true, MASK_IN_PROC, place);
     }
+    add(list, "--remount-ro");
+    add(list, path);
 }
 
 // Whether a pin is the second mount of a whole place, by which visjail-init hides the

@@ -551,9 +551,12 @@ static void read_only_in_proc(vj_setup *setup, int proc, const char *name) {
     if (result < 0) vj_setup_fail(setup, VJ_STAGE_PROC, result);
 }
 
-// For host uid 0: whatever a driver made there lets its owner write, with or without
-// capabilities, and so do the files of the supervisor and the keepers, which are root's.
-static void close_proc_to_root(vj_setup *setup, int proc) {
+// A session's share of the processors is among what anybody may write there (autogroup,
+// which keeps a program from its turn as a low priority does), and so are the limits that
+// one run would set another. For host uid 0: whatever a driver made there lets its owner
+// write, with or without capabilities, and so do the files of the supervisor and the
+// keepers, which are root's.
+static void close_proc(vj_setup *setup, int proc) {
     struct mount_attr attributes = {.attr_set = MOUNT_ATTR_RDONLY};
     long result =
         sys(SYS_mount_setattr, proc, "", AT_EMPTY_PATH, &attributes, sizeof attributes);
@@ -574,7 +577,7 @@ static void do_proc(vj_setup *setup, const char *path) {
     VJ_AUTO_FD bare = open_point(setup, path);
     mount_at(setup, "proc", bare, MS_NOSUID | MS_NODEV | MS_NOEXEC, 0, VJ_STAGE_PROC);
     VJ_AUTO_FD proc = open_point(setup, path);
-    if (setup->identity == VJ_IDENTITY_ROOT) close_proc_to_root(setup, proc);
+    close_proc(setup, proc);
     for (size_t i = 0; i < sizeof read_only / sizeof *read_only; i++) {
         read_only_in_proc(setup, proc, read_only[i]);
     }

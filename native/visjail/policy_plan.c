@@ -530,9 +530,9 @@ static void emit_extras(builder *build, const vj_extra *extras, size_t count, bo
             emit_place(build, operation, extras[i].path);
             break;
         case VJ_OPERATION_DEVICES:
-        case VJ_OPERATION_PROC:
             add_access(build, extras[i].path, VJ_ACCESS_DEVICES, false);
             break;
+        case VJ_OPERATION_PROC:
         case VJ_OPERATION_DIRECTORY:
             // Its made and copied files too.
             add_access(build, extras[i].path, VJ_ACCESS_READ, false);

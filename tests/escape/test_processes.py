@@ -96,7 +96,7 @@ answer(dict(
     assert set(got["proc"]) <= {errno.EACCES, errno.EPERM}
     assert set(got["links"]) <= {errno.EACCES, errno.EPERM}
     assert set(got["listing"]) <= {errno.EACCES, errno.EPERM}
-    assert set(got["write"]) <= {errno.EACCES, errno.EPERM}
+    assert set(got["write"]) <= {errno.EACCES, errno.EPERM, errno.EROFS}
     assert got["limits"] == errno.EPERM
     assert not jail.closed
     assert jail.run(["true"]).exit_code == 0
@@ -128,7 +128,7 @@ def test_two_runs_of_one_jail_cannot_touch_each_other(jail: Jail) -> None:
         assert got["signal"] == got["pidfd"] == errno.EPERM
         assert got["all"] in (0, errno.EPERM, errno.ESRCH)
         assert got["trace"] == got["steal"] == got["limits"] == errno.EPERM
-        assert set(got["mem"]) <= {errno.EACCES, errno.EPERM}
+        assert set(got["mem"]) <= {errno.EACCES, errno.EPERM, errno.EROFS}
         assert set(got["links"]) <= {errno.EACCES, errno.EPERM}
         assert other.poll() is None
         assert not jail.closed
@@ -172,8 +172,28 @@ def test_a_guest_of_a_jail_is_a_child_of_the_host(jail: Jail) -> None:
     assert {"visjail-init", "python3"} <= names
 
 
-def test_no_file_of_proc_can_be_written_but_ones_own(jail: Jail) -> None:
-    """Whatever the kernel offers below /proc for writing must belong to the guest's own process."""
+OWN_FILES = "oom_score_adj autogroup comm coredump_filter clear_refs task/{pid}/comm".split()
+
+
+@pytest.mark.parametrize("backend", backends("namespaces", "bubblewrap"))
+def test_a_process_and_its_session_are_not_set_by_files(backend: str) -> None:
+    """Neither its own priority, nor what is asked of another run, may be written in /proc."""
+    text = f"""
+names = {OWN_FILES}
+def at(pid): return [opened(f"/proc/{{pid}}/" + n.format(pid=pid), os.O_WRONLY) for n in names]
+pids = [int(n) for n in os.listdir("/proc") if n.isdigit()]
+others = [p for p in pids if b"print('ready'" in open(f"/proc/{{p}}/cmdline", "rb").read()]
+answer([at(os.getpid()), [at(other) for other in others if other != os.getpid()]])
+"""
+    with jail_by(backend) as jail, waiting(jail):
+        own, others = inside(jail, text)
+    assert own == [errno.EROFS] * len(OWN_FILES)
+    assert others == [own]
+    assert outside(text)[0] == [0] * len(OWN_FILES)
+
+
+def test_no_file_of_proc_can_be_written(jail: Jail) -> None:
+    """Whatever the kernel offers below /proc for writing must be out of reach."""
     text = """
 found = []
 def look(folder, depth):
