@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from jail_helpers import (
     is_root,
     jail_by,
     own_memory_cgroup,
+    until,
 )
 
 from visruntime._jail import usage
@@ -175,6 +177,45 @@ def test_a_small_share_makes_no_end_late(order: str) -> None:
             assert time.monotonic() - started < 3
             assert process.stopped_by == ("timeout" if order == "timeout" else "killed")
         assert not jail.closed
+
+
+@pytest.mark.skipif(own_memory_cgroup() is None, reason="this process has no cgroup to divide")
+@pytest.mark.parametrize("look", ["wait", "poll"])
+def test_a_guest_does_not_outlive_its_supervisors_until_the_jail_is_closed(look: str) -> None:
+    """Where no namespace ends a jail, its host ends what is left as soon as it sees the end."""
+    limits = Limits(memory=256 << 20, processes=None, scratch=None)
+    with jail_by("landlock", limits=limits) as jail:
+        process = jail.spawn(["sh", "-c", "sleep 60 & exec sleep 60"])
+        assert until(lambda: len(guests()) == 2)
+        table = children_of(os.getpid())
+        keepers = {pid for pid, status in table.items() if status["Name"] == "visjail-init"}
+        (supervisor,) = (pid for pid in keepers if int(table[pid]["PPid"]) == os.getpid())
+        left = [os.pidfd_open(pid) for pid in guests()]
+        os.kill(supervisor, signal.SIGSTOP)  # it would end the others
+        for pid in (*keepers - {supervisor}, supervisor):
+            os.kill(pid, signal.SIGKILL)
+        time.sleep(0.3)
+        assert not any(ended(pidfd) for pidfd in left)  # the control: nothing else ends them
+        if look == "wait":
+            process.wait(10)
+        else:
+            assert until(lambda: process.poll() is not None)
+        assert process.stopped_by == "closed"
+        assert all(ended(pidfd) for pidfd in left)
+        assert jail.closed
+        for pidfd in left:
+            os.close(pidfd)
+
+
+def guests() -> list[int]:
+    """Return the sleeping programs that this process has started, by whomever."""
+    table = children_of(os.getpid())
+    return [pid for pid, status in table.items() if status["Name"] == "sleep"]
+
+
+def ended(pidfd: int) -> bool:
+    """Tell whether a process ends within a second."""
+    return bool(select.select([pidfd], [], [], 1.0)[0])
 
 
 @pytest.mark.skipif(not is_root(), reason="the file is root's for a process without a trace")

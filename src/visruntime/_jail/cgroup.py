@@ -134,6 +134,21 @@ class Leaf:
             with suppress(OSError):
                 _write(file, texts[which])
 
+    def end(self) -> None:
+        """End all that is in it, where nobody else is left who would.
+
+        Without a pid namespace the kernel may have ended, for memory, the supervisor and the keeper
+        of a run, and the run goes on.
+        """
+        if os.getpid() != self._owner:
+            return
+        self.loosen(for_good=True)
+        deadline = time.monotonic() + REMOVAL_SECONDS
+        for directory in self._directories:
+            while _read(f"{directory}/cgroup.procs") and time.monotonic() < deadline:
+                _end_members(directory)
+                time.sleep(0.001)
+
     def remove(self) -> None:
         """Remove the directories, whose processes have ended. Idempotent; only for the owner.
 

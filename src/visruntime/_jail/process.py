@@ -420,6 +420,8 @@ class JailProcess:
                 self._look(output, errors, left, feed=feed)
             except _native.NativeError as error:
                 self.returncode = -signal.SIGKILL  # nothing of it is left, or ever was
+                if error.status == "closed":
+                    self._account.close_with_jail()
                 self._account.close()
                 raise self._explain(error) from None
             if self.returncode is None and left is not None and left <= 0:
@@ -445,6 +447,8 @@ class JailProcess:
         if end is None:
             return
         self.returncode = os.waitstatus_to_exitcode(end["status"])
+        if STOP_NAMES[end["stop"]] == "closed":
+            self._account.close_with_jail()
         self._account.close()
         self.stopped_by = self._account.stop_reason(STOP_NAMES[end["stop"]])
         if self.stopped_by == "timeout":

@@ -107,6 +107,11 @@ class Meter:
             if self._leaf is not None and not self._lifted:
                 self._leaf.tighten()
 
+    def end_all(self) -> None:
+        """The jail has ended, and with it what is left in its cgroup."""
+        if self._leaf is not None:
+            self._leaf.end()
+
     def end(self) -> None:
         """A run is over."""
         with self._lock:
@@ -174,6 +179,12 @@ class Account:
         if not self._lifts and not self._ended:
             self._lifts = True
             self._meter.lift()
+
+    def close_with_jail(self) -> None:
+        """The run is over since its jail is. Idempotent."""
+        if not self._ended:
+            self._meter.end_all()
+        self.close()
 
     def close(self) -> None:
         """The run is over, or nobody waits for its end. Idempotent."""
