@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
@@ -13,6 +13,39 @@ if TYPE_CHECKING:
     from visruntime.runtime import RunEvent, RunHandle
 
 __all__ = ["AsyncRun"]
+
+
+class _Bell:
+    """Rung in any thread and heard in a task: two sockets, for which every loop can wait."""
+
+    def __init__(self) -> None:
+        self._heard, self._rung = socket.socketpair()
+        self._heard.setblocking(False)
+        self._rung.setblocking(False)
+
+    def ring(self) -> None:
+        """Wake who waits; it stays rung until it is silenced."""
+        with suppress(BlockingIOError):  # it was rung very often
+            self._rung.send(b"!")
+
+    def silence(self) -> None:
+        """Forget what was rung so far; some of it may be heard once more."""
+        with suppress(BlockingIOError):
+            self._heard.recv(1 << 16)
+
+    async def hear(self) -> None:
+        """Wait until it is rung.
+
+        Raises:
+            anyio.ClosedResourceError: it was closed.
+        """
+        await anyio.wait_readable(self._heard)
+
+    def close(self) -> None:
+        """Give it back, and wake who waits."""
+        anyio.notify_closing(self._heard)
+        self._heard.close()
+        self._rung.close()
 
 
 class AsyncRun:
@@ -27,12 +60,11 @@ class AsyncRun:
     def __init__(self) -> None:
         # Before the run begins, which would go on where they cannot be made.
         self._reading, self._waiting = anyio.Lock(), anyio.Lock()
-        self._news = self._end = -1
+        self._news = _Bell()
         try:
-            self._news = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-            self._end = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+            self._end = _Bell()
         except BaseException:
-            self._close()
+            self._news.close()
             raise
 
     def _follow(self, handle: RunHandle) -> None:
@@ -42,9 +74,9 @@ class AsyncRun:
 
     def _tell(self) -> None:
         """In the thread that drives the run: wake the tasks that wait."""
-        os.eventfd_write(self._news, 1)
+        self._news.ring()
         if self._handle.done:
-            os.eventfd_write(self._end, 1)
+            self._end.ring()
 
     def __repr__(self) -> str:
         return f"<AsyncRun, {'done' if self.done else 'under way'}>"
@@ -79,7 +111,7 @@ class AsyncRun:
         while not self.done:
             async with self._waiting:
                 if not self.done:
-                    await self._readable(self._end)
+                    await self._hear(self._end)
 
     def __aiter__(self) -> Self:
         return self
@@ -96,29 +128,24 @@ class AsyncRun:
         await anyio.lowlevel.checkpoint()
         async with self._reading:
             while True:
-                # Afterwards nothing is waited for, and the descriptor may be gone.
+                # Afterwards nothing is waited for, and the bell may be gone.
                 if not self.done:
-                    with suppress(BlockingIOError):
-                        os.eventfd_read(self._news)
+                    self._news.silence()
                 try:
                     return self._handle.next_event(0)
                 except TimeoutError:
-                    await self._readable(self._news)
+                    await self._hear(self._news)
 
-    async def _readable(self, descriptor: int) -> None:
+    async def _hear(self, bell: _Bell) -> None:
         try:
-            await anyio.wait_readable(descriptor)
+            await bell.hear()
         except anyio.ClosedResourceError:
             if not self.done:
                 raise
 
     def _close(self) -> None:
-        """Give the descriptors back; the run is over, or has never begun."""
+        """Give the bells back; the run is over, or has never begun."""
         if hasattr(self, "_handle"):
             self._handle.watch(None)
-        news, self._news = self._news, -1
-        end, self._end = self._end, -1
-        for descriptor in (news, end):
-            if descriptor >= 0:
-                anyio.notify_closing(descriptor)
-                os.close(descriptor)
+        self._news.close()
+        self._end.close()
