@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["build_host"]
 
+EXTRAS = ("--extra", "aio", "--extra", "executor")
 PARTS = ("_viscore.pyd", "_visconsole.pyd", "vispython.exe")
 
 
@@ -36,7 +37,7 @@ def build_host(target: Target, python: Path, work: Path) -> Path:
     host = work / "host"
     left_out = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "src" / "visruntime", host / "visruntime", ignore=left_out)
-    install_for_windows(host, "--no-dev", "--no-emit-project")
+    install_for_windows(host, "--no-dev", "--no-emit-project", *EXTRAS)
     for name in PARTS:
         shutil.copyfile(work / "worker" / name, host / "visruntime" / name)
     shutil.copyfile(work / "bin" / HELPER, host / "visruntime" / HELPER)

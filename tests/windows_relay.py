@@ -7,6 +7,7 @@ interrupt out of the frames, as a worker on Windows does itself.
 
 from __future__ import annotations
 
+import itertools
 import os
 import select
 import socket
@@ -14,6 +15,7 @@ import struct
 import subprocess
 import threading
 import time
+from collections import defaultdict
 from contextlib import suppress
 from typing import Any, NoReturn
 
@@ -100,8 +102,10 @@ class RelayedCalls:
         self.staged: list[tuple[str, str]] = []
         self.spawned: list[dict[str, Any]] = []
         self.sealed = self.closed = False
+        self._numbers = itertools.count(1)
         self._open: set[int] = set()
-        self._using = threading.Lock()  # a number that is closed may become another file's
+        # By stream: a number that is closed may become another file's.
+        self._using: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)
 
     def create(self, _parent: str, *, remove_work: bool) -> tuple[int, dict[str, Any]]:
         """Make the one context."""
@@ -126,7 +130,7 @@ class RelayedCalls:
     def spawn(self, _context: int, **request: Any) -> dict[str, Any]:
         """Start a worker that runs the last argument."""
         self.spawned.append(request)
-        number = len(self.spawned)
+        number = next(self._numbers)
         program = self.programs[number] = Program(request["arguments"][-1])
         ends = {name: pipe[name == "to_guest"] for name, pipe in program.pipes.items()}
         self._open |= set(ends.values())
@@ -158,7 +162,7 @@ class RelayedCalls:
 
     def read(self, stream: int, buffer: Any, milliseconds: int) -> int:
         """Read what comes in that time."""
-        with self._using:
+        with self._using[stream]:
             if stream not in self._open:
                 fail("stale")
             if not self._is_ready(stream, select.POLLIN, milliseconds):
@@ -167,7 +171,7 @@ class RelayedCalls:
 
     def write(self, stream: int, data: Any, milliseconds: int) -> tuple[int, bool]:
         """Write what there is room for in that time."""
-        with self._using:
+        with self._using[stream]:
             if stream not in self._open:
                 fail("stale")
             return self._write(stream, data, milliseconds)
@@ -192,7 +196,7 @@ class RelayedCalls:
 
     def close_stream(self, stream: int) -> None:
         """Close one end."""
-        with self._using:
+        with self._using[stream]:
             if stream not in self._open:
                 fail("stale")
             self._open.remove(stream)

@@ -172,10 +172,8 @@ _HOMES = {
 _NOT_OF_WINDOWS = (
     "_jail.terminal",
     "confinement.examine",
-    "executor",
     "jail",
     "packages",
-    "pool",
     "runtime",
 )
 

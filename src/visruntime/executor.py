@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from visruntime._runtime.timeouts import Timeouts
     from visruntime.policy import JailPolicy
     from visruntime.pool import AnyRuntime
+    from visruntime.windows import WindowsJail
 
 __all__ = ["JailExecutor", "JailExecutorBroken"]
 
@@ -51,14 +52,14 @@ class JailExecutor(Executor):
     its session, or ``"module:name"``.
 
     All tasks are of one trust domain: a worker that one has used is used by the next, unless
-    *max_tasks_per_child* is 1. Each worker has a jail of its own.
+    *max_tasks_per_child* is 1. Each worker has a jail of its own, unless it is given one.
     """
 
     _pool_class: type[RuntimePool] = RuntimePool
 
     def __init__(
         self,
-        policy: JailPolicy | Callable[[], AnyRuntime],
+        policy: JailPolicy | WindowsJail | Callable[[], AnyRuntime],
         max_workers: int | None = None,
         *,
         initializer: Callable[..., object] | str | None = None,
@@ -74,7 +75,7 @@ class JailExecutor(Executor):
 
         Args:
             policy: the policy of each jail, or a function that makes a `Runtime` or
-                `TrustedRuntime`.
+                `TrustedRuntime`; on Windows an open `WindowsJail` for all, or such a function.
             max_workers: how many tasks run at a time; as many as processors by default.
             initializer: function that each worker calls before its first task.
             initargs: its arguments.
@@ -91,7 +92,7 @@ class JailExecutor(Executor):
             PolicyError, JailUnavailable: as `Runtime`; nothing was started.
         """
         if max_workers is None:
-            max_workers = len(os.sched_getaffinity(0))
+            max_workers = _processors()
         if isinstance(max_workers, int) and max_workers <= 0:
             raise ValueError("max_workers must be greater than 0")  # in the words of CPython
         check_whole(max_workers, "max_workers", 1)
@@ -337,6 +338,13 @@ class JailExecutor(Executor):
             # Not with its traceback: that shows source, and a guest may have put anything there.
             _LOGGER.critical("%s", self._broken)
         raise JailExecutorBroken(f"the executor is broken: {self._broken}") from problem
+
+
+def _processors() -> int:
+    """How many processors this process may use, where the system tells, or how many there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _preparation(

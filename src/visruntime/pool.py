@@ -9,21 +9,23 @@ from collections import deque
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+import visruntime
 from visruntime._arguments import check_function, check_seconds, check_whole, check_word
 from visruntime._runtime.session import RuntimeSession
 from visruntime._worker.limit import Timeout
-from visruntime._worker.standard_input import WorkerInput, check_stdin
-from visruntime.errors import JailClosed, PoolExhausted, VisRuntimeError
-from visruntime.runtime import Runtime
+from visruntime.errors import JailClosed, PolicyUnsupported, PoolExhausted, VisRuntimeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from typing import TypeAlias
 
+    from visruntime._worker.standard_input import WorkerInput
     from visruntime.policy import JailPolicy
     from visruntime.results import RunResult
-    from visruntime.runtime import TrustedRuntime
+    from visruntime.runtime import Runtime, TrustedRuntime
+    from visruntime.windows import WindowsJail
 
-    AnyRuntime = Runtime | TrustedRuntime
+    AnyRuntime: TypeAlias = Runtime | TrustedRuntime
 
 __all__ = ["RuntimePool"]
 
@@ -59,7 +61,7 @@ class _Member:
             not runtime._closed
             and worker is not None
             and not worker.ended_by_host
-            and worker.process.poll() is None
+            and not worker.process.has_ended()
         )
 
     def under_way(self) -> bool:
@@ -83,11 +85,11 @@ class RuntimePool:
     something to do, and ends when there is not.
     """
 
-    _runtime_class: type[Runtime] = Runtime
+    _runtime_class: type[Runtime] = visruntime.Runtime  # that of this system
 
     def __init__(
         self,
-        policy: JailPolicy | Callable[[], AnyRuntime],
+        policy: JailPolicy | WindowsJail | Callable[[], AnyRuntime],
         *,
         min_idle: int | None = None,
         max_size: int = 8,
@@ -103,6 +105,8 @@ class RuntimePool:
 
         Args:
             policy: the policy of each, or a function that makes a new `Runtime` or `TrustedRuntime`.
+                On Windows an open `WindowsJail`, or such a function: in one jail all are of one
+                trust domain, whatever *reuse* says.
             min_idle: how many are kept ready; 2 by default, or *max_size* if that is less.
             max_size: how many there may be, borrowed ones and those about to end included.
             reuse: what becomes of one that is given back: ``"never"`` ends it, ``"reset"`` forgets
@@ -120,6 +124,7 @@ class RuntimePool:
         Raises:
             TypeError, ValueError: an argument is wrong; the message names it.
             PolicyError, JailUnavailable: as `Runtime`; nothing was started.
+            PolicyUnsupported: *max_memory* where nothing tells what a worker uses.
         """
         _check_numbers(
             min_idle=(min_idle, 0),
@@ -138,11 +143,8 @@ class RuntimePool:
             raise ValueError("min_idle must not be greater than max_size")
         if callable(policy) and options:
             raise ValueError(f"{', '.join(options)}: give these to the runtime that you make")
-        self._input = check_stdin(options.get("stdin"))
-        if isinstance(self._input, WorkerInput):
-            # Runtimes are made as long as the pool lives, and the caller may close the descriptor.
-            options["stdin"] = self._input.fileno()
-        make = self._runtime_class
+        self._input: WorkerInput | None = None
+        make: Callable[..., AnyRuntime] = self._runtime_class
         self._open = _maker(policy) if callable(policy) else lambda: make(policy, **options)
         self._min_idle = min_idle
         self._max_size = max_size
@@ -166,10 +168,32 @@ class RuntimePool:
         self._quiet_until = 0.0
         self._problem: BaseException | None = None
         self._closed = False
+        self._first: AnyRuntime | None = None
         # Refused here, and not in some thread later.
-        self._first: AnyRuntime | None = self._open()
+        first = self._first = self._open()
+        try:
+            self._settle(first, options)
+        except BaseException:
+            first.close()
+            raise
         with lock:
             self._tend()
+
+    def _settle(self, first: AnyRuntime, options: dict[str, Any]) -> None:
+        """Refuse what *first* shows to be impossible, and keep the input that all are to have."""
+        if self._max_memory is not None and not first._measures_memory:
+            raise PolicyUnsupported(
+                "max_memory: nothing there tells what a worker uses; give recycle_after=",
+                field="max_memory",
+            )
+        if options.get("stdin") is not None:
+            from visruntime._worker.standard_input import WorkerInput, check_stdin
+
+            own = check_stdin(options["stdin"])
+            if isinstance(own, WorkerInput):
+                # Runtimes are made as long as the pool lives, and the caller may close the descriptor.
+                self._input = own
+                options["stdin"] = own.fileno()
 
     def __repr__(self) -> str:
         return f"<RuntimePool, {len(self._idle)} ready, {len(self._busy)} borrowed>"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 
 import anyio
@@ -13,8 +12,8 @@ import trio
 from aio_helpers import BACKENDS, STUBBORN, run_on, with_worker
 
 import visruntime as vr
+from visruntime._worker.starting import Starting
 from visruntime.aio import AsyncRuntime
-from visruntime.aio._stopping import Stopping
 
 pytestmark = [pytest.mark.one_uid, pytest.mark.parametrize("backend", BACKENDS)]
 
@@ -127,16 +126,19 @@ def test_a_worker_that_is_ended_when_it_is_ready_is_replaced(
     """A cancellation in the very moment in which the start ends must not break the next call."""
 
     async def test(runtime: AsyncRuntime) -> None:
-        ready = Stopping.ready
+        over = Starting.over
+        starts = []
 
-        def stopped_before(call: Stopping) -> bool:
-            call.stop()
-            return ready(call)
+        def cancelled_before(starting: Starting) -> None:
+            starts.append(starting)
+            starting.cancel()
+            over(starting)
 
         with monkeypatch.context() as patched:
-            patched.setattr(Stopping, "ready", stopped_before)
-            with contextlib.suppress(vr.WorkerDied):
+            patched.setattr(Starting, "over", cancelled_before)
+            with pytest.raises(vr.WorkerDied):
                 await runtime.eval("1")
+        assert len(starts) == 1
         assert await runtime.eval("2") == 2
 
     with_worker(backend, test)

@@ -167,17 +167,17 @@ def installed(work: str) -> str:
     environment = Path(work, "environment")
     subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
     python = str(environment / "Scripts" / "python.exe")
-    subprocess.run([python, "-m", "pip", "install", "--quiet", str(ROOT)], check=True)
+    subprocess.run([python, "-m", "pip", "install", "--quiet", f"{ROOT}[aio,executor]"], check=True)
     return python
 
 
 def runtime() -> int:
-    """Run Python in jails by the package as users have it: verbs, ends, children."""
+    """Run Python in jails by the package as users have it: verbs, ends, children, pools, tasks."""
     failed = 0
     with temporary("vjrt") as work:
         python = installed(work)
         script = ROOT / "tests" / "windows" / "scripts" / "runtime_host.py"
-        for act in ("verbs", "ends", "children"):
+        for act in ("verbs", "ends", "children", "pools", "tasks"):
             jails = Path(work, act)
             jails.mkdir()
             command = [python, "-I", str(script), act, str(jails)]

@@ -18,10 +18,8 @@ import visruntime as vr
 from visruntime._callbacks import run as calls_of_guests
 from visruntime._callbacks.bell import DescriptorBell, EventBell
 from visruntime._runtime.windows import REFUSED, Runtime
-from visruntime._windows.python import StagedPython, host_python
+from visruntime._windows.python import host_python
 from visruntime._worker import windows as transport
-from visruntime.environments import find_interpreter
-from visruntime.processes import TrustedStart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,31 +28,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.one_uid
 
 APP = ROOT + r"\app"
-PYTHON = StagedPython(APP, "python311.dll", sys.version)
 LIMITS = vr.WindowsLimits(processes=3, memory=1 << 30)
-
-
-@pytest.fixture(autouse=True)
-def _mode_of_this_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Expect the core as it comes into this machine's Python, which may have no shared library."""
-    interpreter = find_interpreter(None, probe=TrustedStart.probe)
-    monkeypatch.setattr(transport, "MODE", interpreter.mode)
-
-
-@pytest.fixture
-def calls() -> RelayedCalls:
-    """Return the calls of a Windows of the tests' own."""
-    return RelayedCalls()
-
-
-@pytest.fixture
-def jail(calls: RelayedCalls) -> Iterator[vr.WindowsJail]:
-    """Return a jail with a worker in it; no program of it may be left."""
-    with vr.WindowsJail._over(calls, r"C:\jails") as jail:  # type: ignore[arg-type]
-        jail._python = PYTHON
-        yield jail
-    assert calls.closed
-    assert calls.programs == {}
 
 
 @pytest.fixture
@@ -325,6 +299,19 @@ def test_the_end_of_the_jail_is_the_end_of_the_worker(
     runtime.close()
 
 
+def test_the_jail_is_closed_with_its_runtime_where_that_was_asked_for(
+    calls: RelayedCalls, jail: vr.WindowsJail
+) -> None:
+    """W64: no jail of somebody else's may be closed, and none that nobody else has may stay."""
+    with Runtime(jail) as runtime:
+        assert runtime.eval("1") == 1
+    assert not calls.closed
+    with Runtime(jail, close_jail=True) as runtime:
+        assert runtime.eval("1") == 1
+    assert calls.closed
+    runtime.close()
+
+
 def test_the_report_claims_nothing(runtime: Runtime) -> None:
     """W2, W64: nothing that only a Windows can show may be shown as proven by a result."""
     report = runtime.run("1").report
@@ -342,7 +329,13 @@ def test_each_option_is_taken_or_refused_by_its_name(
 ) -> None:
     """W2: no option of a runtime may be ignored on Windows; a new one needs an answer."""
     elsewhere = set(inspect.signature(vr.Runtime).parameters) - {"policy"}
-    here = set(inspect.signature(Runtime).parameters) - {"jail", "limits", "output", "others"}
+    here = set(inspect.signature(Runtime).parameters) - {
+        "jail",
+        "close_jail",
+        "limits",
+        "output",
+        "others",
+    }
     assert set(REFUSED) == elsewhere - here
     for name, reason in REFUSED.items():
         with pytest.raises(vr.PolicyUnsupported, match=f"{name}: ") as caught:
@@ -368,6 +361,8 @@ def test_each_option_is_taken_or_refused_by_its_name(
         Runtime(jail, limits=3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="output"):
         Runtime(jail, output=0)
+    with pytest.raises(TypeError, match="close_jail"):
+        Runtime(jail, close_jail=1)  # type: ignore[arg-type]
     assert calls.spawned == []
 
 
@@ -447,6 +442,7 @@ def test_a_part_that_is_missing_is_named(tmp_path: Path, part: str) -> None:
     )
 
 
+@pytest.mark.usefixtures("mode_of_this_python")
 def test_a_worker_is_staged_before_any_program(
     calls: RelayedCalls, monkeypatch: pytest.MonkeyPatch
 ) -> None:

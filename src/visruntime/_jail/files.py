@@ -14,7 +14,6 @@ from abc import ABC, abstractmethod
 
 from visruntime import _native
 from visruntime._arguments import check_data, check_path, check_whole
-from visruntime._host.files import open_without_links, refuse_planted
 from visruntime.errors import (
     CommandTimeout,
     JailClosed,
@@ -204,6 +203,9 @@ class JailFiles(ABC):
             OSError: as `open` would; ELOOP for a link, EINVAL for a pipe or a device, EPERM where
                 others than root and the file's owner could have put it there (a root caller).
         """
+        # Not where this module is imported: Windows has the names of `aio`, and no such files.
+        from visruntime._host.files import open_without_links, refuse_planted
+
         check_whole(max_bytes, "max_bytes", 0)
         _absolute(target, "target")
         with open(open_without_links(check_path(source, "source"), os.O_RDONLY), "rb") as file:
@@ -238,6 +240,8 @@ class JailFiles(ABC):
             OutputLimitExceeded: the file is longer than *max_bytes*.
             OSError: as `open` would; ELOOP for a link.
         """
+        from visruntime._host.files import open_without_links
+
         place = check_path(target, "target")
         data = self._read(source, max_bytes, "source")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL

@@ -75,6 +75,8 @@ class RuntimeSession(WorkerControl, HostFunctions, ABC):
     _confinement = WorkerConfinement(native_modules="anywhere")
     _unknown = UNKNOWN[0]
     _types: KnownTypes | None = None
+    _measures_memory = True
+    """Whether it is known what a live worker uses."""
 
     def __init__(self) -> None:
         self._callbacks = Callbacks()
@@ -468,7 +470,7 @@ class RuntimeSession(WorkerControl, HostFunctions, ABC):
     @contextmanager
     def _start_under_way(self, feed: Feed | None = None) -> Iterator[Starting]:
         """Yield what any thread ends a start by; *feed* can cancel it, too."""
-        starting = self._starting = Starting()
+        starting = self._starting = self._new_starting()
         if feed is not None:
             feed.begin(starting)
         try:
@@ -477,6 +479,7 @@ class RuntimeSession(WorkerControl, HostFunctions, ABC):
             yield starting
         finally:
             self._starting = None
+            starting.over()
             if feed is not None:
                 feed.let_go()
 
@@ -531,6 +534,10 @@ class RuntimeSession(WorkerControl, HostFunctions, ABC):
     def _new_feed(self, **options: Any) -> Feed:
         """Make what takes in the events of one run; who overrides it can cancel the run."""
         return Feed(**options)
+
+    def _new_starting(self) -> Starting:
+        """Make what ends the start of a worker; who overrides it can cancel that."""
+        return Starting()
 
     def _value(self, request: dict[str, Any], timeout: float | Timeouts | None) -> Any:
         result = self._request(request, timeout, self._new_feed())

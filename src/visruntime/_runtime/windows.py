@@ -5,7 +5,7 @@ What it cannot hold or do is refused by name: an option in `REFUSED`, a verb whe
 
 from __future__ import annotations
 
-from visruntime._arguments import check_path, check_seconds, check_text, check_whole
+from visruntime._arguments import check_path, check_seconds, check_switch, check_text, check_whole
 from visruntime._policy.environment_names import check_env
 from visruntime._policy.redact import secrets_of
 from visruntime._runtime.session import DEFAULT_OUTPUT, RuntimeSession
@@ -50,16 +50,19 @@ class Runtime(RuntimeSession):
     """A worker in a `WindowsJail`: untrusted Python, apart from your files and your network.
 
     It is the Python of the host, of which the jail has a copy, and it starts with the first call.
-    What it may do is what every program in that jail may. The jail is not closed with it.
+    What it may do is what every program in that jail may; runtimes in one are one trust domain.
 
     Copies (`fork`), pauses, stacks and heartbeats of a worker are not there, nor a limit of
     processor time for one run: each is refused by its name.
     """
 
+    _measures_memory = False
+
     def __init__(
         self,
         jail: WindowsJail,
         *,
+        close_jail: bool = False,
         cwd: str | os.PathLike[str] | None = None,
         env: Mapping[str, str | Secret] | None = None,
         limits: WindowsLimits | None = None,
@@ -72,6 +75,7 @@ class Runtime(RuntimeSession):
 
         Args:
             jail: in which the worker is to run, as `WindowsJail.spawn` starts a program.
+            close_jail: close *jail*, too, when this runtime is closed.
             cwd: working directory of the worker; ``work`` by default.
             env: all of its variables beside those that Windows sets; a value whose name looks like
                 that of a secret has to be a `Secret`.
@@ -93,6 +97,7 @@ class Runtime(RuntimeSession):
         _refuse(others)
         self._choose_values(unknown, types)
         self._windows_jail = _checked(jail)
+        self._closes_jail = check_switch(close_jail, "close_jail")
         self._cwd = None if cwd is None else check_path(cwd, "cwd")
         self._env = _checked_variables({} if env is None else env)
         self._job_limits = WindowsLimits() if limits is None else limits
@@ -110,6 +115,16 @@ class Runtime(RuntimeSession):
                     "the worker was not staged: call stage_python() before any program"
                 )
             jail.stage_python()
+
+    def close(self) -> None:
+        """End the worker, and close the jail where that was asked for: as elsewhere otherwise.
+
+        Raises:
+            JailPoisoned: something of the jail could not be removed; call it again.
+        """
+        super().close()
+        if self._closes_jail:
+            self._windows_jail.close()
 
     @property
     def tls_strict(self) -> bool | None:

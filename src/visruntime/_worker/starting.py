@@ -38,6 +38,10 @@ class Starting:
         if worker is not None:
             worker.end()
 
+    def over(self) -> None:
+        """It has come to its end, and ends nothing any more."""
+        self._worker = None
+
     def refuse_ended(self) -> None:
         """Raise WorkerDied where it was ended while it waited for the start of another worker."""
         if self._ended:

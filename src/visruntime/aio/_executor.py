@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from visruntime._runtime.timeouts import Timeouts
     from visruntime.aio._runtime import AsyncRuntime, AsyncTrustedRuntime
     from visruntime.policy import JailPolicy
+    from visruntime.windows import WindowsJail
 
     AnyRuntime = AsyncRuntime | AsyncTrustedRuntime
 
@@ -51,7 +52,7 @@ class AsyncJailExecutor:
 
     def __init__(
         self,
-        policy: JailPolicy | Callable[[], AnyRuntime],
+        policy: JailPolicy | WindowsJail | Callable[[], AnyRuntime],
         max_workers: int | None = None,
         **options: Any,
     ) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+import visruntime
 from visruntime._arguments import check_texts, check_word
 from visruntime._jail.backends import BACKEND_WORDS
 from visruntime._jail.files import DEFAULT_MAX_BYTES
 from visruntime.aio._process import AsyncProcess
-from visruntime.aio._stopping import StoppableJail, Stopping
+from visruntime.aio._stopping import Stopping
 from visruntime.aio._terminal import AsyncTerminal
 from visruntime.aio._threads import in_thread, shielded
-from visruntime.jail import Jail, JailProcess
 from visruntime.policy import JailPolicy
 
 if TYPE_CHECKING:
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
     from visruntime._jail.files import FileStatus
     from visruntime._jail.processes import ProcessInfo
+    from visruntime._native import RunHandle
     from visruntime.events import EnforcementReport
-    from visruntime.jail import CommandResult
+    from visruntime.jail import CommandResult, Jail
     from visruntime.policy import Secret
 
     Path = str | os.PathLike[str]
@@ -29,6 +30,17 @@ if TYPE_CHECKING:
 __all__ = ["AsyncJail"]
 
 T = TypeVar("T")
+
+
+class StoppableJail(visruntime.Jail):
+    """A jail that tells the call which program it has started."""
+
+    def _start(self, **request: Any) -> RunHandle:
+        program = super()._start(**request)
+        call = Stopping.current()
+        if call is not None:
+            call.program(program)
+        return program
 
 
 class AsyncJail:
@@ -56,7 +68,7 @@ class AsyncJail:
         self._jail = await in_thread(
             lambda: StoppableJail(self.policy, **self._options),
             stop=lambda: None,  # it takes milliseconds, and leaves nothing half done
-            discard=Jail.close,
+            discard=lambda jail: jail.close(),
         )
         return self
 
@@ -127,7 +139,7 @@ class AsyncJail:
                 timeout=timeout,
                 pass_fds=pass_fds,
             ),
-            discard=JailProcess.close,
+            discard=lambda process: process.close(),
         )
         return AsyncProcess(process)
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from visruntime.policy import JailPolicy
     from visruntime.results import RunResult
+    from visruntime.windows import WindowsJail
 
     AnyRuntime = AsyncRuntime | AsyncTrustedRuntime
 
@@ -44,7 +45,7 @@ class AsyncRuntimePool:
 
     def __init__(
         self,
-        policy: JailPolicy | Callable[[], AnyRuntime],
+        policy: JailPolicy | WindowsJail | Callable[[], AnyRuntime],
         *,
         max_size: int = 8,
         when_exhausted: str = "wait",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import anyio
 
+import visruntime
 from visruntime._arguments import check_function
 from visruntime.aio._jail import AsyncJail
 from visruntime.aio._portal import in_loop, serve
@@ -15,7 +16,6 @@ from visruntime.aio._run import AsyncRun
 from visruntime.aio._stopping import StoppableRuntime, StoppableTrustedRuntime, Stopping
 from visruntime.aio._threads import in_thread, shielded
 from visruntime.errors import JailClosed
-from visruntime.jail import Jail
 from visruntime.policy import JailPolicy
 
 if TYPE_CHECKING:
@@ -33,8 +33,10 @@ if TYPE_CHECKING:
     from visruntime._runtime.session import RuntimeSession
     from visruntime._runtime.timeouts import Timeouts
     from visruntime.events import EnforcementReport
+    from visruntime.jail import Jail
     from visruntime.results import RunResult
     from visruntime.runtime import RunEvent, RunHandle
+    from visruntime.windows import WindowsJail
 
     Ask = Callable[[str, bool], str | Awaitable[str | None] | None]
     Path = str | os.PathLike[str]
@@ -412,18 +414,20 @@ class AsyncTrustedRuntime(_AsyncSession):
 class AsyncRuntime(_AsyncSession):
     """A `Runtime` for asyncio and Trio; ``async with`` opens and closes it.
 
-    The arguments are those of `Runtime`; the first may be an open `AsyncJail`. Any number of tasks
-    may use one: calls take turns, and those under *Control* need none.
+    The arguments are those of `Runtime`; the first may be an open `AsyncJail`, and on Windows is
+    an open `WindowsJail`. Any number of tasks may use one: calls take turns, and those under
+    *Control* need none.
 
     A call that is cancelled is interrupted, so that the session lives on; a guest that does not obey
     within half a second is ended with its worker and everything that it started.
     """
 
-    def __init__(self, policy: JailPolicy | Jail | AsyncJail, **options: Any) -> None:
+    def __init__(self, policy: JailPolicy | Jail | AsyncJail | WindowsJail, **options: Any) -> None:
         super().__init__()
-        if not isinstance(policy, (JailPolicy, Jail, AsyncJail)):
+        jails = (visruntime.Jail, visruntime.WindowsJail, AsyncJail)
+        if not isinstance(policy, (JailPolicy, *jails)):
             raise TypeError(
-                "policy: a JailPolicy, or an open AsyncJail or Jail, is needed, not "
+                "policy: a JailPolicy, or an open AsyncJail, Jail or WindowsJail, is needed, not "
                 f"{type(policy).__name__}"
             )
         self._policy = policy
@@ -431,7 +435,7 @@ class AsyncRuntime(_AsyncSession):
 
     def _make(self) -> RuntimeSession:
         policy = self._policy
-        jail = policy.opened() if isinstance(policy, AsyncJail) else policy
+        jail: Any = policy.opened() if isinstance(policy, AsyncJail) else policy
         return StoppableRuntime(jail, **self._options)
 
     @property

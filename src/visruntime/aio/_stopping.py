@@ -6,23 +6,22 @@ import threading
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import visruntime
 from visruntime._runtime.events import Feed
-from visruntime.jail import Jail
-from visruntime.runtime import Runtime, TrustedRuntime
+from visruntime._worker.starting import Starting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from visruntime._native import RunHandle
-    from visruntime._worker.conversation import Conversation
 
-__all__ = ["StoppableJail", "StoppableRuntime", "StoppableTrustedRuntime", "Stopping"]
+__all__ = ["StoppableRuntime", "StoppableTrustedRuntime", "Stopping"]
 
 T = TypeVar("T")
 
 
 class Stopping:
-    """Ends what is done for one call: programs that start in a jail, and the run of a worker.
+    """Ends what is done for one call: programs that start in a jail, a worker's start and its run.
 
     :meth:`stop` may come at any time and from any thread: what starts after it ends at once.
     """
@@ -30,6 +29,7 @@ class Stopping:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._programs: list[RunHandle] = []
+        self._starting: Starting | None = None
         self._feed: Feed | None = None
         self._stopped = False
 
@@ -43,25 +43,33 @@ class Stopping:
         return run
 
     def stop(self) -> None:
-        """End it: programs by a kill, a run by interrupting it first."""
+        """End it: programs and what has yet to start by a kill, a run by interrupting it first."""
         with self._lock:
             self._stopped = True
-            programs, feed = list(self._programs), self._feed
+            programs, starting, feed = list(self._programs), self._starting, self._feed
         for program in programs:
             program.kill()
+        if starting is not None:
+            starting.cancel()
         if feed is not None:
             feed.cancel()
 
     @staticmethod
+    def current() -> Stopping | None:
+        """The call for which this thread works."""
+        return _CURRENT.get()
+
+    @staticmethod
     def is_current_stopped() -> bool:
-        """Whether the call for which this thread works was ended."""
+        """Whether that call was ended."""
         call = _CURRENT.get()
         return call is not None and call._stopped
 
     def program(self, program: RunHandle) -> None:
-        """A program has started."""
+        """A program has started; a worker is ended as `starts` was told."""
         with self._lock:
-            self._programs.append(program)
+            if self._starting is None:
+                self._programs.append(program)
             stopped = self._stopped
         if stopped:
             program.kill()
@@ -74,34 +82,20 @@ class Stopping:
         if stopped:
             feed.cancel()
 
-    def ready(self) -> bool:
-        """What has started is a worker that can be interrupted, and is not killed from now on.
-
-        Returns whether it was killed already.
-        """
+    def starts(self, starting: Starting) -> None:
+        """A worker is going to start."""
         with self._lock:
-            killed = self._stopped and bool(self._programs)
-            self._programs.clear()
-        return killed
+            self._starting = starting
+            stopped = self._stopped
+        if stopped:
+            starting.cancel()
 
 
 _CURRENT: ContextVar[Stopping | None] = ContextVar("visruntime_stopping", default=None)
-"""The call for which this thread works."""
-
-
-class StoppableJail(Jail):
-    """A jail that tells the call which program it has started."""
-
-    def _start(self, **request: Any) -> RunHandle:
-        program = super()._start(**request)
-        call = _CURRENT.get()
-        if call is not None:
-            call.program(program)
-        return program
 
 
 class _StoppableSession:
-    """A session that tells the call which run is its own."""
+    """A session that tells the call which start of a worker and which run are its own."""
 
     def _new_feed(self, **options: Any) -> Feed:
         feed = Feed(**options)
@@ -110,20 +104,17 @@ class _StoppableSession:
             call.run(feed)
         return feed
 
-
-class StoppableTrustedRuntime(_StoppableSession, TrustedRuntime):
-    """A worker without a jail whose runs can be cancelled."""
-
-
-class StoppableRuntime(_StoppableSession, Runtime):
-    """A jailed worker that can be cancelled, while it starts too."""
-
-    def _open_jail(self) -> Jail:
-        return StoppableJail(self._policy, implicit_read=self._grants, backend=self._backend)
-
-    def _live_worker(self, feed: Feed | None = None) -> Conversation:
-        worker = super()._live_worker(feed)
+    def _new_starting(self) -> Starting:
+        starting = Starting()
         call = _CURRENT.get()
-        if call is not None and call.ready():
-            worker.ended_by_host = True  # the next call starts another one
-        return worker
+        if call is not None:
+            call.starts(starting)
+        return starting
+
+
+class StoppableTrustedRuntime(_StoppableSession, visruntime.TrustedRuntime):
+    """A worker without a jail that can be cancelled."""
+
+
+class StoppableRuntime(_StoppableSession, visruntime.Runtime):
+    """A jailed worker that can be cancelled; the class below is that of this system."""

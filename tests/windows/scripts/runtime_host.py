@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 assert sys.platform == "win32"
 
+PID = "__import__('os').getpid()"
 LIMITS = vr.WindowsLimits(processes=8, memory=1 << 30)
 
 
@@ -65,6 +66,31 @@ EXPECTED = {
         "closed closed ['work']",
     ],
     "children": ["alive True", "gone False", "closed closed ['work']"],
+    "pools": [
+        "apart True",
+        "exhausted PoolExhausted None",
+        "reset 1 None 1",
+        "memory PolicyUnsupported max_memory",
+        "own True True",
+        "gone []",
+        "squares [0, 1, 4, 9]",
+        "named 6",
+        "raised ZeroDivisionError GuestError",
+        "slow True",
+        "died 3 1",
+        "closed closed ['work']",
+    ],
+    "tasks": [
+        "awaited 42",
+        "events ['stdout', 'result'] 5",
+        "cancelled True 1",
+        "borrowed True",
+        "called [1, 2, 3]",
+        "stopped True 2",
+        "trusted JailUnavailable None",
+        "jail JailUnavailable None",
+        "closed closed ['work']",
+    ],
 }
 ABORTED = (3, 0xC0000409)
 """What the C run time ends an abort with: the older way, and the newer one."""
@@ -179,6 +205,97 @@ def children(_jail: Any, runtime: Any) -> None:
     show("gone", alive(number))
 
 
+def pools(jail: Any, runtime: Any) -> None:
+    """Who gets which worker, and functions that run in them."""
+    runtime.close()
+    small: dict[str, Any] = {"min_idle": 0, "max_size": 2, "limits": LIMITS}
+    with (
+        vr.RuntimePool(jail, **small, when_exhausted="error") as pool,
+        pool.borrow() as one,
+        pool.borrow() as other,
+    ):
+        show("apart", one.eval(PID) != other.eval(PID))
+        show("exhausted", refusal(pool.acquire))
+    with vr.RuntimePool(jail, min_idle=0, reuse="reset", limits=LIMITS) as pool:
+        first = pool.run(f"left = 1\n{PID}").value
+        again, left = pool.run(f"[{PID}, globals().get('left')]").value
+        show("reset", int(first == again), left, pool.ready)
+    show("memory", refusal(lambda: vr.RuntimePool(jail, max_memory=1)))
+    parent = os.path.dirname(os.path.dirname(jail.work))
+    before, roots = set(os.listdir(parent)), []
+
+    def own() -> Any:
+        mine = vr.WindowsJail(parent, keep_work=False)
+        roots.append(mine.root)
+        return vr.Runtime(mine, close_jail=True, limits=LIMITS)  # type: ignore[arg-type,call-arg]
+
+    with vr.RuntimePool(own, min_idle=0, max_size=1) as pool:
+        where = pool.run("import os; os.getcwd()").value
+        show("own", where == roots[0] + r"\work", where != jail.work)
+    show("gone", sorted(set(os.listdir(parent)) - before))
+    with vr.JailExecutor(jail, 2, limits=LIMITS) as executor:
+        show("squares", list(executor.map(lambda n: n * n, range(4))))
+        show("named", executor.submit("math:gcd", 12, 18).result())
+        try:
+            executor.submit(lambda: 1 // 0).result()
+        except ZeroDivisionError as error:
+            show("raised", type(error).__name__, type(error.__cause__).__name__)
+        try:
+            executor.schedule(time.sleep, (60,), timeout=0.5).result()
+        except vr.CommandTimeout as error:
+            show("slow", "the session is kept" in str(error))
+        try:
+            executor.submit(os._exit, 3).result()
+        except vr.WorkerDied as error:
+            show("died", error.exit_code, executor.submit(abs, -1).result())
+
+
+def tasks(jail: Any, runtime: Any) -> None:
+    """The same from a loop of asyncio."""
+    import anyio
+
+    from visruntime import aio
+
+    runtime.close()
+
+    async def double(value: int) -> int:
+        await anyio.sleep(0.01)
+        return 2 * value
+
+    async def main() -> None:
+        async with aio.AsyncRuntime(jail, limits=LIMITS) as session:
+            await session.expose("double", double)
+            show("awaited", await session.eval("double(21)"))
+            async with session.start("print('a'); 5") as run:
+                kinds = [event.kind async for event in run]
+                show("events", kinds, (await run.result()).value)
+            await session.exec("kept = 1")
+            with anyio.move_on_after(0.5) as scope:
+                await session.run("while True: pass")
+            show("cancelled", scope.cancelled_caught, await session.eval("kept"))
+        async with (
+            aio.AsyncRuntimePool(jail, min_idle=0, max_size=2, limits=LIMITS) as pool,
+            pool.borrow() as one,
+            pool.borrow() as other,
+        ):
+            show("borrowed", await one.eval(PID) != await other.eval(PID))
+        async with aio.AsyncJailExecutor(jail, 2, limits=LIMITS) as executor:
+            show("called", await executor.map(lambda n: n + 1, range(3)))
+            with anyio.move_on_after(0.5) as scope:
+                await executor.submit(time.sleep, 60)
+            show("stopped", scope.cancelled_caught, await executor.submit(abs, -2))
+        for name, make in (
+            ("trusted", aio.AsyncTrustedRuntime),
+            ("jail", lambda: aio.AsyncJail(vr.JailPolicy())),
+        ):
+            try:
+                await make().__aenter__()
+            except vr.JailUnavailable as error:
+                show(name, type(error).__name__, getattr(error, "field", None))
+
+    anyio.run(main)
+
+
 def alive(number: int) -> bool:
     """Whether there is a process of that number."""
     import _winapi
@@ -193,13 +310,16 @@ def alive(number: int) -> bool:
         _winapi.CloseHandle(handle)
 
 
+ACTS = {act.__name__: act for act in (verbs, ends, children, pools, tasks)}
+
+
 def main() -> int:
     """Do what the command line names; 1 if it is not what is expected."""
     act, folder = sys.argv[1:]
     with vr.WindowsJail(folder) as jail:
         runtime: Any = vr.Runtime(jail, limits=LIMITS, env={"MODE": "test"})  # type: ignore[arg-type,call-arg]
         with runtime:
-            {"verbs": verbs, "ends": ends, "children": children}[act](jail, runtime)
+            ACTS[act](jail, runtime)
         work = jail.work
     show("closed", jail.state, sorted(os.listdir(os.path.dirname(work))))
     for line, wanted in zip_longest(said, EXPECTED[act]):

@@ -22,9 +22,12 @@ SECONDS = 150
 SCRIPTS = Path(__file__).parent.parent / "scripts"
 
 
-@pytest.mark.parametrize("act", ["verbs", "ends", "children"])
+@pytest.mark.parametrize("act", ["verbs", "ends", "children", "pools", "tasks"])
 def test_a_runtime_in_a_windows_jail(wine: Wine, tmp_path: Path, act: str) -> None:
-    """W35, W36, W64: staged by the public interface, it has the verbs, ends and refusals promised."""
+    """W35, W36, W64: staged by the public interface, it has the verbs, ends and refusals promised.
+
+    So have pools and executors of them, from threads and from a loop.
+    """
     places = [windows_name(place) for place in (wine.work / "host", SCRIPTS)]
     code = (
         f"import sys; sys.path[:0] = {places}; import runtime_host; sys.exit(runtime_host.main())"
