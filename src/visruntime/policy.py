@@ -28,6 +28,7 @@ from visruntime._policy.fields import (
     refuse,
 )
 from visruntime._policy.links import followed, real_path
+from visruntime._policy.looks import is_missing
 from visruntime._policy.name_servers import name_servers
 from visruntime._policy.paths import (
     FORBIDDEN_GRANTS,
@@ -419,7 +420,7 @@ class JailPolicy(Unsaid):
                 path = given if pattern is None or pattern.rest else pattern.fixed
                 if pattern is not None and pattern.rest and resolve:
                     patterns.append((kind, origin, path, pattern))
-                    if not os.path.lexists(path):
+                    if is_missing(path):
                         continue
                     if kind in ("read", "write"):
                         patterns.pop()  # a name that is there is meant as it is written
@@ -450,7 +451,7 @@ class JailPolicy(Unsaid):
             rules += [
                 Rule(kind="deny", path=path, origin="system")
                 for path in MINIMAL_DENY
-                if path not in granted and os.path.lexists(path)
+                if path not in granted and not is_missing(path)
             ]
         made: tuple[str, ...] = MADE_READ if self.system == "minimal" else ()
         if made and self.egress.mode == "open" and name_servers() is not None:

@@ -13,6 +13,7 @@ from bisect import bisect_left
 
 from visruntime._host.descriptors import FOLDER, path_of
 from visruntime._jail.mount_table import MountTree, mount_table
+from visruntime._policy.looks import is_missing
 from visruntime._policy.paths import is_within
 
 TYPE_CHECKING = False
@@ -160,7 +161,7 @@ class Aliases:
             else:
                 continue
             # An overlay does not show all of each layer, and no layer has all that is shown.
-            yield from (pair for pair in found if os.path.lexists(pair[1]))
+            yield from (pair for pair in found if not is_missing(pair[1]))
 
 
 def _place(mount: Mount, path: str) -> str:

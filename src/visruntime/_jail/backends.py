@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 
+from visruntime._policy.looks import is_missing
 from visruntime._policy.paths import PRIVATE_READ, PRIVATE_WRITE, is_within
 from visruntime.errors import JailUnavailable
 
@@ -94,7 +95,7 @@ def refused(policy: JailPolicy, backend: str) -> Iterator[tuple[str, str]]:
     for kind in ("read", "write"):
         for index, path in enumerate(getattr(policy, kind)):
             for place in (*PRIVATE_READ, *PRIVATE_WRITE):
-                if place != path and is_within(place, path) and os.path.lexists(place):
+                if place != path and is_within(place, path) and not is_missing(place):
                     yield (
                         f"{kind}[{index}]",
                         f"{place} lies in it and would be the host's own; grant less",

@@ -14,6 +14,7 @@ from visruntime._jail.state_folder import CACHES, state_folder, state_folders
 from visruntime._policy.caches import cache_rules
 from visruntime._policy.decider import Decider
 from visruntime._policy.links import real_path
+from visruntime._policy.looks import status_at
 from visruntime._policy.paths import ancestors, is_within, visible
 from visruntime._policy.values import Rule
 from visruntime.errors import PolicyError, PolicyUnsupported
@@ -131,17 +132,16 @@ class PlannedCaches:
 
 def _check_point(cache: Rule, grant: str) -> None:
     """Refuse a cache inside of a grant where no folder is: nothing is made on the host."""
-    try:
-        mode = os.lstat(cache.path).st_mode
-    except (FileNotFoundError, NotADirectoryError):
+    found = status_at(cache.path)
+    if found is None:
         raise PolicyError(
             f"{cache.origin}: {visible(cache.path)} does not exist inside the granted "
             f"{visible(grant)}, and a jail makes nothing on the host; make it (mkdir -p), or name a "
             "folder outside of the grants",
             field=cache.origin,
             value=cache.path,
-        ) from None
-    if not stat.S_ISDIR(mode):
+        )
+    if not stat.S_ISDIR(found.st_mode):
         raise PolicyUnsupported(
             f"{cache.origin}: {visible(cache.path)} is no folder on this host, and a cache is one; "
             "name another path",

@@ -6,27 +6,28 @@ import os
 import stat
 
 from visruntime._jail.owners import grouped
+from visruntime._policy.looks import refuse_closed
 from visruntime._policy.paths import ancestors, visible
 from visruntime.errors import PolicyError, PolicyUnsupported
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from visruntime import _native
+    from visruntime._policy.decider import Decider
     from visruntime._policy.links import Resolver
     from visruntime.policy import JailPolicy, Rule
 
 __all__ = [
     "Vanished",
     "check_facts",
+    "check_held",
     "check_patterns",
-    "check_present",
     "fact_of",
     "fact_of_link",
     "facts_of",
     "own_by_grants",
-    "status_at",
 ]
 
 
@@ -41,20 +42,20 @@ def facts_of(
 
     *looks* gets what the answers rest on.
     """
-    looks.update(resolver.found)
-    facts = {path: fact_of(status) for path, status in resolver.found.items()}
-    whole = set()  # folders that have a fact, and all above them
+    whole = set()  # folders that were looked at, and all above them
     for path in paths:
+        if path in resolver.closed:
+            continue
         folder = path.rpartition("/")[0] or "/"
         if folder not in whole:
             whole.add(folder)
             for step in ancestors(folder):
-                if step not in facts:
-                    looks[step] = status_at(step)
-                    facts[step] = fact_of(looks[step])
-        if path not in facts:
-            looks[path] = status_at(path)
-            facts[path] = fact_of(looks[path])
+                resolver.at(step)
+        resolver.at(path)
+    looks.update(resolver.found)
+    facts = {path: fact_of(status) for path, status in resolver.found.items()}
+    # Nothing is made for those: `check_held` refuses them where that would matter.
+    facts |= dict.fromkeys(resolver.closed, ("absent", 0, 0, 0, 0))
     # A rule on a link stands for the link and for what it leads to; only that can be covered.
     for links in resolver.links.values():
         for link, _ in links:
@@ -75,19 +76,6 @@ def own_by_grants(
         around = [top for top in ancestors(path) if top in granted]
         if around and path not in granted:
             facts[path] = *facts[path][:3], *facts[around[-1]][3:]
-
-
-def status_at(path: str) -> os.stat_result | None:
-    try:
-        return os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise PolicyUnsupported(
-            f"{path}: it cannot be looked at ({error.strerror}), so nothing can be said of it; "
-            "open the folders above it to yourself",
-            value=path,
-        ) from None
 
 
 def fact_of_link(found: os.stat_result | None) -> _native.Fact:
@@ -133,18 +121,21 @@ def check_patterns(
                     field=field,
                     value=path,
                 )
-            for name in names.difference(resolver.found):
-                resolver.found[name] = status_at(name)
+            for name in names:
+                resolver.at(name)
     return found
 
 
 def check_facts(written: Sequence[Rule], resolver: Resolver) -> None:
     for rule in written:
-        found = resolver.found.get(rule.path)
         if rule.kind not in ("read", "write"):
+            found = resolver.found.get(rule.path)
             if found is not None:
                 _check_other_names(rule, found)
             continue
+        if rule.path in resolver.closed:
+            refuse_closed(rule.path, field=rule.origin)
+        found = resolver.at(rule.path)
         if found is None:
             raise PolicyError(
                 f"{rule.origin}: {rule.path} does not exist; make it first, a grant is never "
@@ -160,10 +151,60 @@ def check_facts(written: Sequence[Rule], resolver: Resolver) -> None:
             )
 
 
-def check_present(paths: Iterable[str], facts: Mapping[str, _native.Fact]) -> None:
-    for path in paths:
-        if facts[path][0] == "absent":
-            raise Vanished(path)
+TAKEN = {
+    "read": "write",
+    "deny": "read",
+    "deny_read": "read",
+    "deny_write": "write",
+    "deny_exec": "exec",
+}
+"""The right that a rule can take away from what lies in a grant."""
+
+
+def check_held(
+    rules: Sequence[tuple[str, str, bool, bool]],
+    facts: Mapping[str, _native.Fact],
+    decide: Decider,
+    resolver: Resolver,
+    *,
+    held: Collection[str],
+    links: Iterable[str],
+    origins: Mapping[str, str],
+) -> None:
+    """Refuse a plan that would leave out a rule which takes something away.
+
+    A rule is held by a mount over what is there, or by a wall around a name that is *held*.
+    All of a plan is made from one look at each path, so what has neither was there when it was
+    searched for, or could not be looked at: without this the rule would be dropped in silence.
+
+    Args:
+        rules: all rules, as (kind, path, is private, is a grant).
+        facts: what a mount is made for.
+        decide: over all *rules*.
+        resolver: has the paths that could not be looked at, and the links that were followed.
+        held: names that are kept from being made.
+        links: those that have to stay.
+        origins: the field of the policy behind a path.
+
+    Raises:
+        Vanished: it went away.
+        PolicyUnsupported: it is in a folder that is closed.
+    """
+    for link in links:
+        if facts[link][0] == "absent":
+            raise Vanished(link)
+    followed = {link for met in resolver.links.values() for link, _ in met}
+    for kind, path, private, _ in rules:
+        if private or kind not in TAKEN or facts[path][0] != "absent" or path in held:
+            continue
+        right = TAKEN[kind]
+        given, index = decide(right, os.path.dirname(path))
+        # Of a link only what it leads to can be covered; and the jail makes its own places.
+        if not given or rules[index][2] or decide(right, path)[0] or path in followed:
+            continue
+        if path in resolver.closed:
+            refuse_closed(path, field=origins.get(path, ""))
+        raise Vanished(path)
 
 
 def _check_other_names(rule: Rule, found: os.stat_result) -> None:

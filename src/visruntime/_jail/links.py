@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
-
 from visruntime._native import file_id
+from visruntime._policy.looks import status_at
 from visruntime._policy.paths import is_within
 from visruntime.errors import PolicyUnsupported
 
@@ -22,11 +21,9 @@ def names_by_file(paths: Iterable[str]) -> dict[tuple[int, int], list[str]]:
     """Return the names of the files that *paths* name, by device and inode."""
     files: dict[tuple[int, int], list[str]] = {}
     for path in paths:
-        try:
-            found = os.lstat(path)
-        except FileNotFoundError:
-            continue
-        files.setdefault(file_id(found), []).append(path)
+        found = status_at(path)
+        if found is not None:
+            files.setdefault(file_id(found), []).append(path)
     return files
 
 

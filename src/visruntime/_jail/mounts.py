@@ -6,9 +6,8 @@ kernel do not belong into a jail, and a second mount of a denied folder is a sec
 
 from __future__ import annotations
 
-import os
-
 from visruntime._policy.decider import Decider
+from visruntime._policy.looks import is_missing
 from visruntime._policy.paths import is_within, visible
 from visruntime.errors import PolicyUnsupported
 
@@ -211,6 +210,6 @@ def secrets_by_second_mounts(
         for alias in aliases.second_mounts(path, grants):
             readable, index = decide("read", alias)
             shown = readable and not rules[index][2] and alias not in reveal
-            if shown and os.path.lexists(alias):
+            if shown and not is_missing(alias):
                 found.setdefault(alias, f"{reason}; a second mount of {path}")
     return sorted(found.items())

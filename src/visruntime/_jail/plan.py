@@ -19,13 +19,12 @@ from visruntime._jail.canaries import MOST_PATHS
 from visruntime._jail.facts import (
     Vanished,
     check_facts,
+    check_held,
     check_patterns,
-    check_present,
     fact_of,
     fact_of_link,
     facts_of,
     own_by_grants,
-    status_at,
 )
 from visruntime._jail.limits import HeldLimits
 from visruntime._jail.mount_table import MountTree, host_mounts, mount_table
@@ -56,6 +55,7 @@ from visruntime._jail.spellings import Spellings
 from visruntime._policy.caches import cache_rules
 from visruntime._policy.decider import Decider
 from visruntime._policy.links import Resolver, check_links
+from visruntime._policy.looks import status_at
 from visruntime._policy.paths import (
     HOME,
     MINIMAL_DENY,
@@ -65,7 +65,7 @@ from visruntime._policy.paths import (
 )
 from visruntime._policy.system_roots import SystemRoots
 from visruntime._policy.unsupported import unsupported
-from visruntime._policy.wall import Wall, find_wall
+from visruntime._policy.wall import Wall, find_wall, kind_of
 from visruntime.errors import PolicyUnsupported
 
 TYPE_CHECKING = False
@@ -198,7 +198,7 @@ def _make_plan(
         resolve=True, minimal=minimal, real=resolver, implicit=implicit, links=links
     )
     reveal = [resolver(path) for path in policy.reveal]
-    for field, why in unsupported(policy, resolved, reveal):
+    for field, why in unsupported(policy, resolved, reveal, resolver.is_missing):
         raise PolicyUnsupported(f"{field}: {why}", field=field)
     against = list(refused(policy, backend))
     if against:
@@ -297,13 +297,20 @@ def _make_plan(
     facts |= dict.fromkeys(cached.own_points(), ("absent", 0, 0, 0, 0))
     facts |= {source: fact_of(status_at(source)) for _, source in cached.sources}
     facts |= {link: fact_of_link(status_at(link)) for link in plan.links}
-    covered = (*plan.masked, *plan.secrets)
-    check_present([*plan.protected, *plan.links, *(path for path, _ in covered)], facts)
     plan.socket_tier = socket_tier(policy, sockets, rules, facts)
     if plan.socket_tier == "broker":
         check_broker(sockets)
     plan.rules = cached.seen(rules)
     decide = Decider([rule[:2] for rule in rules] if written or sockets else ())
+    check_held(
+        rules,
+        facts,
+        decide,
+        resolver,
+        held={*(path for _, path in plan.wall.names), *cached.own_points()},
+        links=plan.links,
+        origins={rule.path: rule.origin for rule in written},
+    )
     plan.host_rules = [(kind, path) for kind, path, private, _ in rules if not private]
     brokered = bool(plan.wall.names) and policy.absent_deny == "broker"
     if brokered and backend != "namespaces":
@@ -520,9 +527,10 @@ def _wall(
             *(
                 (rule.origin, rule.path)
                 for rule in written
-                if rule.kind == "deny_write" and resolver.found.get(rule.path) is None
+                if rule.kind == "deny_write" and resolver.is_missing(rule.path)
             ),
             *((f"protected {path}", path) for path in protected),
         ],
+        lambda path: kind_of(resolver.at(path)),
         kept=there,
     )

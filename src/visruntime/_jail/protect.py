@@ -25,6 +25,7 @@ from visruntime._jail.state_folder import (
 )
 from visruntime._policy.decider import Decider
 from visruntime._policy.links import Resolver
+from visruntime._policy.looks import is_missing, refuse_closed
 from visruntime._policy.paths import is_within, visible
 from visruntime.errors import PolicyError
 
@@ -88,7 +89,7 @@ def protect(
 
     decide = Decider(rules)
     links: list[tuple[str, str, str]] = []
-    for kind, real, on_the_way, what in _host_files(config_files, grants):
+    for kind, real, on_the_way, what, closed in _host_files(config_files, grants):
         if kind == IMPORTED:
             found.places.append(real)
         links += [(link, real, what) for link in on_the_way]
@@ -113,9 +114,11 @@ def protect(
                 found.everywhere.append(whole)
         if not decide("write", real)[0] or _is_kept(real, found.existing, grants):
             continue
+        if closed:
+            refuse_closed(real, field="write")
         if kind == STATE:
             make_state_folder(real)
-        if not _is_missing(real):
+        if not is_missing(real):
             if real not in found.existing:
                 found.existing.append(real)
         elif absent_deny in _HOLDS.get(kind, ()):
@@ -162,7 +165,7 @@ def _is_package(folder: str, grant: str) -> bool:
     if grant == folder or not is_within(grant, folder):
         return False
     top = grant[len(folder.rstrip("/")) + 1 :].partition("/")[0]
-    return top == "__pycache__" or os.path.lexists(os.path.join(folder, top, "__init__.py"))
+    return top == "__pycache__" or not is_missing(os.path.join(folder, top, "__init__.py"))
 
 
 def _is_kept(real: str, existing: Sequence[str], grants: Sequence[str]) -> bool:
@@ -190,8 +193,11 @@ def _refuse_links(links: Sequence[tuple[str, str, str]], plain: list[tuple[str, 
 
 def _host_files(
     config_files: Iterable[str], grants: Sequence[str]
-) -> Iterator[tuple[str, str, list[str], str]]:
-    """Yield (what becomes of it, real path, links on the way, what it is) of the host's own."""
+) -> Iterator[tuple[str, str, list[str], str, bool]]:
+    """Yield what the host runs or trusts.
+
+    That is (what becomes of it, real path, links on the way, what it is, nobody can look at it).
+    """
     with Resolver() as resolver:
         for kind, path, what in _candidates(config_files, grants):
             try:
@@ -201,18 +207,8 @@ def _host_files(
             if whole in resolver.links:
                 continue
             real = resolver(whole)
-            yield kind, real, [link for link, _ in resolver.links[whole]], what
-
-
-def _is_missing(path: str) -> bool:
-    """Tell whether nothing is there; what cannot be looked at is not missing."""
-    try:
-        os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except OSError:
-        return False
-    return False
+            links = [link for link, _ in resolver.links[whole]]
+            yield kind, real, links, what, real in resolver.closed
 
 
 def _candidates(

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import stat
 
 from visruntime._native import file_id
 from visruntime._policy.links import LeadsOut, LinkLoop, Resolver
+from visruntime._policy.looks import is_missing, may_be_folder, status_at
 from visruntime._policy.paths import Trees, ancestors, visible
 from visruntime._policy.secret_names import hidden_at, table
 from visruntime.errors import PolicyError, PolicyUnsupported
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterator, Sequence
 
     from visruntime._jail.aliases import Aliases
@@ -45,10 +46,9 @@ class Secrets:
 
     def found(self, path: str) -> None:
         """Take a path that the search found by its name."""
-        try:
-            self._found[path] = os.lstat(path)
-        except (FileNotFoundError, NotADirectoryError):
-            pass  # it went away, and with it the secret
+        found = status_at(path)
+        if found is not None:  # else it went away, and with it the secret
+            self._found[path] = found
 
     def with_other_names(self) -> list[tuple[int, int]]:
         """Return (device, inode) of the files that were found and have several names."""
@@ -65,7 +65,7 @@ class Secrets:
         return [
             path
             for path in self._reveal
-            if any(top in self._found for top in ancestors(path)) and os.path.isdir(path)
+            if any(top in self._found for top in ancestors(path)) and may_be_folder(path)
         ]
 
     def judge(
@@ -104,7 +104,7 @@ class Secrets:
         found = Trees(self._found)
         for index, path in enumerate(self._reveal):
             inside = any(step in hidden for step in ancestors(path) if step != path)
-            if inside and os.path.lexists(path) and every("read", path)[0]:
+            if inside and not is_missing(path) and every("read", path)[0]:
                 reopened.append(("write" if every("write", path)[0] else "read", path))
             elif not self._lifts(path, found):
                 self.notes.append(f"reveal[{index}]: nothing is hidden at {path}")
@@ -131,7 +131,7 @@ class Secrets:
                     raise PolicyUnsupported(
                         f"secrets: {error}; remove that link", field="secrets", value=path
                     ) from None
-                there = resolver.found[target]
+                there = resolver.at(target)
                 if there is not None:
                     yield path, target, there.st_mode, [link for link, _ in resolver.links[path]]
         if left_out:
@@ -161,8 +161,6 @@ class Secrets:
 
 def _other_names(path: str, files: dict[tuple[int, int], list[str]]) -> list[str]:
     """Take the file at *path* out of *files* and return its names."""
-    try:
-        found = os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return []  # the plan notices that it went away
-    return files.pop(file_id(found), [])
+    found = status_at(path)
+    # The plan notices it if it went away.
+    return [] if found is None else files.pop(file_id(found), [])

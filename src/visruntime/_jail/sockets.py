@@ -46,7 +46,7 @@ def resolve_sockets(
             field = f"{kind}[{index}]"
             real = resolver(path)
             check_links(field, path, real, resolver.links[path], write_grants)
-            status = resolver.found[real]
+            status = resolver.at(real)
             if status is None or not stat.S_ISSOCK(status.st_mode):
                 what = "does not exist" if status is None else "is no socket"
                 raise PolicyError(

@@ -11,6 +11,7 @@ import fcntl
 import os
 import struct
 
+from visruntime._policy.looks import is_missing, status_at
 from visruntime._policy.paths import Trees, ancestors, is_within, visible
 from visruntime.errors import PolicyUnsupported
 
@@ -104,7 +105,7 @@ class Spellings:
         for folder in asked:
             if self._kind(folder) in EXACT:
                 continue
-            names = [name for name in SNAPSHOTS if os.path.lexists(os.path.join(folder, name))]
+            names = [name for name in SNAPSHOTS if not is_missing(os.path.join(folder, name))]
             found += [
                 os.path.join(folder, name) for name in names if name not in self._names(folder)
             ]
@@ -133,11 +134,11 @@ class Spellings:
         """Return another name of what is at *step*, which no listing has, or ""."""
         folder, name = os.path.split(step)
         exact = self._kind(folder) in EXACT and not self._flag(folder)
-        if exact or not os.path.lexists(step):  # a name to come is held or refused elsewhere
+        if exact or is_missing(step):  # a name to come is held or refused elsewhere
             return ""
         for other in _spellings(name):
             path = os.path.join(folder, other)
-            if os.path.lexists(path) and other not in self._names(folder):
+            if status_at(path) is not None and other not in self._names(folder):
                 return path
         return ""
 
@@ -149,7 +150,7 @@ class Spellings:
             for name in sorted(self._names(step)):
                 other = name.swapcase()
                 if other != name and other not in self._names(step):
-                    return not os.path.lexists(os.path.join(step, other))
+                    return is_missing(os.path.join(step, other))
         return False
 
 

@@ -97,5 +97,5 @@ class StartHints:
         links = (link for link, _ in resolver.links[path])
         if not inside and any(is_within(link, top) for link in links for top in self._written):
             return None
-        found = resolver.found[real]
+        found = resolver.found.get(real)
         return None if found is None else (real, found.st_mode)

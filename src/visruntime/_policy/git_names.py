@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import stat
 
 from visruntime._policy.command_paths import command_paths
-from visruntime._policy.paths import is_within
+from visruntime._policy.looks import MISSING, is_missing
+from visruntime._policy.paths import ancestors, is_within, visible
 from visruntime._policy.protected_names import PROTECTED_NAMES
 from visruntime._policy.settings_budget import MOST_BYTES, Budget
+from visruntime.errors import PolicyError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,6 +49,9 @@ COMMANDS = frozenset(
 )
 """Settings (without what stands in quotes between section and name) that are programs to run."""
 
+NO_FILE = (*MISSING, errno.ELOOP, errno.EISDIR, errno.EINVAL)
+"""Answers by which git reads nothing either, or by a link that a jail refuses."""
+
 SECTION = re.compile(r'\[\s*([A-Za-z0-9.-]+)(?:\s+"(?:[^"\\]|\\.)*")?\s*\]')
 SETTING = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(=?)")
 
@@ -58,12 +65,12 @@ def further_names(folder: str) -> list[str]:
     one) what `PROTECTED_NAMES` keeps in ``.git``.
 
     Raises:
-        PolicyError: it has more settings than are read.
+        PolicyError: it has more settings than are read, or some that cannot be read.
     """
     budget = Budget(folder)
-    found = [".git/worktrees"] if os.path.lexists(f"{folder}/.git/worktrees") else []
+    found = [".git/worktrees"] if not is_missing(f"{folder}/.git/worktrees") else []
     git = _git_folder(folder)
-    if all(os.path.exists(f"{folder}/{name}") for name in ("HEAD", "objects", "refs")):
+    if not any(is_missing(f"{folder}/{name}") for name in ("HEAD", "objects", "refs")):
         inner = [name.removeprefix(".git/") for name in PROTECTED_NAMES if name.startswith(".git/")]
         found += [*inner, "worktrees"]
         git = git or folder
@@ -83,7 +90,7 @@ def further_names(folder: str) -> list[str]:
 def _git_folder(folder: str) -> str:
     """Return where the configuration of the repository in *folder* is, "" where there is none."""
     git = f"{folder}/.git"
-    if not os.path.isdir(git):
+    if not stat.S_ISDIR(_mode(git)):
         words = _read(git)
         if not words.startswith("gitdir:"):
             return ""
@@ -139,8 +146,12 @@ def _settings_of_all() -> list[str]:
 
 
 def _is_file(folder: str, word: str) -> bool:
-    path = os.path.join(folder, os.path.expanduser(word))
-    return "\0" not in word and len(word) < 4096 and os.path.isfile(path)
+    if "\0" in word or len(word) >= 4096:
+        return False
+    try:
+        return stat.S_ISREG(os.stat(os.path.join(folder, os.path.expanduser(word))).st_mode)
+    except OSError as error:
+        return error.errno not in NO_FILE  # one that cannot be looked at may be one
 
 
 def _settings(path: str, budget: Budget) -> Iterator[tuple[str, str]]:
@@ -205,7 +216,46 @@ def _read(path: str, most: int = 4096) -> str:
 
     try:
         descriptor = open_regular(path, os.O_RDONLY)
-    except OSError:
-        return ""  # git reads nothing there either, or by a link that a jail refuses
+    except OSError as error:
+        _refuse_unread(path, error)
+        return ""
     with os.fdopen(descriptor, "rb") as file:
         return os.fsdecode(file.read(most))
+
+
+def _mode(path: str) -> int:
+    """Return the mode of what is at *path*, 0 where nothing is."""
+    try:
+        return os.stat(path).st_mode
+    except OSError as error:
+        _refuse_unread(path, error)
+        return 0
+
+
+def _refuse_unread(path: str, error: OSError) -> None:
+    """Refuse settings that are at *path* and cannot be read: git may read them later.
+
+    A guest that may change modes can have closed them, for as long as this is asked.
+    """
+    if error.errno in NO_FILE or _is_kept_by_another(path):
+        return
+    raise PolicyError(
+        f"workspace: {visible(path)} cannot be read ({error.strerror}), so what its settings of git "
+        "name cannot be kept; open it, and the folders above it, to yourself",
+        field="workspace",
+        value=path,
+    ) from None
+
+
+def _is_kept_by_another(path: str) -> bool:
+    """Tell whether *path* is in a closed folder of another user, such as a HOME of root's."""
+    owner = os.geteuid()
+    for step in ancestors(path):
+        try:
+            found = os.lstat(step)
+        except PermissionError:
+            return owner != os.geteuid()
+        except OSError:
+            return False
+        owner = found.st_uid
+    return False

@@ -57,6 +57,8 @@ def _target(link: str, folder: str, held: Iterable[str], resolver: Resolver) -> 
         target = resolver(link)
     except (LeadsOut, LinkLoop):
         return None  # nobody writes by it there
+    if target in resolver.closed:
+        _refuse(f"{visible(target)}, to which {visible(link)} leads, cannot be looked at", folder)
     above = [target, *(inner for inner, _ in resolver.links[link] if inner != link)]
     if any(is_within(path, target) for path in held):
         return None

@@ -13,6 +13,7 @@ import stat
 
 from visruntime._arguments import check_path
 from visruntime._host.descriptors import FOLDER, step
+from visruntime._policy.looks import MISSING, refuse_closed, status_at
 from visruntime._policy.paths import ancestors, is_within, visible
 from visruntime.errors import PolicyError
 
@@ -38,9 +39,6 @@ MOST_FOLDERS = 256
 """Nested folders that are walked through: each is an open descriptor meanwhile."""
 MOST_STEPS = 200_000
 """Names behind links of guests that one resolver looks up: 40 links can have 80,000."""
-
-MISSING = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ENAMETOOLONG)
-"""What a guest can find just as little."""
 
 SYSTEM_LINKS = ("/", "/home", "/var", "/run")
 SYSTEM_LINK_TREES = ("/etc", "/nix", "/opt", "/snap", "/usr")
@@ -105,8 +103,9 @@ def followed(real: Callable[[str], str], path: str, field: str) -> str:
 class Resolver:
     """Follows paths, and remembers for each what it met. Close it when the plan is made.
 
-    ``found`` has the status of what stands at a real path (``None``: nothing), ``links``
-    for each path asked the links on the way, as (path of the link, made by the system), and
+    ``found`` has the status of what stands at a real path (``None``: certainly nothing), and
+    ``closed`` the paths of which nobody can say, as far as they could be followed; ``links``
+    has for each path asked the links on the way, as (path of the link, made by the system), and
     ``reals`` where it leads. The folders on the way to the last path stay open: the next
     one that begins alike goes on from there.
 
@@ -121,6 +120,7 @@ class Resolver:
         self._above = {step for top in self._within or () for step in ancestors(top)}
         self._steps_left = MOST_STEPS
         self.found: dict[str, os.stat_result | None] = {}
+        self.closed: set[str] = set()
         self.links: dict[str, list[tuple[str, bool]]] = {}
         self.reals: dict[str, str] = {}
         self._walked = [("", os.open("/", FOLDER | os.O_CLOEXEC))]
@@ -155,9 +155,26 @@ class Resolver:
             raise
         if links:
             self._back_to(1)  # the names that were walked are not those of the path
-        self.found[real] = status
+        if real not in self.closed:
+            self.found[real] = status
         self.reals[path] = real
         return real
+
+    def at(self, path: str) -> os.stat_result | None:
+        """Return what stands at real *path*, ``None`` for certainly nothing: looked up once.
+
+        Raises:
+            PolicyUnsupported: it cannot be looked at, or could not once.
+        """
+        if path in self.closed:
+            refuse_closed(path)
+        if path not in self.found:
+            self.found[path] = status_at(path)
+        return self.found[path]
+
+    def is_missing(self, path: str) -> bool:
+        """Tell whether certainly nothing is at real *path*: asked once, as `at`."""
+        return path not in self.closed and self.at(path) is None
 
     @property
     def is_spent(self) -> bool:
@@ -186,12 +203,15 @@ class Resolver:
                         return f"{_join(walked).rstrip('/')}/{part}", status
                 descriptor, target = step(part, parent)
             except OSError as error:
-                if error.errno not in MISSING:
+                if error.errno not in (*MISSING, errno.EACCES):
                     raise PolicyError(
                         f"{visible(path)}: it cannot be followed ({error.strerror})", value=path
                     ) from None
-                missing = "/".join([part, *reversed(todo)])
-                return os.path.normpath(f"{_join(walked).rstrip('/')}/{missing}"), None
+                rest = "/".join([part, *reversed(todo)])
+                real = os.path.normpath(f"{_join(walked).rstrip('/')}/{rest}")
+                if error.errno == errno.EACCES:
+                    self.closed.add(real)
+                return real, None
             if descriptor is not None:
                 walked.append((part, descriptor))
                 continue

@@ -11,6 +11,7 @@ import os
 
 from visruntime import _native
 from visruntime._policy.links import LeadsOut, LinkLoop, Resolver
+from visruntime._policy.looks import is_missing, refuse_closed
 from visruntime._policy.paths import FORBIDDEN_GRANTS, ancestors, is_within, visible
 from visruntime._policy.secret_names import hidden_at, table
 from visruntime.errors import PolicyError, PolicyUnsupported
@@ -198,7 +199,7 @@ def denied_names(
             found: dict[str, None] = {}
             for kind, match in one.names:
                 target = _target(one.field, match, resolver) if kind == "l" else match
-                if target and not _is_private(target, grants) and os.path.lexists(target):
+                if target and not _is_private(target, grants) and not is_missing(target):
                     found[target] = None
                     if links is not None:
                         links += [link for link, _ in resolver.links.get(match, ())]
@@ -209,11 +210,14 @@ def denied_names(
 def _target(field: str, link: str, resolver: Resolver) -> str:
     """Return where *link* leads, "" where that is nowhere in the grants."""
     try:
-        return resolver(link)
+        real = resolver(link)
     except (LeadsOut, LinkLoop):
         return ""
     except PolicyError as error:
         raise PolicyUnsupported(f"{field}: {error}", field=field, value=link) from None
+    if real in resolver.closed:
+        refuse_closed(real, field=field)
+    return real
 
 
 def _places(top: str, grants: Mapping[str, bool]) -> list[str]:

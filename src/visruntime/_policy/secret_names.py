@@ -12,6 +12,7 @@ import os
 import sys
 
 from visruntime import _native
+from visruntime._policy.looks import may_be_folder
 from visruntime._policy.paths import is_within
 
 TYPE_CHECKING = False
@@ -195,7 +196,7 @@ def hidden_at(
         content: the real path of the file whose content counts, if *path* is a link to it.
     """
     raw = os.fsencode(path)
-    is_folder = os.path.isdir(path) if folder is None else folder
+    is_folder = may_be_folder(path) if folder is None else folder
     length = 0
     while True:
         entry, length, by_content = _native.find_secret(names, raw, after=length, folder=is_folder)

@@ -6,11 +6,10 @@ version, and refused by `Jail` before anything starts.
 
 from __future__ import annotations
 
-import os
-
 from visruntime._policy.caches import in_the_way
 from visruntime._policy.decider import Decider
 from visruntime._policy.links import real_path
+from visruntime._policy.looks import is_missing
 from visruntime._policy.paths import (
     FORBIDDEN_GRANTS,
     MADE_READ,
@@ -24,7 +23,7 @@ from visruntime._policy.secret_names import hidden_at, table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from visruntime._policy.patterns import Pattern
     from visruntime.policy import JailPolicy, Rule
@@ -40,11 +39,13 @@ def unsupported(
     policy: JailPolicy,
     resolved: Sequence[Rule] | None = None,
     reveal: Sequence[str] | None = None,
+    missing: Callable[[str], bool] = is_missing,
 ) -> list[tuple[str, str]]:
     """Return (field, sentence) for each clause of *policy* that cannot be enforced yet.
 
     *resolved* saves looking at the host again: what `JailPolicy.resolved_rules` returned;
-    *reveal* has the paths of ``policy.reveal`` where they really lead.
+    *reveal* has the paths of ``policy.reveal`` where they really lead; *missing* tells whether
+    certainly nothing is at a path.
     """
     found = [(field, why) for field, why in LATER_LISTS.items() if getattr(policy, field)]
     if policy.egress.mode == "proxy":
@@ -59,7 +60,7 @@ def unsupported(
         *_secret_grants(policy, resolved, reveal),
         *_made_files(resolved),
         *_made_places(resolved),
-        *_absent_denies(resolved, policy.absent_deny),
+        *_absent_denies(resolved, policy.absent_deny, missing),
     ]
 
 
@@ -172,7 +173,9 @@ def _secret_grants(
     return found
 
 
-def _absent_denies(rules: Sequence[Rule], absent_deny: str) -> list[tuple[str, str]]:
+def _absent_denies(
+    rules: Sequence[Rule], absent_deny: str, missing: Callable[[str], bool]
+) -> list[tuple[str, str]]:
     """Find denies of names that do not exist inside a grant of the host's files.
 
     A mount can only cover a name that is there. The guest can be kept from making one, but
@@ -185,7 +188,7 @@ def _absent_denies(rules: Sequence[Rule], absent_deny: str) -> list[tuple[str, s
     found = []
     seen = set()
     for rule in rules:
-        if not rule.kind.startswith("deny") or os.path.lexists(rule.path):
+        if not rule.kind.startswith("deny") or not missing(rule.path):
             continue
         covering = [path for path in ancestors(rule.path) if path in grants]
         if not covering or rule.origin in seen:

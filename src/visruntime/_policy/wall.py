@@ -9,15 +9,17 @@ one by one. Looks at the host's files and writes none.
 from __future__ import annotations
 
 import os
+import stat
 
 from visruntime._policy.decider import Decider
+from visruntime._policy.looks import MISSING
 from visruntime._policy.paths import ancestors, is_within
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["MOST_FREE", "Wall", "find_wall", "object_at"]
+__all__ = ["MOST_FREE", "Wall", "find_wall", "kind_of", "object_at"]
 
 MOST_FREE = 4096
 """Folders that are exempt from the wall one by one; further ones stay behind it."""
@@ -60,12 +62,17 @@ class Wall:
 def object_at(path: str) -> str:
     """Return "absent", "directory" or "file" (anything else); no link is followed."""
     try:
-        found = os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
+        return kind_of(os.lstat(path))
+    except OSError as error:
+        # What is closed to the caller is there.
+        return "absent" if error.errno in MISSING else "file"
+
+
+def kind_of(found: os.stat_result | None) -> str:
+    """Return what `object_at` says of what was *found*."""
+    if found is None:
         return "absent"
-    except OSError:
-        return "file"  # closed to the caller, so it is there
-    return "directory" if found.st_mode & 0o170000 == 0o040000 else "file"
+    return "directory" if stat.S_ISDIR(found.st_mode) else "file"
 
 
 def find_wall(
