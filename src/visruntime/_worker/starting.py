@@ -28,7 +28,7 @@ class Starting:
 
     def passes(self) -> None:
         """That worker has started and is of use to others: nothing of this start ends it now."""
-        self._worker = None
+        self.over()
         self.refuse_ended()
 
     def cancel(self) -> None:
