@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from required import missing
 
-from visruntime._worker.search import version_managers
+from visruntime._jail.version_managers import version_managers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

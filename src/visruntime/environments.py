@@ -13,9 +13,10 @@ import sys
 from visruntime import _native
 from visruntime._arguments import check_path
 from visruntime._jail.state_folder import BUNDLES, state_folder
+from visruntime._jail.version_managers import version_managers
 from visruntime._policy.links import Resolver, untrusted_link
 from visruntime._worker.probe import Grant, Probe, ask
-from visruntime._worker.search import nearest, version_managers
+from visruntime._worker.search import nearest
 from visruntime.elf import Program
 from visruntime.errors import CommandNotExecutable, PolicyError
 
@@ -29,6 +30,7 @@ __all__ = [
     "Probe",
     "find_interpreter",
     "interpreter_in",
+    "is_out_of_reach",
     "refuse_unknown",
     "worker_argv",
 ]
@@ -124,7 +126,8 @@ def find_interpreter(
         write: the write grants of the policy; no file and no link inside one is trusted, as
             is no link that an earlier guest could have made.
         probe: asks an interpreter that is not the host's for its version.
-        remember: keep its answer for the next time; only for a probe in a jail.
+        remember: keep its answer for the next time, where no guest can write to it; only for a
+            probe in a jail.
 
     Raises:
         PolicyError: ``field`` says which argument; the message says why it cannot be used and
@@ -174,7 +177,9 @@ def find_interpreter(
     version, compiled = sys.version, None
     if not own:
         try:
-            answer = ask(program, library, grants, probe, remember=remember)
+            # What any other one said could be what a guest made of it for the time of the asking.
+            keep = remember and all(map(is_out_of_reach, filter(None, (program, library))))
+            answer = ask(program, library, grants, probe, remember=keep)
         except ValueError as problem:
             raise _unusable(field, name, problem) from None
         version, compiled = answer.version, answer.compiled
@@ -335,9 +340,8 @@ def refuse_unknown(interpreter: Interpreter) -> None:
         PolicyError: it is another one.
     """
     program = interpreter.program
-    known = [*version_managers(), os.path.join(state_folder(), BUNDLES)]
     own = program in (os.path.realpath(sys.executable), os.path.realpath("/proc/self/exe"))
-    if own or _is_system(program) or _inside(program, [os.path.realpath(top) for top in known]):
+    if own or is_out_of_reach(program):
         return
     raise PolicyError(
         f"python: {program} is neither the interpreter that runs here nor one of the system, of uv, of "
@@ -347,6 +351,15 @@ def refuse_unknown(interpreter: Interpreter) -> None:
         field="python",
         value=program,
     )
+
+
+def is_out_of_reach(path: str) -> bool:
+    """Tell whether no guest writes to the real *path*: of the system, or kept from all guests.
+
+    The folders of version managers and of platform archives are (`_jail/protect.py`).
+    """
+    known = [*version_managers(), os.path.join(state_folder(), BUNDLES)]
+    return _is_system(path) or _inside(path, [os.path.realpath(top) for top in known]) is not None
 
 
 def _is_system(program: str) -> bool:

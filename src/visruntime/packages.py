@@ -45,9 +45,15 @@ from visruntime._policy.links import named_path
 from visruntime._policy.paths import visible
 from visruntime._policy.values import Limits
 from visruntime._runtime.missing import package_of
+from visruntime._worker.installed import installation_facts
 from visruntime._worker.probe import file_facts
-from visruntime.environments import find_interpreter, interpreter_in, refuse_unknown
-from visruntime.errors import PolicyError
+from visruntime.environments import (
+    find_interpreter,
+    interpreter_in,
+    is_out_of_reach,
+    refuse_unknown,
+)
+from visruntime.errors import EnvironmentNotBuilt, PolicyError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,7 +67,7 @@ __all__ = ["BuiltEnvironment", "Environment"]
 
 BUILD_SECONDS = 1800.0
 """How long a build may take if nothing else is said."""
-FORMAT = 2
+FORMAT = 3
 """Of what an environment's folder holds; another number is another key."""
 AnyPath = str | os.PathLike[str]
 
@@ -341,7 +347,7 @@ class Environment:
             },
             "export": request.export,
             "paths": request.paths,
-            "python": [interpreter.version, *file_facts(interpreter.program, interpreter.library)],
+            "python": _python_facts(interpreter),
             "platform": list(os.uname()[0::4]),
             "wheels_only": sources.wheels_only,
             # Where everything has a hash it does not matter where it comes from.
@@ -380,6 +386,11 @@ class Environment:
                 )
                 build.run()
                 report, locked = build.report, build.locked
+                if self._key(interpreter) != key:
+                    raise EnvironmentNotBuilt(
+                        f"what {self._request.label} is built with was changed meanwhile; build "
+                        "it again"
+                    )
             tree = os.path.join(staging, "environment")
             assemble(
                 os.path.join(work, "venv"),
@@ -390,6 +401,22 @@ class Environment:
                 paths=self._request.paths,
             )
             return store.keep(tree, key), report
+
+
+def _python_facts(interpreter: Interpreter) -> list[Any]:
+    """What decides how *interpreter* installs and compiles, in full where a guest could change it."""
+    program = interpreter.program
+    facts = [interpreter.version, *file_facts(program, interpreter.library)]
+    if is_out_of_reach(program):
+        return facts
+    try:
+        return [*facts, installation_facts(program)]
+    except (OSError, ValueError) as problem:
+        raise PolicyError(
+            f"environment: {visible(program)} cannot be told from what it was: {problem}; give "
+            "another one with python=",
+            field="environment",
+        ) from None
 
 
 def _resolved_from(sources: Sources) -> list[Any]:

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from base64 import b64encode
 from contextlib import contextmanager
 from functools import partial
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from interpreters import copy_installation
 from jail_helpers import PYTHON
 from packages_helpers import make_source, make_wheel, require_uv
 
@@ -403,6 +405,40 @@ def test_another_file_in_the_place_of_the_interpreter_is_another_environment(
     program.write_bytes(b"honest!")
     os.utime(program, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert environment._key(interpreter) != before
+
+
+def test_a_changed_standard_library_is_another_environment(tmp_path: Path) -> None:
+    """It compiles what the environment holds: one that a guest changed for a while made another."""
+    program = copy_installation(tmp_path / "python")
+    module = next((tmp_path / "python" / "lib").glob("python3.*")) / "encodings" / "__init__.py"
+    module.parent.mkdir()
+    module.write_text("honest")
+    environment = vr.Environment.from_requirements(["plain"], hashes="resolve")
+    interpreter = Interpreter(
+        name=str(program),
+        program=str(program),
+        version=sys.version,
+        library=None,
+        grants=(),
+        same_as_host=True,
+    )
+    keys = [environment._key(interpreter)]
+    assert environment._key(interpreter) == keys[0]
+    status = module.stat()
+    for text in ("guest's", "honest"):  # its times set back, as a guest can
+        time.sleep(0.02)  # of one tick of the clock
+        module.write_text(text[:6])
+        os.utime(module, ns=(status.st_atime_ns, status.st_mtime_ns))
+        keys.append(environment._key(interpreter))
+    (tmp_path / "python" / "lib" / "python311.zip").touch()
+    keys.append(environment._key(interpreter))
+    (tmp_path / "python" / "bin" / "pyvenv.cfg").write_text(f"home = {tmp_path}/other/bin\n")
+    other = tmp_path / "other" / "lib" / "python3.11"
+    other.mkdir(parents=True)
+    keys.append(environment._key(interpreter))
+    (other / "os.py").touch()
+    keys.append(environment._key(interpreter))
+    assert len(set(keys)) == len(keys)
 
 
 def test_the_query_of_a_quoted_address_is_known_without_the_quote() -> None:

@@ -253,8 +253,9 @@ def test_a_changed_interpreter_is_asked_anew(
 ) -> None:
     """Another file at the same path must not be taken for the one that answered."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("UV_PYTHON_INSTALL_DIR", str(tmp_path / "versions"))
     (tmp_path / "cache" / "visruntime").mkdir(mode=0o700, parents=True)
-    python = copy_installation(tmp_path / "python")
+    python = copy_installation(tmp_path / "versions" / "python")
     asked = []
 
     code = {name: b"code" for name, _ in sources()}
@@ -271,6 +272,28 @@ def test_a_changed_interpreter_is_asked_anew(
     assert find_interpreter(python, probe=probe, remember=True).version == "3.11.2 x"
     assert find_interpreter(python, probe=probe).version == "3.11.3 x"
     assert len(asked) == 3
+
+
+def test_nothing_is_kept_of_an_interpreter_that_guests_can_write_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it says while a guest has changed its library must not be said of the honest one."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("UV_PYTHON_INSTALL_DIR", str(tmp_path / "versions"))
+    (tmp_path / "cache" / "visruntime").mkdir(mode=0o700, parents=True)
+    asked = []
+
+    def probe(argv: list[str], *_: object) -> tuple[int, bytes]:
+        asked.append(argv[0])
+        return 0, answer(f"3.11.{len(asked)} x", {name: b"code" for name, _ in sources()})
+
+    project = copy_installation(tmp_path / "project")
+    managed = copy_installation(tmp_path / "versions" / "3.11.1")
+    for python, expected in ((project, 2), (managed, 1)):  # the second is the control
+        asked.clear()
+        for _ in range(2):
+            find_interpreter(python, probe=probe, remember=True)
+        assert len(asked) == expected
 
 
 def test_nothing_is_kept_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,9 @@
 """What a guest must not change because the host runs or trusts it afterwards.
 
 Asked for by no policy and lifted by none: the interpreter and the packages that the host
-process imports, this package and its executables, and the package caches from which
-installers link files into other environments. A link on the way to one of them is as good
-as the thing itself, for whoever can replace it.
+process imports, this package and its executables, the interpreters of version managers, and
+the package caches from which installers link files into other environments. A link on the way
+to one of them is as good as the thing itself, for whoever can replace it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from visruntime._jail.state_folder import (
     make_state_folder,
     state_folders,
 )
+from visruntime._jail.version_managers import version_managers
 from visruntime._policy.decider import Decider
 from visruntime._policy.links import Resolver
 from visruntime._policy.looks import is_missing, refuse_closed
@@ -231,6 +232,8 @@ def _candidates(
     yield PROTECTED, _native.BINARY_DIRECTORY, "the executables of visruntime"
     for kind, cache in _caches():
         yield kind, cache, "a cache from which installers link files into other environments"
+    for folder in version_managers():
+        yield DEFAULT, folder, "where a version manager keeps the interpreters of workers"
     for folder in state_folders():
         yield STATE, folder, "where visruntime keeps environments, which other guests run"
     if sys.pycache_prefix:

@@ -5,8 +5,9 @@ says is a claim, used to refuse and to compare; what it compiled is bytes to the
 workers of that very interpreter run and nobody else. To compile them anew would cost each
 start of a worker more than all the rest of it.
 
-The answers of jailed interpreters are kept, by all that tells one file from another, in the
-folder of environments (`_packages/store.py`) where there is one; no guest may write to that.
+The answers of interpreters that no guest can write to are kept, by all that tells one file from
+another, in the folder of environments (`_packages/store.py`) where there is one. What another one
+says rests on its whole standard library, which a guest could change for the time of the asking.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ MAX_ANSWER = 4096
 MAX_COMPILED = 4 * 1024**2
 """Largest compiled form of all guest modules that is taken, in bytes."""
 
+_KEPT = 2
+"""Of what is kept; another number is another key. A guest may have chosen answers under 1."""
 _MAX_HEAD = 100
 """Longest line before a compiled module, in bytes."""
 
@@ -173,7 +176,7 @@ def _place(program: str, library: str | None, given: bytes) -> str | None:
 
     if not os.path.isdir(state_folder()):
         return None  # made for environments only: no trace of a jail stays unasked
-    facts = [PROBE_CODE, hashlib.sha256(given).hexdigest(), *file_facts(program, library)]
+    facts = [_KEPT, PROBE_CODE, hashlib.sha256(given).hexdigest(), *file_facts(program, library)]
     key = hashlib.sha256(repr(facts).encode("utf-8", "surrogateescape")).hexdigest()[:40]
     try:
         return os.path.join(Store().interpreters, key)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import sys
 
+from visruntime._jail.version_managers import version_managers
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["nearest", "version_managers"]
+__all__ = ["nearest"]
 
 _NAME = "python3."
 _OLDEST_MINOR = 11
@@ -23,14 +25,6 @@ def nearest(usable: Callable[[str], bool]) -> str | None:
     return next(
         (path for path in sorted(_installed(), key=_minor, reverse=True) if usable(path)), None
     )
-
-
-def version_managers() -> list[str]:
-    """The folders in which uv and pyenv install interpreters for this user."""
-    data = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
-    uv = os.environ.get("UV_PYTHON_INSTALL_DIR") or os.path.join(data, "uv", "python")
-    pyenv = os.environ.get("PYENV_ROOT") or os.path.expanduser("~/.pyenv")
-    return [os.path.realpath(uv), os.path.realpath(os.path.join(pyenv, "versions"))]
 
 
 def _installed() -> Iterator[str]:
