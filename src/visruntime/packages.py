@@ -25,7 +25,7 @@ from visruntime._arguments import (
     check_texts,
     check_word,
 )
-from visruntime._host.files import names_in, open_followed
+from visruntime._host.files import has_name, open_followed
 from visruntime._jail.state_folder import folder_at
 from visruntime._packages.build import Build, Sources
 from visruntime._packages.request import (
@@ -280,12 +280,8 @@ class Environment:
         """Say how a guest of this environment would have *module*; a text for people."""
         check_text(module, "module")
         for path in self._request.paths:
-            # The name is a guest's claim: it is compared with a listing, never used as a path.
-            try:
-                beside = names_in(path)
-            except OSError:
-                continue
-            if module in beside or f"{module}.py" in beside:
+            # The name is a guest's claim, and no path: of a part of one nothing is looked up.
+            if module.isidentifier() and (has_name(path, module) or has_name(path, f"{module}.py")):
                 return f"{module} stands in {path}, which is not granted; add it to read= (--read)"
         package, guess = package_of(module)
         add = self._request.add.replace(PACKAGE, shlex.quote(package))

@@ -125,13 +125,17 @@ def test_a_link_in_a_project_leads_to_no_folder_of_source(
     )
 
 
-def test_a_member_that_becomes_a_link_is_not_listed(tmp_path: Path, outside: Path) -> None:
+def test_a_member_that_becomes_a_link_is_not_listed(
+    tmp_path: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What an import would need must not be told from names behind a link that came later."""
     project = write_lock(tmp_path / "project", 'editable = "member"')
     (project / "member").mkdir()
     (project / "member" / "here.py").touch()
     environment = Environment.from_project(project)
-    assert "stands in" in environment.how_to_add("here")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "listdir", None)  # a guest's folder may have any number of names
+        assert "stands in" in environment.how_to_add("here")
     shutil.rmtree(project / "member")
     (project / "member").symlink_to(outside / "src")
     assert "stands in" not in environment.how_to_add("secret")

@@ -26,12 +26,12 @@ from visruntime._packages.addresses import (
     credentials_in,
     without_credentials,
 )
-from visruntime._packages.uv import settings, variables
+from visruntime._packages.uv import certificates, host_cache, settings, variables
 from visruntime._policy.values import Secret
 from visruntime.environments import Interpreter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 pytestmark = pytest.mark.one_uid
 
@@ -381,6 +381,29 @@ def test_an_interpreter_that_a_guest_may_have_made_meets_no_password(
     ).build()
     assert built.interpreter.program == str(python)
     assert not built.reused
+
+
+@pytest.mark.parametrize(
+    ("variable", "granted"),
+    [("SSL_CERT_DIR", certificates), ("SSL_CERT_FILE", certificates), ("UV_CACHE_DIR", host_cache)],
+)
+def test_no_link_that_a_guest_made_is_followed_for_a_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, granted: Callable[[], object]
+) -> None:
+    """What the user's variables name is granted to a build, and not where a guest has led it."""
+    (tmp_path / "private").mkdir()
+    there = tmp_path / "project/there"
+    there.mkdir(parents=True)
+    for name in ("SSL_CERT_DIR", "SSL_CERT_FILE", "UV_CACHE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    with monkeypatch.context() as patch:
+        patch.setenv(variable, str(there))
+        assert granted() in (str(there), [str(there)])  # the control
+    with vr.Jail(vr.JailPolicy(write=[there.parent])) as jail:
+        jail.run(["sh", "-c", f"rmdir '{there}' && ln -s ../private '{there}'"], check=True)
+    monkeypatch.setenv(variable, str(there))
+    with pytest.raises(vr.errors.PolicyError, match=f"{variable}: .*/there is a link"):
+        granted()
 
 
 def test_another_file_in_the_place_of_the_interpreter_is_another_environment(

@@ -17,8 +17,8 @@ from visruntime._policy.paths import visible
 from visruntime._policy.planted import READ, is_planted
 
 __all__ = [
+    "has_name",
     "is_folder",
-    "names_in",
     "open_folder",
     "open_followed",
     "open_passed",
@@ -134,17 +134,22 @@ def is_folder(path: str) -> bool:
     return True
 
 
-def names_in(folder: str) -> list[str]:
-    """Return the names in the folder at absolute path *folder*; no link on the way is followed.
+def has_name(folder: str, name: str) -> bool:
+    """Tell whether something of that *name* is in the folder at absolute path *folder*.
 
-    Raises:
-        OSError: as `os.listdir`; ELOOP for every link.
+    No link is followed, and a folder with many names costs no more than one with few.
     """
-    descriptor = open_folder(folder)
     try:
-        return os.listdir(descriptor)
+        descriptor = open_folder(folder)
+    except OSError:
+        return False
+    try:
+        os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+    except OSError:
+        return False
     finally:
         os.close(descriptor)
+    return True
 
 
 def open_folder(path: str, *, make: bool = False) -> int:

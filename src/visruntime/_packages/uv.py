@@ -182,13 +182,22 @@ def secret_addresses(index: str | None) -> list[str]:
 
 
 def certificates() -> list[str]:
-    """Return the files of certificates that the user's variables name."""
-    paths = [os.path.realpath(os.environ.get(name) or "/nonexistent") for name in _CERTIFICATES]
+    """Return the files of certificates that the user's variables name.
+
+    Raises:
+        PolicyError: one leads through a link that a guest could have made.
+    """
+    named = [(name, os.environ[name]) for name in _CERTIFICATES if os.environ.get(name)]
+    paths = [named_path(name, path) for name, path in named]
     return [path for path in paths if os.path.exists(path) and path != "/"]
 
 
 def host_cache() -> str | None:
-    """Return the folder of the user's own uv cache if there is one."""
+    """Return the folder of the user's own uv cache if there is one.
+
+    Raises:
+        PolicyError: it leads through a link that a guest could have made.
+    """
     default = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    path = os.path.realpath(os.environ.get("UV_CACHE_DIR") or os.path.join(default, "uv"))
+    path = named_path("UV_CACHE_DIR", os.environ.get("UV_CACHE_DIR") or os.path.join(default, "uv"))
     return path if os.path.isdir(path) else None
