@@ -119,3 +119,43 @@ def test_no_other_back_end_takes_such_a_link(top: Path, backend: str) -> None:
         jail_by(backend, **rules)
     (top / "work/.env").unlink()
     jail_by(backend, **rules).close()  # the control: without the link it opens
+
+
+PLANTED = {
+    "a second name of what a link leads to": (
+        ": > notes; ln -s notes .env; ln notes a",
+        ".env",
+        ["notes", "a"],
+    ),
+    "a key by a link": (": > data; ln -s data server.key", "server.key", ["data"]),
+    "a second name in a secret folder": (
+        "mkdir .aws; : > .aws/credentials; ln .aws/credentials b",
+        ".aws/credentials",
+        ["b"],
+    ),
+    "a link in a secret folder": (
+        "mkdir .aws; : > c; ln -s ../c .aws/credentials",
+        ".aws/credentials",
+        ["c"],
+    ),
+    "a second name of a secret": (": > .npmrc; ln .npmrc d", ".npmrc", ["d"]),
+}
+"""What a guest does, by which name the host writes its secret then, and what shows it."""
+
+
+@pytest.mark.parametrize("plan", PLANTED)
+def test_no_name_that_a_guest_plants_shows_a_secret(workspace: Path, plan: str) -> None:
+    """What the host writes by a secret name must be hidden under all others that lead to it."""
+    script, secret, names = PLANTED[plan]
+    with Jail(JailPolicy(write=[workspace])) as jail:
+        jail.run(["sh", "-c", f"cd '{workspace}' && {script}"], check=True)
+    with (workspace / secret).open("a") as file:
+        file.write("-----BEGIN PRIVATE KEY-----\n")
+    text = f"TOP = {str(workspace)!r}\n" + ERRNO_OF
+    text += f"names = {[secret, *names]!r}\n"
+    text += "answer([errno_of(lambda: open(TOP + '/' + name).read()) for name in names])"
+    policy = JailPolicy(write=[workspace])
+    with Jail(policy) as jail:
+        assert inside(jail, text) == [errno.EACCES] * (1 + len(names))
+    assert not policy.why("read", workspace / secret)
+    assert outside(text) == [0] * (1 + len(names))

@@ -223,7 +223,7 @@ while time.monotonic() < end:
             with open(f"/proc/{pid}/comm") as file: name = file.read().strip()
         except OSError: continue
         found[0] += 1
-        if name == "visjail-init" and opened(f"/proc/{pid}/mem", os.O_RDWR) == 0:
+        if name == "visjail-init" and opened(f"/proc/{pid}/mem") == 0:
             found[1].append(pid)
 answer([found[0] > 100, found[1][:3]])
 """

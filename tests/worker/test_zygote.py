@@ -194,7 +194,7 @@ def test_no_copy_reaches_the_memory_of_its_zygote() -> None:
             "import os, subprocess, time\n"
             "def attempt(pid):\n"
             "    try:\n"
-            "        os.close(os.open(f'/proc/{pid}/mem', os.O_RDWR))\n"
+            "        os.close(os.open(f'/proc/{pid}/mem', os.O_RDONLY))\n"
             "    except OSError as problem:\n"
             "        return problem.errno\n"
             "    return 0\n"

@@ -139,9 +139,9 @@ def look_through(
         # What a place of the jail's own covers is out of sight under that name.
         return [path for path in paths if not rules[every("read", path)[1]][2]]
 
-    ids = secrets.with_other_names()
+    ids = secrets.with_other_names(places)
     files = names_by_file(seen(walk.names_of(ids))) if ids else {}
-    findings.secrets, findings.reopened = secrets.judge(every, rules, files, places)
+    findings.secrets, findings.reopened = secrets.judge(every, rules, files)
     findings.links = movable(secrets.links, rules)
     findings.notes += secrets.notes
     if walk.names is not None:
