@@ -127,15 +127,18 @@ def test_ci_runs_the_readme_commands() -> None:
     assert folders
     assert all((ROOT / path).is_dir() for path in folders)
     # The ordinary uid runs every test; root leaves out only what that one has answered for both.
-    assert ci.count('{ as_ordinary uv run --frozen pytest -q "$@"; }\n') == 1
-    assert ci.count('    uv run --frozen pytest -q "${repeated[@]}" "$@"\n') == 1
+    run = "uv run --frozen pytest -q"
+    every = f'{{ apart "$1" "$ordinary_uid" "${{as_ordinary[@]}}" {run} "${{@:2}}"; }}\n'
+    assert ci.count(every) == 1
+    assert ci.count(f'    apart "$1" "$EUID" {run} "${{repeated[@]}}" "${{@:2}}"\n') == 1
+    # What runs in a network of its own is said by part.
+    (own,) = re.findall(r'^network_of_its_own="(.*)"$', ci, re.MULTILINE)
+    assert set(own.split()) <= {name for name, _ in started} | {"wheel"}
     assert ci.count("repeated=(-m") == 1
     once = '((EUID != 0)) || [[ ${VIS_FULL:-} == 1 ]] || repeated=(-m "not one_uid")\n'
     assert once in ci
     for act in ("suite_as_ordinary", "suite"):
-        assert (
-            len(re.findall(rf' start "\$1 as uid .*" {act} "\$\{{@:2\}}"$', ci, re.MULTILINE)) == 1
-        )
+        assert len(re.findall(rf' start "\$1 as uid .*" {act} "\$@"$', ci, re.MULTILINE)) == 1
     # The analysis of the C code by paths is left to the long run, and nothing else of the linters.
     assert "then scripts/check.sh; else scripts/check.sh --quick; fi\n" in ci
     check = (ROOT / "scripts" / "check.sh").read_text()
