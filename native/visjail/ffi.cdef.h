@@ -206,6 +206,8 @@ int64_t vj_run_read(vj_run *run, int descriptor, void *data, uint64_t size);
 int64_t vj_run_write(vj_run *run, int descriptor, const void *data, uint64_t size);
 int64_t vj_run_pending(vj_run *run, int descriptor);
 void vj_run_let_go(vj_run *run, int descriptor);
+uint32_t vj_run_call(vj_run *run);
+void vj_run_called(vj_run *run, uint32_t number);
 int32_t vj_run_resize(vj_run *run, int descriptor, uint16_t rows, uint16_t columns);
 vj_status vj_run_communicate(vj_run *run, const char *input, uint64_t input_size,
                              uint64_t *input_offset, int *input_descriptor,

@@ -19,11 +19,6 @@ bool vj_run_ended(vj_run *run, bool readable, vj_exit *result);
 // The run has ended and was read to its end: what is needed for the next one may begin.
 void vj_jail_prepare(vj_run *run);
 
-// A call on one of the run's streams begins, for which a guest could make its caller wait
-// in the kernel; returns a place, which vj_run_called gives back.
-uint32_t vj_run_call(vj_run *run);
-void vj_run_called(vj_run *run, uint32_t place);
-
 int64_t vj_now_ns(void);
 
 // Let a pipe hold half a MiB. Returns false where it holds what it did.

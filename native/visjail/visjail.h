@@ -157,6 +157,11 @@ int64_t vj_run_read(vj_run *run, int descriptor, void *data, uint64_t size);
 int64_t vj_run_write(vj_run *run, int descriptor, const void *data, uint64_t size);
 int64_t vj_run_pending(vj_run *run, int descriptor); // how many bytes wait (FIONREAD)
 void vj_run_let_go(vj_run *run, int descriptor);     // close(2)
+// Any other call begins, for which the guest could have its caller wait in the kernel,
+// such as one on what it was lent; returns a number, which vj_run_called gives back once
+// the call has returned. It must not wait for the guest in an ordinary way.
+uint32_t vj_run_call(vj_run *run);
+void vj_run_called(vj_run *run, uint32_t number);
 // Set the size of a terminal, in characters: 0, or the negative of errno.
 int32_t vj_run_resize(vj_run *run, int descriptor, uint16_t rows, uint16_t columns);
 

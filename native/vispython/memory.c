@@ -21,7 +21,12 @@ static int get_buffer(PyObject *self, Py_buffer *view, int flags) {
 
 static void deallocate(PyObject *self) {
     memory *mapped = (memory *)self;
-    if (mapped->start) munmap(mapped->start, (size_t)mapped->size);
+    if (mapped->start) {
+        // Others may have the same memory, and the kernel's lock of its mappings.
+        Py_BEGIN_ALLOW_THREADS;
+        munmap(mapped->start, (size_t)mapped->size);
+        Py_END_ALLOW_THREADS;
+    }
     PyTypeObject *type = Py_TYPE(self);
     freefunc release = PyType_GetSlot(type, Py_tp_free);
     release(self);

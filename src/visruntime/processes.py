@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import signal
     import subprocess
     from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from visruntime._jail.members import ExpectedProcess
     from visruntime._jail.process import JailProcess
@@ -302,6 +303,10 @@ class JailedProcess:
     def pending(self, descriptor: int) -> int:
         """Return how many bytes wait in a pipe."""
         return self._process._run.pending(descriptor)
+
+    def noted(self) -> AbstractContextManager[object]:
+        """Return what is entered for a call that the guest must not hold up for long."""
+        return self._process._run.noted()
 
     def poll(self) -> int | None:
         """Exit code, -N after signal N, None while it runs."""

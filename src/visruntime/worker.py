@@ -14,7 +14,7 @@ import os
 import select
 import struct
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 
 from visruntime._policy.redact import redact
 from visruntime._worker.control import STACKS_SECONDS, Control
@@ -176,6 +176,7 @@ class Worker(Conversation):
         """Take the process, which ends with this object from now on."""
         self._process = process
         self._reader: Reader = process
+        self._values.note_calls(process)
         if self.ended_by_host:  # while it was started
             process.end()
         if process.pidfd is not None:
@@ -384,7 +385,9 @@ class Worker(Conversation):
                 self._process.kill()
         finally:
             self._values.end_run()
+            self._values.note_calls(None)
             while self._owned:
-                os.close(self._owned.pop())
+                with nullcontext() if self._process is None else self._reader.noted():
+                    os.close(self._owned.pop())
             self._channel.close()
             self.control.close()

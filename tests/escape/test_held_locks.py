@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -113,6 +115,46 @@ def test_a_limit_of_a_run_is_kept(guest: list[str]) -> None:
         with pytest.raises(CommandTimeout):
             runtime.run(f"import subprocess\nsubprocess.run({guest!r})", timeout=2)
         assert time.monotonic() - start < 2 + PATIENCE
+
+
+LENT = """
+import subprocess
+import _visguest.buffers as buffers
+class Core:
+    def __getattr__(self, name): return getattr(core, name)
+    def pour(self, descriptor, data):
+        subprocess.run({guest}, stdout=descriptor)
+core, buffers.core = buffers.core, Core()
+bytes(64 << 20)
+"""
+
+
+def starve(ended: threading.Event) -> None:
+    """Put the guest's thread behind all others, as no guest can itself, until the run has ended."""
+    while not ended.wait(0.05):
+        for pid, status in children_of(os.getpid()).items():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                threads = os.listdir(f"/proc/{pid}/task") if status["Name"] == "holds_pipe" else []
+                for thread in map(int, threads):
+                    if thread != pid:
+                        os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
+
+
+def test_a_limit_is_kept_where_a_lent_pipe_is_held(guest: list[str]) -> None:
+    """Nor may it be held by the pipe that a guest was lent for a large value."""
+    ended = threading.Event()
+    starving = threading.Thread(target=starve, args=(ended,))
+    with Runtime(policy_of(read=[guest[0]])) as runtime:
+        runtime.run("1")
+        starving.start()
+        try:
+            start = time.monotonic()
+            with pytest.raises(CommandTimeout):
+                runtime.run(LENT.format(guest=guest), timeout=3)
+            assert time.monotonic() - start < 3 + PATIENCE
+        finally:
+            ended.set()
+            starving.join()
 
 
 HOST = """

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import select
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -377,3 +379,53 @@ def test_an_array_over_copied_bytes_is_read_only_and_aligned(runtime: AnyRuntime
     with pytest.raises(ValueError, match="read-only"):
         value[0] = 1
     assert numpy.asarray(value) is value
+
+
+class Noted:
+    """Stands in for a run's note of a call, and counts them."""
+
+    count = 0
+    now = 0
+
+    def __enter__(self) -> None:
+        Noted.count += 1
+        Noted.now += 1
+
+    def __exit__(self, *_: object) -> None:
+        Noted.now -= 1
+
+
+def test_no_call_on_what_is_lent_goes_unnoted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A guest has the locks of what it is lent: the keepers must see who waits for one."""
+    calls: list[tuple[str, int]] = []
+
+    def watch(holder: object, name: str) -> None:
+        real = getattr(holder, name)
+
+        def call(*arguments: Any) -> Any:
+            calls.append((name, Noted.now))
+            return real(*arguments)
+
+        monkeypatch.setattr(holder, name, call)
+
+    data = os.urandom(LARGE)
+    lent = lending.Lending(select.poll())
+    lent.noted = Noted
+    watch(os, "close")
+    watch(_native, "map_memory")
+    number, theirs = lent.lend(LARGE, copied=True)
+    os.write(theirs, data[: 64 << 10])  # fits
+    before = Noted.count
+    assert lent.read(lent._lent[number].descriptor)
+    assert Noted.count == before + 1
+    lent.end_run()
+    monkeypatch.setattr(lending, "MAX_COPIED", 0)
+    monkeypatch.setattr(lending, "_RESERVED", 0)
+    number, memory = lent.lend(LARGE, copied=False)
+    os.pwrite(memory, data, 0)
+    fcntl.fcntl(memory, fcntl.F_ADD_SEALS, lending.ALL_SEALS)
+    assert lent.take(number, LARGE) == data
+    assert calls == [("close", 1), ("map_memory", 1), ("close", 1)]
+    assert Noted.now == 0
+    for descriptor in (theirs, memory):
+        os.close(descriptor)

@@ -114,9 +114,10 @@ class CommandResult(Frozen):
 class Terminal(io.RawIOBase):
     """The host's end of a pseudo-terminal. Reads ``b""`` once every program has let go of it."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, run: _native.RunHandle) -> None:
         super().__init__()
         self._descriptor = descriptor
+        self._run = run
 
     def fileno(self) -> int:
         """Return the descriptor."""
@@ -153,7 +154,7 @@ class Terminal(io.RawIOBase):
         """Close the descriptor."""
         if not self.closed:
             super().close()
-            os.close(self._descriptor)
+            self._run.let_go(self._descriptor)
 
 
 class JailProcess:
@@ -215,7 +216,7 @@ class JailProcess:
             stdout = stderr = None
         self.stdout: IO[bytes] | None = None if stdout is None else _Pipe(stdout, "rb", run)
         self.stderr: IO[bytes] | None = None if stderr is None else _Pipe(stderr, "rb", run)
-        self.pty: Terminal | None = None if master is None else Terminal(master)
+        self.pty: Terminal | None = None if master is None else Terminal(master, run)
 
     def poll(self) -> int | None:
         """Return the exit code, or -N after signal N; ``None`` while the program runs."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import nullcontext
 
 from visruntime._native.library import NativeError, check, ffi, gone, lib
 from visruntime._owned import Owned
@@ -11,6 +12,7 @@ from visruntime._owned import Owned
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from typing import Any
 
 __all__ = [
@@ -231,6 +233,23 @@ def _repeat(call: Callable[..., int], *arguments: Any) -> int:
             raise OSError(-count, os.strerror(-count))
 
 
+class _Noted:
+    """A call of the host's that the keepers see while it lasts."""
+
+    __slots__ = ("_number", "_run")
+
+    def __init__(self, run: RunHandle) -> None:
+        self._run = run
+
+    def __enter__(self) -> None:
+        self._number = lib.vj_run_call(self._run.pointer)
+
+    def __exit__(self, *_: object) -> None:
+        lib.vj_run_called(self._run.pointer, self._number)
+
+
+_NOT_NOTED = nullcontext()
+
 _REFUSAL_KINDS = {
     lib.VJ_REFUSAL_CREATE: "create",
     lib.VJ_REFUSAL_MOVE: "move",
@@ -373,6 +392,10 @@ class RunHandle(Owned):
     def pending(self, descriptor: int) -> int:
         """Return how many bytes wait in a pipe."""
         return _repeat(lib.vj_run_pending, self.pointer, descriptor)
+
+    def noted(self) -> AbstractContextManager[object]:
+        """Note a call that is none of these, for as long as the guest makes it wait in the kernel."""
+        return _Noted(self) if self.is_held else _NOT_NOTED
 
     def let_go(self, descriptor: int) -> None:
         """Close a pipe; a garbage collector may free the run before what it wrote to."""

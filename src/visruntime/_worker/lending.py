@@ -11,13 +11,16 @@ import errno
 import fcntl
 import os
 import select
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 from visruntime import _native
 from visruntime.guest.arrays import INLINE_BYTES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
     from visruntime._native import Intake
 
 __all__ = ["ALL_SEALS", "Lending", "make_memory"]
@@ -82,11 +85,13 @@ class _Lent:
 class Lending:
     """What one worker has been lent in one run, by number."""
 
-    __slots__ = ("_bytes", "_copied", "_last", "_lent", "_open", "_poll")
+    __slots__ = ("_bytes", "_copied", "_last", "_lent", "_open", "_poll", "noted")
 
     def __init__(self, poll: select.poll) -> None:
         """Begin; *poll* is that of whoever calls `read` for what is ready."""
         self._poll = poll
+        # The kernel's locks of what is lent are the guest's as well.
+        self.noted: Callable[[], AbstractContextManager[object]] = nullcontext
         self._lent: dict[int, _Lent] = {}
         self._open: dict[int, _Lent] = {}  # by our descriptor
         self._last = 0
@@ -147,7 +152,7 @@ class Lending:
                     self._read_rest(lent, lent.intake)
             else:
                 with suppress(ValueError):
-                    lent.data = _take_shared(lent.descriptor, lent.size)
+                    lent.data = self._take_shared(lent)
                     self._close(lent)
 
     def read(self, descriptor: int) -> bool:
@@ -168,7 +173,8 @@ class Lending:
             EOFError: the worker has given it up; it costs no more.
         """
         try:
-            missing = intake.read(lent.descriptor)
+            with self.noted():
+                missing = intake.read(lent.descriptor)
         except EOFError:
             self._close(lent)
             if self._lent.pop(lent.number, None) is not None:
@@ -207,7 +213,7 @@ class Lending:
             if lent.intake is not None:
                 self._read_rest(lent, lent.intake)
                 return memoryview(lent.intake.take())
-            return lent.data or _take_shared(lent.descriptor, size)
+            return lent.data or self._take_shared(lent)
         finally:
             self._close(lent)
 
@@ -223,8 +229,20 @@ class Lending:
         del self._open[lent.descriptor]
         if lent.intake is not None:
             self._poll.unregister(lent.descriptor)
-        os.close(lent.descriptor)
+        with self.noted():
+            os.close(lent.descriptor)
         lent.descriptor = -1
+
+    def _take_shared(self, lent: _Lent) -> memoryview:
+        seals = fcntl.fcntl(lent.descriptor, fcntl.F_GET_SEALS)
+        status = os.fstat(lent.descriptor)
+        if seals & ALL_SEALS != ALL_SEALS or status.st_size != lent.size:
+            raise ValueError("not sealed, or of another size")
+        # A page that is not there yet would be made, and paid for, where it is read first.
+        if status.st_blocks * 512 < lent.size:
+            raise ValueError("not filled")
+        with self.noted():
+            return memoryview(_native.map_memory(lent.descriptor, lent.size, "r"))
 
 
 def _make_shared(number: int, size: int) -> tuple[_Lent, int]:
@@ -234,14 +252,3 @@ def _make_shared(number: int, size: int) -> tuple[_Lent, int]:
     except BaseException:
         os.close(descriptor)
         raise
-
-
-def _take_shared(descriptor: int, size: int) -> memoryview:
-    seals = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS)
-    status = os.fstat(descriptor)
-    if seals & ALL_SEALS != ALL_SEALS or status.st_size != size:
-        raise ValueError("not sealed, or of another size")
-    # A page that is not there yet would be made, and paid for, where it is read first.
-    if status.st_blocks * 512 < size:
-        raise ValueError("not filled")
-    return memoryview(_native.map_memory(descriptor, size, "r"))

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from _socket import socket
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
 
 __all__ = ["Expected", "MakeArgv", "Pairs", "PipedProcess", "Place", "Process", "Reader", "Start"]
 
@@ -20,6 +23,9 @@ class Reader(Protocol):
 
     def pending(self, descriptor: int) -> int:
         """Return how many bytes wait in a pipe."""
+
+    def noted(self) -> AbstractContextManager[object]:
+        """Return what is entered for any other call that the process could hold up."""
 
 
 class Process(Protocol):

@@ -7,11 +7,12 @@ import os
 import sys
 import termios
 from _thread import allocate_lock
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
+    from contextlib import AbstractContextManager
     from typing import Any
 
     from visruntime._worker.meter import ProcessMeter
@@ -52,6 +53,10 @@ class UnjailedProcess:
         """Return how many bytes wait in a pipe."""
         count = fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4))
         return int.from_bytes(count, sys.byteorder)
+
+    def noted(self) -> AbstractContextManager[object]:
+        """Return a context that does nothing."""
+        return nullcontext()
 
     def signal_descendants(self, number: int) -> int:
         """Signal all that descends from the process, but not itself; return how many there were."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from contextlib import nullcontext
 
 from visruntime import _native
 from visruntime._worker.claims import read_dict
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from visruntime._worker.framed_values import Choice
+    from visruntime._worker.place import Reader
 
 __all__ = ["WorkerValues"]
 
@@ -47,6 +49,10 @@ class WorkerValues(FramedValues):
         self._used: dict[int, memoryview] = {}
         self._kept: dict[int, memoryview] = {}
         self._use(self._take, _build_blob)
+
+    def note_calls(self, reader: Reader | None) -> None:
+        """Have *reader* note each call on what is lent to its process; None lets go of it."""
+        self._lending.noted = nullcontext if reader is None else reader.noted
 
     # Host to guest.
 
