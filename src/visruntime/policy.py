@@ -570,7 +570,7 @@ class JailPolicy(Unsaid):
                 as a hook that is a link to a link.
         """
         check_known(changes)
-        from visruntime._policy.git_names import further_names
+        from visruntime._policy.git_names import further_names, hooks_around
         from visruntime._policy.linked_names import linked_names
 
         folder = resolve_beside(path, os.getcwd(), "workspace")
@@ -579,7 +579,7 @@ class JailPolicy(Unsaid):
         written = escape(folder)
         write = [written, *check_field_list(changes.pop("write", ()), "write")]
         further = further_names(folder)
-        further += linked_names(folder, [*PROTECTED_NAMES, *further])
+        further += linked_names(folder, [*PROTECTED_NAMES, *further], hooks_around(folder))
         held = [os.path.join(written, name) for name in PROTECTED_NAMES]
         held += [os.path.join(written, escape(name)) for name in further]
         deny_write = [*held, *check_field_list(changes.pop("deny_write", ()), "deny_write")]

@@ -193,6 +193,55 @@ def test_no_guest_makes_the_hosts_git_run_its_command(
     assert try_it(repository, text, marker, *command, where=where) is not guarded
 
 
+HOOK_IN = r"""
+import os, sys
+os.makedirs("{place}", exist_ok=True)
+with open("{place}/pre-commit", "w") as file: file.write("#!/bin/sh\ntouch {marker}\n")
+os.chmod("{place}/pre-commit", 0o755)
+"""
+
+
+@pytest.mark.parametrize("guarded", [False, True], ids=["outside", "inside"])
+@pytest.mark.parametrize("layout", ["separate", "submodule", "setting", "link"])
+def test_a_repository_elsewhere_is_kept_as_well(
+    repository: Path, outside: Path, layout: str, *, guarded: bool
+) -> None:
+    """Its ``.git`` may be a file, as a submodule's; and a workspace may be a part of its work."""
+    folder, place, where = repository, ".bare/hooks", repository
+    if layout == "separate":
+        git(repository, "init", "-q", "--separate-git-dir", ".bare")
+    elif layout == "submodule":
+        where = repository / "part"
+        (repository / ".store").mkdir()
+        git(repository, "init", "-q", "--separate-git-dir", ".store/part", "part")
+        (repository / ".gitmodules").write_text('[submodule "part"]\n\tpath = part\n\turl = ./x\n')
+        place = ".store/part/hooks"
+    else:
+        folder, place = repository / "web", "hooks"
+        folder.mkdir()
+        if layout == "setting":
+            git(repository, "config", "core.hooksPath", "web/hooks")
+        else:
+            (repository / ".git/hooks/pre-commit").symlink_to("../../web/hooks/pre-commit")
+    marker = outside / "ran"
+    text = HOOK_IN.replace("{marker}", str(marker)).replace("{place}", place)
+    try_it = ran_after_a_guest if guarded else runs
+    command = ("commit", "--allow-empty", "-m", "x")
+    assert try_it(folder, text, marker, *command, where=where) is not guarded
+
+
+def test_a_folder_around_what_is_kept_is_kept_whole(repository: Path) -> None:
+    """Whether one link leads to a folder, and another to a file in it, in whatever order."""
+    link_hook(repository)
+    (repository / ".claude").mkdir()
+    (repository / ".claude/commands").symlink_to("../scripts")
+    (repository / ".vscode/lfs").mkdir(parents=True)
+    (repository / ".vscode/lfs/tasks").symlink_to("../../a")
+    policy = JailPolicy.workspace(repository)
+    kept = {os.path.relpath(path, repository) for path in policy.deny_write} - set(PROTECTED_NAMES)
+    assert kept == {"scripts", "scripts/check.sh", "a"}
+
+
 def test_a_workspace_without_a_repository_becomes_none(
     workspace: Path, outside: Path, tool: Callable[[str], str]
 ) -> None:

@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["further_names"]
+__all__ = ["further_names", "hooks_around", "work_tree_of"]
 
 HOOKS = tuple(
     (
@@ -52,6 +52,9 @@ COMMANDS = frozenset(
 NO_FILE = (*MISSING, errno.ELOOP, errno.EISDIR, errno.EINVAL)
 """Answers by which git reads nothing either, or by a link that a jail refuses."""
 
+IN_GIT = tuple(name.removeprefix(".git/") for name in PROTECTED_NAMES if name.startswith(".git/"))
+"""Names in a repository that are kept, wherever it is."""
+
 SECTION = re.compile(r'\[\s*([A-Za-z0-9.-]+)(?:\s+"(?:[^"\\]|\\.)*")?\s*\]')
 SETTING = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(=?)")
 
@@ -61,30 +64,59 @@ def further_names(folder: str) -> list[str]:
 
     Those are the files and folders that the configuration of its git names, as hooks, as more
     configuration or as programs; the administration of linked worktrees, where there are some;
-    where the submodules' repositories are; and of a folder that is a repository itself (a bare
-    one) what `PROTECTED_NAMES` keeps in ``.git``.
+    where the submodules' repositories are; and what `PROTECTED_NAMES` keeps in ``.git`` of each
+    repository that is elsewhere in it: of the folder itself (a bare one), and of those that a
+    file ``.git`` names. Without a ``.git`` it may lie in the work of a repository around it, whose
+    configuration counts then.
 
     Raises:
         PolicyError: it has more settings than are read, or some that cannot be read.
     """
     budget = Budget(folder)
     found = [".git/worktrees"] if not is_missing(f"{folder}/.git/worktrees") else []
-    git = _git_folder(folder)
+    top = work_tree_of(folder)
+    git = _git_folder(top)
+    found += _repository_in(folder, git)
     if not any(is_missing(f"{folder}/{name}") for name in ("HEAD", "objects", "refs")):
-        inner = [name.removeprefix(".git/") for name in PROTECTED_NAMES if name.startswith(".git/")]
-        found += [*inner, "worktrees"]
-        git = git or folder
+        found += [*IN_GIT, "worktrees"]
+        top, git = (top, git) if git and top == folder else (folder, folder)
     for name, path in _settings(f"{folder}/.gitmodules", budget):
         if name == "submodule.path":
             budget.spend("submodules")
             found.append(os.path.join(path, ".git"))
-    for path in _named(folder, git, budget):
+            submodule = os.path.normpath(os.path.join(folder, path))
+            if is_within(submodule, folder):
+                found += _repository_in(folder, _git_folder(submodule))
+    for path in _named(folder, top, git, budget):
         found.append(os.path.relpath(path, folder))
     return [
         name
         for name in dict.fromkeys(map(os.path.normpath, found))
         if name not in PROTECTED_NAMES and not name.startswith("..") and not os.path.isabs(name)
     ]
+
+
+def work_tree_of(folder: str) -> str:
+    """Return the folder with a ``.git`` around *folder*, as git finds it; itself if there is none."""
+    for step in reversed(tuple(ancestors(folder))):
+        if not is_missing(f"{step}/.git"):
+            return step
+    return folder
+
+
+def hooks_around(folder: str) -> list[str]:
+    """Return the folder of hooks of the repository in whose work *folder* lies, if it is outside."""
+    git = _git_folder(work_tree_of(folder))
+    return [f"{git}/hooks"] if git and not is_within(git, folder) else []
+
+
+def _repository_in(folder: str, git: str) -> list[str]:
+    """Return what is kept of the repository *git* where it is in *folder*, but not as ``.git``."""
+    place = os.path.relpath(git, folder) if git and is_within(git, folder) else ""
+    if not place or os.path.basename(place) == ".git" or is_within(git, f"{folder}/.git/modules"):
+        return []
+    names = [*IN_GIT, *(() if is_missing(f"{git}/worktrees") else ("worktrees",))]
+    return [os.path.join(place, name) for name in names]
 
 
 def _git_folder(folder: str) -> str:
@@ -100,8 +132,15 @@ def _git_folder(folder: str) -> str:
     return os.path.normpath(git)
 
 
-def _named(folder: str, git: str, budget: Budget) -> Iterator[str]:
-    """Yield the paths inside of *folder* that the settings in *git*, and the user's own, name."""
+def _named(folder: str, top: str, git: str, budget: Budget) -> Iterator[str]:
+    """Yield the paths inside of *folder* that the settings in *git*, and the user's own, name.
+
+    Args:
+        folder: the workspace.
+        top: the work tree of *git*, where its commands run.
+        git: the repository, or "".
+        budget: of all settings together.
+    """
     waiting = [f"{git}/config", f"{git}/config.worktree"] if git else []
     waiting += _settings_of_all()
     seen: set[str] = set()
@@ -118,17 +157,17 @@ def _named(folder: str, git: str, budget: Budget) -> Iterator[str]:
                 waiting.append(path)
                 words = [path]
             elif name == "core.hookspath":
-                here = os.path.normpath(os.path.join(folder, value)) == folder
+                here = os.path.normpath(os.path.join(top, value)) == folder
                 words = list(HOOKS) if here else [value]
             elif name == "init.templatedir":
                 words = [value]  # its hooks are copied to each new repository
             elif name in COMMANDS or name.startswith("pager."):
                 # A program that is only a word comes from PATH; its arguments may not.
-                words = [word for word in command_paths(value, budget) if _is_file(folder, word)]
+                words = [word for word in command_paths(value, budget) if _is_file(top, word)]
             else:
                 continue
             for word in words:
-                path = os.path.normpath(os.path.join(folder, os.path.expanduser(word)))
+                path = os.path.normpath(os.path.join(top, os.path.expanduser(word)))
                 if is_within(path, folder) and path != folder:
                     yield path
 
