@@ -290,14 +290,15 @@ class Environment:
     def _build(self, write: Sequence[str], probe: Probe) -> BuiltEnvironment:
         interpreter, version = self._base(write, probe)
         store = Store()
-        key = self._key(interpreter)
+        uv = self._find_uv(write)
+        key = self._key(interpreter, uv)
         found = folder = store.find(key)
         report = None
         if folder is None:
             with store.locked(key, self._timeout):
                 found = folder = store.find(key)
                 if folder is None:
-                    folder, report = self._make(store, key, interpreter, version, write)
+                    folder, report = self._make(store, key, interpreter, version, uv)
         kept = open_followed(os.path.join(folder, LOCKED))
         with open(kept, encoding="utf-8", errors="replace") as file:
             locked = file.read()
@@ -329,7 +330,18 @@ class Environment:
             )
         return found, version
 
-    def _key(self, interpreter: Interpreter) -> str:
+    def _find_uv(self, write: Sequence[str]) -> str | PolicyError:
+        """Return uv, or why there is none: an environment that stands needs none."""
+        try:
+            return find_uv(self._uv, write, secret=self._has_secrets())
+        except PolicyError as problem:
+            return problem
+
+    def _has_secrets(self) -> bool:
+        """Whether uv gets to know a password."""
+        return bool(secret_addresses(self._sources.index) or self._request.secrets)
+
+    def _key(self, interpreter: Interpreter, uv: str | PolicyError) -> str:
         """Name the environment by all that decides what is in it."""
         import hashlib
         import json
@@ -344,6 +356,7 @@ class Environment:
             "export": request.export,
             "paths": request.paths,
             "python": _python_facts(interpreter),
+            "uv": [] if self._request.is_empty else _uv_facts(uv),
             "platform": list(os.uname()[0::4]),
             "wheels_only": sources.wheels_only,
             # Where everything has a hash it does not matter where it comes from.
@@ -358,7 +371,7 @@ class Environment:
         key: str,
         interpreter: Interpreter,
         version: tuple[int, int, int],
-        write: Sequence[str],
+        uv: str | PolicyError,
     ) -> tuple[str, EnforcementReport | None]:
         report, locked = None, b""
         with store.staging(key) as staging:
@@ -368,21 +381,23 @@ class Environment:
             if self._request.is_empty:
                 make_empty(work, version)
             else:
-                if secret_addresses(self._sources.index) or self._request.secrets:
+                if self._has_secrets():
                     refuse_unknown(interpreter)
+                if isinstance(uv, PolicyError):
+                    raise uv
                 build = Build(
                     work,
                     self._request,
                     self._sources,
                     interpreter,
-                    uv=find_uv(self._uv, write),
+                    uv=uv,
                     seconds=self._timeout,
                     limits=self._limits,
                     progress=self._progress,
                 )
                 build.run()
                 report, locked = build.report, build.locked
-                if self._key(interpreter) != key:
+                if self._key(interpreter, uv) != key:
                     raise EnvironmentNotBuilt(
                         f"what {self._request.label} is built with was changed meanwhile; build "
                         "it again"
@@ -413,6 +428,13 @@ def _python_facts(interpreter: Interpreter) -> list[Any]:
             "another one with python=",
             field="environment",
         ) from None
+
+
+def _uv_facts(uv: str | PolicyError) -> list[Any]:
+    """What tells uv from any other, where a guest could have made it."""
+    if isinstance(uv, PolicyError) or is_out_of_reach(uv):
+        return []
+    return list(file_facts(uv, None))
 
 
 def _resolved_from(sources: Sources) -> list[Any]:

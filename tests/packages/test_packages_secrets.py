@@ -26,7 +26,7 @@ from visruntime._packages.addresses import (
     credentials_in,
     without_credentials,
 )
-from visruntime._packages.uv import certificates, host_cache, settings, variables
+from visruntime._packages.uv import certificates, find_uv, host_cache, settings, variables
 from visruntime._policy.values import Secret
 from visruntime.environments import Interpreter
 
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.one_uid
 
 PASSWORD = "hunter2"
+UV = "/usr/bin/true"
+"""For keys: a program of the system in the place of uv."""
 PROXY_PASSWORD = "s3same"
 VARIABLES = (
     *("UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL"),
@@ -406,6 +408,61 @@ def test_no_link_that_a_guest_made_is_followed_for_a_build(
         granted()
 
 
+def test_a_uv_that_a_guest_may_have_made_meets_no_password(
+    tmp_path: Path, index: tuple[Path, str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first of PATH may be what an earlier guest has put into a project's own bin."""
+    folder, url, asked = index
+    serve_wheel(folder, "plain")
+    planted = tmp_path / "project" / ".venv" / "bin" / "uv"
+    planted.parent.mkdir(parents=True)
+    real = require_uv()
+    shutil.copy(real, planted)
+    system = tmp_path / "links" / "uv"  # nor does a link of a guest's choose another program
+    system.parent.mkdir()
+    system.symlink_to(Path(PYTHON).resolve())
+    monkeypatch.setenv("PATH", f"{system.parent}:{planted.parent}")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("UV", raising=False)
+    for name in ("prefix", "base_prefix", "exec_prefix"):
+        monkeypatch.setattr(f"visruntime._packages.uv.sys.{name}", "/usr")
+    with pytest.raises(vr.PolicyError, match=r"no guest can have made.*uv=") as caught:
+        find_uv(secret=True)
+    assert caught.value.field == "environment"
+    asking = vr.Environment.from_requirements(["plain"], hashes="resolve", index=url)
+    with pytest.raises(vr.PolicyError, match="no guest can have made"):
+        asking.build()
+    assert asked == []
+    # The controls: without a password it is as good as any, as is the one that the caller names.
+    system.unlink()
+    assert find_uv() == str(planted)
+    assert find_uv(planted, secret=True) == str(planted)
+    named = vr.Environment.from_requirements(["plain"], hashes="resolve", index=url, uv=planted)
+    named.build()
+    assert [who for who in asked if who.endswith(WHO)]
+
+
+def test_another_uv_makes_another_environment(tmp_path: Path) -> None:
+    """What a guest's uv has made must not be taken for an honest one's; the system's is one."""
+    environment = vr.Environment.from_requirements(["plain"], hashes="resolve")
+    interpreter = Interpreter(
+        name=PYTHON,
+        program=str(Path(PYTHON).resolve()),
+        version=sys.version,
+        library=None,
+        grants=(),
+        same_as_host=True,
+    )
+    uv = tmp_path / "uv"
+    uv.write_bytes(b"hostile")
+    hostile = environment._key(interpreter, str(uv))
+    assert environment._key(interpreter, str(uv)) == hostile
+    uv.write_bytes(b"honest!")
+    assert environment._key(interpreter, str(uv)) != hostile
+    missing = vr.PolicyError("none", field="environment")
+    assert environment._key(interpreter, UV) == environment._key(interpreter, missing)
+
+
 def test_another_file_in_the_place_of_the_interpreter_is_another_environment(
     tmp_path: Path,
 ) -> None:
@@ -421,13 +478,13 @@ def test_another_file_in_the_place_of_the_interpreter_is_another_environment(
         grants=(),
         same_as_host=True,
     )
-    before = environment._key(interpreter)
-    assert environment._key(interpreter) == before
+    before = environment._key(interpreter, UV)
+    assert environment._key(interpreter, UV) == before
     status = program.stat()
     program.rename(tmp_path / "aside")
     program.write_bytes(b"honest!")
     os.utime(program, ns=(status.st_atime_ns, status.st_mtime_ns))
-    assert environment._key(interpreter) != before
+    assert environment._key(interpreter, UV) != before
 
 
 def test_a_changed_standard_library_is_another_environment(tmp_path: Path) -> None:
@@ -445,22 +502,22 @@ def test_a_changed_standard_library_is_another_environment(tmp_path: Path) -> No
         grants=(),
         same_as_host=True,
     )
-    keys = [environment._key(interpreter)]
-    assert environment._key(interpreter) == keys[0]
+    keys = [environment._key(interpreter, UV)]
+    assert environment._key(interpreter, UV) == keys[0]
     status = module.stat()
     for text in ("guest's", "honest"):  # its times set back, as a guest can
         time.sleep(0.02)  # of one tick of the clock
         module.write_text(text[:6])
         os.utime(module, ns=(status.st_atime_ns, status.st_mtime_ns))
-        keys.append(environment._key(interpreter))
+        keys.append(environment._key(interpreter, UV))
     (tmp_path / "python" / "lib" / "python311.zip").touch()
-    keys.append(environment._key(interpreter))
+    keys.append(environment._key(interpreter, UV))
     (tmp_path / "python" / "bin" / "pyvenv.cfg").write_text(f"home = {tmp_path}/other/bin\n")
     other = tmp_path / "other" / "lib" / "python3.11"
     other.mkdir(parents=True)
-    keys.append(environment._key(interpreter))
+    keys.append(environment._key(interpreter, UV))
     (other / "os.py").touch()
-    keys.append(environment._key(interpreter))
+    keys.append(environment._key(interpreter, UV))
     assert len(set(keys)) == len(keys)
 
 

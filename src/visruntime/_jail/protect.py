@@ -13,6 +13,7 @@ import sys
 
 import visruntime
 from visruntime import _native
+from visruntime._host.own_prefixes import own_prefixes
 from visruntime._host.own_version import KEPT_NAMES
 from visruntime._jail.state_folder import (
     BUILDING,
@@ -217,10 +218,8 @@ def _candidates(
 ) -> Iterator[tuple[str, str, str]]:
     from visruntime._host.import_places import import_places, mapped_programs
 
-    # /usr as a prefix holds far more than the interpreter; what it runs is named below.
-    for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix):
-        if os.path.realpath(prefix) not in ("/", "/usr", "/usr/local"):
-            yield PROTECTED, prefix, "the prefix of the host's Python"
+    for prefix in own_prefixes():
+        yield PROTECTED, prefix, "the prefix of the host's Python"
     yield PROTECTED, os.path.dirname(os.__file__), "the host's standard library"
     for program in (sys.executable, _running()):
         if program:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import sys
 
+from visruntime._host.own_prefixes import own_prefixes
 from visruntime._packages.addresses import credentials
 from visruntime._policy.links import named_path
 from visruntime._policy.paths import is_within
 from visruntime._policy.values import Secret
 from visruntime.elf import Program
+from visruntime.environments import is_out_of_reach
 from visruntime.errors import PolicyError
 
 TYPE_CHECKING = False
@@ -64,14 +66,21 @@ def check_index(index: object) -> None:
         )
 
 
-def find_uv(given: str | os.PathLike[str] | None = None, write: Sequence[str] = ()) -> str:
+def find_uv(
+    given: str | os.PathLike[str] | None = None,
+    write: Sequence[str] = (),
+    *,
+    secret: bool = False,
+) -> str:
     """Return the real path of uv: *given*, or the first program of that name that is found.
 
-    It runs in the build's jail only. There it sees the index with its password and makes what
-    others are given too, so none from a write grant is taken.
+    It runs in the build's jail only. There it makes what others are given too, so none from a
+    write grant is taken.
 
     Args:
         write: the folders and files that guests may write.
+        secret: it will see a password, so one is taken only from where no earlier guest can have
+            put it either; *given* is the caller's to judge.
 
     Raises:
         PolicyError: there is none; the message says how to get it. Or *given* is reached through a
@@ -89,14 +98,32 @@ def find_uv(given: str | os.PathLike[str] | None = None, write: Sequence[str] = 
         if not os.path.isfile(path):
             continue
         problem = _written(candidate, path, write) or _problem(path)
+        if not problem and secret and not _is_ours(path):
+            problem = "a guest may have made it"
         if not problem:
             return path
         tried.append(f"{candidate}: {problem}")
     seen = f" ({'; '.join(tried)})" if tried else ""
+    if secret:
+        raise PolicyError(
+            "environment: the index, a proxy or a requirement has a password, which uv gets to know, "
+            f"and there is no uv here that no guest can have made{seen}; install one for the system, "
+            "or beside visruntime (pip install uv), or name the one that you trust with uv=",
+            field="environment",
+        )
     raise PolicyError(
         f"environment: uv is not installed here{seen}; install it (pipx install uv), or name it "
         "with uv=",
         field="environment",
+    )
+
+
+def _is_ours(path: str) -> bool:
+    """Tell whether no guest can have made the real *path*, nor led to another program."""
+    if os.path.basename(path) != "uv":
+        return False
+    return is_out_of_reach(path) or any(
+        is_within(path, os.path.realpath(prefix)) for prefix in own_prefixes()
     )
 
 
