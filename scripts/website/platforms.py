@@ -19,7 +19,7 @@ PLATFORMS = (
 )
 """What is spoken of, as `platform.system` and `platform.machine` say it."""
 _NAMES = {"Darwin": "macOS"}
-PARTS = ("boundaries", "workers", "policies", "jails", "others")
+PARTS = ("boundaries", "workers", "policies", "jails", "packages", "others")
 """What .ci/run calls the parts of the test suite, before " as uid " and the uid."""
 
 _HEAD = """\
