@@ -39,7 +39,7 @@ from visruntime._packages.request import (
 )
 from visruntime._packages.store import Store
 from visruntime._packages.tree import LOCKED, assemble, make_empty
-from visruntime._packages.uv import check_index, find_uv, secret_addresses
+from visruntime._packages.uv import check_index, find_uv, is_kept, secret_addresses
 from visruntime._packages.versions import release, satisfies
 from visruntime._policy.links import named_path
 from visruntime._policy.paths import visible
@@ -432,7 +432,7 @@ def _python_facts(interpreter: Interpreter) -> list[Any]:
 
 def _uv_facts(uv: str | PolicyError) -> list[Any]:
     """What tells uv from any other, where a guest could have made it."""
-    if isinstance(uv, PolicyError) or is_out_of_reach(uv):
+    if isinstance(uv, PolicyError) or is_kept(uv):
         return []
     return list(file_facts(uv, None))
 

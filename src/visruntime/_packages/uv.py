@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 
 from visruntime._host.own_prefixes import own_prefixes
 from visruntime._packages.addresses import credentials
 from visruntime._policy.links import named_path
-from visruntime._policy.paths import is_within
+from visruntime._policy.paths import ancestors, is_within
 from visruntime._policy.values import Secret
 from visruntime.elf import Program
 from visruntime.environments import is_out_of_reach
@@ -24,6 +25,7 @@ __all__ = [
     "check_index",
     "find_uv",
     "host_cache",
+    "is_kept",
     "secret_addresses",
     "settings",
     "variables",
@@ -98,7 +100,7 @@ def find_uv(
         if not os.path.isfile(path):
             continue
         problem = _written(candidate, path, write) or _problem(path)
-        if not problem and secret and not _is_ours(path):
+        if not problem and secret and not (os.path.basename(path) == "uv" and is_kept(path)):
             problem = "a guest may have made it"
         if not problem:
             return path
@@ -118,13 +120,21 @@ def find_uv(
     )
 
 
-def _is_ours(path: str) -> bool:
-    """Tell whether no guest can have made the real *path*, nor led to another program."""
-    if os.path.basename(path) != "uv":
-        return False
-    return is_out_of_reach(path) or any(
-        is_within(path, os.path.realpath(prefix)) for prefix in own_prefixes()
-    )
+def is_kept(path: str) -> bool:
+    """Tell whether no guest can have made the program at the real *path*."""
+    if is_out_of_reach(path) or (os.geteuid() != 0 and _is_roots(path)):
+        return True
+    return any(is_within(path, os.path.realpath(prefix)) for prefix in own_prefixes())
+
+
+def _is_roots(path: str) -> bool:
+    """Tell whether only root writes at *path*, so that no guest of another user does."""
+    for step in ancestors(path):
+        status = os.lstat(step)
+        is_sticky = step != path and status.st_mode & stat.S_ISVTX
+        if status.st_uid != 0 or (status.st_mode & 0o022 and not is_sticky):
+            return False
+    return True
 
 
 def _written(name: str, path: str, write: Sequence[str]) -> str:
