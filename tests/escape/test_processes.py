@@ -181,8 +181,11 @@ def test_a_process_and_its_session_are_not_set_by_files(backend: str) -> None:
     text = f"""
 names = {OWN_FILES}
 def at(pid): return [opened(f"/proc/{{pid}}/" + n.format(pid=pid), os.O_WRONLY) for n in names]
+def waits(pid):
+    try: return b"print('ready'" in open(f"/proc/{{pid}}/cmdline", "rb").read()
+    except OSError: return False  # it has ended, or is another user's
 pids = [int(n) for n in os.listdir("/proc") if n.isdigit()]
-others = [p for p in pids if b"print('ready'" in open(f"/proc/{{p}}/cmdline", "rb").read()]
+others = [p for p in pids if waits(p)]
 answer([at(os.getpid()), [at(other) for other in others if other != os.getpid()]])
 """
     with jail_by(backend) as jail, waiting(jail):
